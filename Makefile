@@ -1,0 +1,42 @@
+# Everything sets itself up: Python >= 3.11 and make are all that is needed.
+PYTHON ?= python3
+NEW := 3.3.2
+OLD := 2.11.2
+BIN := .venv/airflow-$(NEW)/bin
+OLD_BIN := .venv/airflow-$(OLD)/bin
+
+.PHONY: help demo test test-old up lint constraints clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 20
+
+env-new:
+	@$(PYTHON) scripts/bootstrap.py $(NEW)
+env-old:
+	@$(PYTHON) scripts/bootstrap.py $(OLD)
+
+demo: env-new ## one pipeline from end to end on a real Airflow, against the emulator
+	@$(BIN)/python scripts/demo.py
+
+test: env-new ## the tests on Airflow 3, with coverage
+	@$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=95
+
+test-old: env-old ## the tests on Airflow 2.11
+	@$(OLD_BIN)/python -m pytest
+
+up: env-new ## Airflow's own UI with the example DAGs, the connection and the emulator
+	@$(BIN)/python scripts/up.py
+
+lint: env-new ## ruff (with import layering) and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+constraints: ## pin the newest versions that fit (needs uv)
+	for version in $(NEW) $(OLD); do \
+	  echo "apache-airflow==$$version" | uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev \
+	    --no-header --no-annotate --no-emit-index-url pyproject.toml - -o constraints/airflow-$$version.txt || exit 1; done
+
+clean: ## remove what make set up
+	rm -rf .venv .demo .up

@@ -1,0 +1,123 @@
+"""The emulated service's HTTP side: the API document's three operations, the download address, and the state endpoint."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from airflow_provider_cloudstore.emulator.answers import Shape, failure, success
+from airflow_provider_cloudstore.emulator.store import Store
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+STATE_PATH = "/_emulator/state"
+
+
+@dataclass(slots=True)
+class Service:
+    """The routes over a store.
+
+    :param store: what the service keeps.
+    :param access_token: the one token that it accepts.
+    :param shape: how it answers.
+    """
+
+    store: Store
+    access_token: str
+    shape: Shape
+
+    def app(self) -> web.Application:
+        """The application, to be run by aiohttp's server."""
+        app = web.Application(middlewares=[self._errors_in_shape])
+        app.add_routes(
+            [
+                web.post(DELETE_FOLDER.path, self._delete_folder),
+                web.post(UPLOAD_FROM_URL.path, self._upload),
+                web.get(CREATE_DOWNLOAD_LINK.path, self._link, allow_head=False),
+                web.get("/download", self._download, allow_head=False),
+                web.get(STATE_PATH, self._state, allow_head=False),
+                web.put("/_emulator/folders/{folder_id}", self._put_folder),
+                web.put("/_emulator/access-token", self._put_access_token),
+            ]
+        )
+        app.on_cleanup.append(self._close)
+        return app
+
+    async def _close(self, app: web.Application) -> None:
+        await self.store.close()
+
+    @web.middleware
+    async def _errors_in_shape(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return failure(self.shape, error.status, error.reason)
+
+    async def _delete_folder(self, request: web.Request) -> web.StreamResponse:
+        self.store.requests["delete"] += 1
+        self._authorize_header(request)
+        folder_id = await self._form_field(request, DELETE_FOLDER.field)
+        if not await self.store.delete_folder(folder_id):
+            raise web.HTTPNotFound(reason="Could not find the folder")
+        return success(self.shape, "Folder deleted", {"folder_id": folder_id}, "Folder deleted")
+
+    async def _upload(self, request: web.Request) -> web.StreamResponse:
+        self.store.requests["upload"] += 1
+        self._authorize_header(request)
+        stored = self.store.queue_upload(await self._form_field(request, UPLOAD_FROM_URL.field))
+        data = {"file_id": stored.file_id, "folder_id": stored.folder_id}
+        return success(self.shape, "The upload is queued", data, stored.file_id)
+
+    async def _link(self, request: web.Request) -> web.StreamResponse:
+        self.store.requests["link"] += 1
+        self._authorize(request.query.get("access_token"))
+        file_id = request.query.get(CREATE_DOWNLOAD_LINK.field)
+        if not file_id:
+            raise web.HTTPBadRequest(reason=f"Missing field {CREATE_DOWNLOAD_LINK.field}")
+        token = self.store.create_token(file_id)
+        if token is None:
+            raise web.HTTPNotFound(reason="Could not find the file")
+        expires_at = token.expires_at.format("YYYY-MM-DD HH:mm:ss")
+        if self.shape is Shape.ENVELOPE:
+            url = request.url.origin().with_path("/download").with_query(download_token=token.token)
+            data = {"download_url": str(url), "expires_at": expires_at}
+        else:
+            data = {"download_token": token.token, "expires_at": expires_at}
+        return success(self.shape, "The link is made", data, token.token)
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        token = self.store.valid_token(request.query.get("download_token", ""))
+        if token is None:
+            raise web.HTTPForbidden(reason="The download token is unknown or has ended")
+        token.downloads += 1
+        stored = self.store.files[token.file_id]
+        return web.FileResponse(self.store.path_of(stored), headers={"Content-Type": "application/octet-stream"})
+
+    async def _state(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response(self.store.snapshot())
+
+    async def _put_folder(self, request: web.Request) -> web.StreamResponse:
+        self.store.folders.add(request.match_info["folder_id"])
+        return web.Response(status=204)
+
+    async def _put_access_token(self, request: web.Request) -> web.StreamResponse:
+        self.access_token = await request.text()
+        return web.Response(status=204)
+
+    def _authorize_header(self, request: web.Request) -> None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        self._authorize(token if scheme == "Bearer" else None)
+
+    def _authorize(self, token: str | None) -> None:
+        if not hmac.compare_digest((token or "").encode("utf-8", "replace"), self.access_token.encode()):
+            raise web.HTTPUnauthorized(reason="Could not validate the access token")
+
+    async def _form_field(self, request: web.Request, name: str) -> str:
+        value = (await request.post()).get(name)
+        if not isinstance(value, str) or not value:
+            raise web.HTTPBadRequest(reason=f"Missing field {name}")
+        return value

@@ -1,0 +1,144 @@
+"""Runs the emulator: for ``async`` code, and in a thread of its own for a test or a script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import ssl
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from aiohttp import web
+
+from airflow_provider_cloudstore.emulator.answers import Shape
+from airflow_provider_cloudstore.emulator.app import Service
+from airflow_provider_cloudstore.emulator.store import Store
+
+T = TypeVar("T")
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the emulator behaves.
+
+    :param access_token: the token that it accepts; a random one where none is given.
+    :param answers: the shape of its answers: ``envelope``, ``plain`` or ``text``.
+    :param token_ttl: seconds until a download token ends.
+    :param upload_folder: the id of the folder that uploads land in.
+    :param fetch_delay: seconds that an upload waits in the queue before it is fetched.
+    :param port: the port on 127.0.0.1; 0 for a free one.
+    :param tls: serve https with this context.
+    """
+
+    access_token: str = ""
+    answers: str = Shape.ENVELOPE.value
+    token_ttl: float = 3600.0
+    upload_folder: str = "staging"
+    fetch_delay: float = 0.0
+    port: int = 0
+    tls: ssl.SSLContext | None = None
+
+
+@asynccontextmanager
+async def running(options: Options) -> AsyncIterator[tuple[Service, str]]:
+    """The service and its base URL, for as long as the block runs.
+
+    :param options: how it behaves.
+    :raises OSError: if the port is taken.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="cloudstore-emulator-"))
+    store = Store(folder, options.upload_folder, options.token_ttl, options.fetch_delay)
+    service = Service(store, options.access_token or secrets.token_urlsafe(24), Shape(options.answers))
+    runner = web.AppRunner(service.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, HOST, options.port, ssl_context=options.tls)
+        await site.start()
+        port = runner.addresses[0][1]
+        yield service, f"{'https' if options.tls else 'http'}://{HOST}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+class Emulator:
+    """The emulator in a thread of its own, as a context manager.
+
+    :param options: how it behaves, as keyword arguments of :class:`Options`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._options = Options(**options)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="cloudstore-emulator", daemon=True)
+        self._started = threading.Event()
+        self._failed: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+        self.service: Service
+        self.url = ""
+        """The base URL, such as ``http://127.0.0.1:40123``."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._started.wait()
+        if self._failed:
+            raise self._failed
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    @property
+    def access_token(self) -> str:
+        """The token that it accepts now."""
+        return self.service.access_token
+
+    @property
+    def connection(self) -> str:
+        """An Airflow connection to it as JSON, for ``AIRFLOW_CONN_CLOUDSTORE_DEFAULT``."""
+        return airflow_connection(self.url, self.access_token)
+
+    def state(self) -> dict[str, Any]:
+        """All that it keeps and has counted, as its state endpoint tells."""
+        return self.call(lambda service: service.store.snapshot())
+
+    def call(self, work: Callable[[Service], T]) -> T:
+        """Run ``work`` on the emulator's own thread, which alone may touch its state.
+
+        :param work: is given the service.
+        """
+
+        async def run() -> T:
+            return work(self.service)
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            async with running(self._options) as (self.service, self.url):
+                self._started.set()
+                await self._stop.wait()
+        except OSError as error:  # the port is taken: told to whoever is starting it
+            self._failed = error
+            self._started.set()
+
+
+def airflow_connection(url: str, access_token: str) -> str:
+    """An Airflow connection as JSON.
+
+    :param url: the base URL.
+    :param access_token: the token.
+    """
+    return json.dumps({"conn_type": "cloudstore", "host": url, "password": access_token})

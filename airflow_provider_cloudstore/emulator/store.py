@@ -1,0 +1,178 @@
+"""What the emulated service keeps: folders, files on disk, the upload queue, tokens, and counters of what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import secrets
+import shutil
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pendulum
+from pendulum import DateTime
+
+_CHUNK = 256 * 1024
+_FETCH_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
+
+
+@dataclass(slots=True)
+class StoredFile:
+    """A file, from the moment that its upload is queued.
+
+    :param state: ``queued``, ``stored`` or ``failed``.
+    """
+
+    file_id: str
+    folder_id: str
+    source: str
+    state: str = "queued"
+    size: int = 0
+    sha256: str = ""
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Token:
+    """A download token and what became of it."""
+
+    token: str
+    file_id: str
+    expires_at: DateTime
+    downloads: int = 0
+
+
+@dataclass(slots=True)
+class Store:
+    """The service's state. One event loop owns it.
+
+    :param folder: where the bytes are kept.
+    :param upload_folder: the id of the folder that uploads land in.
+    :param token_ttl: seconds until a download token ends.
+    :param fetch_delay: seconds that an upload waits in the queue before it is fetched.
+    """
+
+    folder: Path
+    upload_folder: str
+    token_ttl: float
+    fetch_delay: float
+    files: dict[str, StoredFile] = field(default_factory=dict)
+    tokens: dict[str, Token] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+    requests: Counter[str] = field(default_factory=Counter)
+    effects: Counter[str] = field(default_factory=Counter)
+    _fetches: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _session: aiohttp.ClientSession | None = None
+
+    def __post_init__(self) -> None:
+        self.folders.add(self.upload_folder)
+
+    def queue_upload(self, url: str) -> StoredFile:
+        """Queue a fetch; it runs after the answer is given.
+
+        :param url: where from.
+        """
+        stored = StoredFile(f"f{secrets.token_hex(6)}", self.upload_folder, url)
+        self.folders.add(self.upload_folder)
+        self.files[stored.file_id] = stored
+        self.effects["upload"] += 1
+        task = asyncio.get_running_loop().create_task(self._fetch(stored))
+        self._fetches[stored.file_id] = task
+        task.add_done_callback(lambda _: self._fetches.pop(stored.file_id, None))
+        return stored
+
+    async def _fetch(self, stored: StoredFile) -> None:
+        await asyncio.sleep(self.fetch_delay)
+        part = self.path_of(stored).with_suffix(".part")
+        digest = hashlib.sha256()
+        try:
+            self._session = self._session or aiohttp.ClientSession(timeout=_FETCH_TIMEOUT)
+            async with self._session.get(stored.source, raise_for_status=True) as answer:
+                with part.open("wb") as sink:
+                    async for chunk in answer.content.iter_chunked(_CHUNK):
+                        sink.write(chunk)
+                        digest.update(chunk)
+                        stored.size += len(chunk)
+            part.rename(self.path_of(stored))
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            part.unlink(missing_ok=True)
+            stored.state, stored.error = "failed", type(error).__name__
+        else:
+            stored.state, stored.sha256 = "stored", digest.hexdigest()
+
+    def create_token(self, file_id: str) -> Token | None:
+        """A new token for a file that is stored, or None where there is no such file (yet).
+
+        :param file_id: the file.
+        """
+        stored = self.files.get(file_id)
+        if stored is None or stored.state != "stored":
+            return None
+        expires_at = pendulum.now("UTC").add(seconds=self.token_ttl)
+        token = Token(secrets.token_urlsafe(32), file_id, expires_at)
+        self.tokens[token.token] = token
+        self.effects["link"] += 1
+        return token
+
+    def valid_token(self, text: str) -> Token | None:
+        """The token, or None where it is unknown or has ended.
+
+        :param text: what the caller sent.
+        """
+        token = self.tokens.get(text)
+        return token if token and pendulum.now("UTC") < token.expires_at else None
+
+    async def delete_folder(self, folder_id: str) -> bool:
+        """Delete a folder with its files, their tokens and its queued uploads.
+
+        :param folder_id: the folder.
+        :returns: whether there was such a folder.
+        """
+        if folder_id not in self.folders:
+            return False
+        self.folders.remove(folder_id)
+        gone = [stored for stored in self.files.values() if stored.folder_id == folder_id]
+        for stored in gone:
+            await self._cancel(self._fetches.get(stored.file_id))
+            self.path_of(stored).unlink(missing_ok=True)
+            del self.files[stored.file_id]
+        ids = {stored.file_id for stored in gone}
+        self.tokens = {text: token for text, token in self.tokens.items() if token.file_id not in ids}
+        self.effects["delete"] += 1
+        return True
+
+    def path_of(self, stored: StoredFile) -> Path:
+        """Where the bytes of a file are.
+
+        :param stored: the file.
+        """
+        return self.folder / stored.file_id
+
+    def snapshot(self) -> dict[str, Any]:
+        """All of the state, as JSON can hold it."""
+        return {
+            "requests": dict(self.requests),
+            "effects": dict(self.effects),
+            "folders": sorted(self.folders),
+            "files": [asdict(stored) for stored in self.files.values()],
+            "tokens": [asdict(token) | {"expires_at": token.expires_at.isoformat()} for token in self.tokens.values()],
+        }
+
+    async def close(self) -> None:
+        """Stop the queue and remove the files."""
+        for task in list(self._fetches.values()):
+            await self._cancel(task)
+        if self._session:
+            await self._session.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @staticmethod
+    async def _cancel(task: asyncio.Task[None] | None) -> None:
+        if task:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,1 @@
+"""Airflow glue: from a connection to a client."""

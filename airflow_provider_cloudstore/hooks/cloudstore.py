@@ -1,0 +1,220 @@
+"""Holds the Airflow connection and its token, so that nobody else has to.
+
+Here the protocol's errors become Airflow's: a permanent one is also an ``AirflowFailException``, on which no retry is spent.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook, Connection, mask_secret
+
+from airflow_provider_cloudstore.protocol.answers import DownloadLink, FolderDeletion, RemoteUpload
+from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.errors import (
+    BadRequest,
+    CloudStoreError,
+    NotFound,
+    ServiceError,
+)
+from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
+from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings
+from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHAVIOUR
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.clients.blocking import BlockingClient
+
+T = TypeVar("T")
+
+
+class CloudStoreHook(BaseHook):
+    """Deletes folders, queues remote uploads and makes download links, with an Airflow connection.
+
+    The connection is read when it is first needed, and once more if its token is refused. Keep one hook for many calls, as a
+    context manager, and they share one HTTP connection.
+
+    Every method raises :class:`~airflow_provider_cloudstore.protocol.errors.CloudStoreError`; a permanent one is also an
+    ``AirflowFailException``.
+
+    :param cloudstore_conn_id: the Airflow connection of type ``cloudstore``.
+    """
+
+    conn_name_attr = "cloudstore_conn_id"
+    default_conn_name = "cloudstore_default"
+    conn_type = "cloudstore"
+    hook_name = "Cloud file storage service"
+
+    def __init__(self, cloudstore_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cloudstore_conn_id = cloudstore_conn_id
+        self._client: BlockingClient | None = None
+        self._settings: Settings | None = None
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """How the connection form shows the standard fields (Airflow before 3.2)."""
+        return {key.replace("-", "_"): value for key, value in UI_FIELD_BEHAVIOUR.items()}
+
+    @classmethod
+    def get_connection_form_widgets(cls) -> dict[str, Any]:
+        """The connection form's own fields (Airflow before 3.2)."""
+        from flask_appbuilder.fieldwidgets import BS3PasswordFieldWidget, BS3TextFieldWidget
+        from wtforms import BooleanField, PasswordField, StringField
+
+        def widget(field: dict[str, Any]) -> Any:
+            if "boolean" in field["schema"]["type"]:
+                return BooleanField(field["label"], description=field["description"])
+            hidden = field["schema"].get("format") == "password"
+            kind, looks = (PasswordField, BS3PasswordFieldWidget) if hidden else (StringField, BS3TextFieldWidget)
+            return kind(field["label"], widget=looks(), description=field["description"])
+
+        return {name: widget(field) for name, field in CONN_FIELDS.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the HTTP connection; the next call opens a new one."""
+        if self._client:
+            self._client.close()
+        self._client = None
+        self._settings = None
+
+    def get_conn(self) -> BlockingClient:
+        """The client that the methods below use; it is opened when first asked for.
+
+        :raises ConfigurationError: if the Airflow connection cannot be used as it stands.
+        """
+        if self._client is None:
+            from airflow_provider_cloudstore.clients.blocking import BlockingClient
+
+            self._client = BlockingClient(self.settings, self._read_settings)
+        return self._client
+
+    @property
+    def settings(self) -> Settings:
+        """What the Airflow connection says.
+
+        :raises ConfigurationError: if it cannot be used as it stands.
+        """
+        if self._settings is None:
+            with airflow_errors():
+                self._settings = self._read_settings()
+        return self._settings
+
+    def delete_folder(self, folder_id: str) -> FolderDeletion:
+        """Delete a folder with everything in it, for good (API document, section 4.1).
+
+        :param folder_id: the folder; an empty, missing or protected id is refused before anything is sent.
+        """
+        with airflow_errors():
+            return self._perform(DeleteFolder(folder_id, self.settings))
+
+    def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
+        """Queue an upload that the service fetches itself, later (API document, section 4.2).
+
+        :param url: an absolute URL with scheme http, https or ftp. What gives access in it (user info, query) is never shown.
+        :param retry_unknown_outcome: send it again when nobody can tell whether it was queued; the file may then be there twice.
+        :raises OutcomeUnknown: if it may have been queued, and was not to be sent again.
+        """
+        with airflow_errors():
+            call = UploadFromUrl(url, self.settings, repeat=retry_unknown_outcome)
+            mask(call.secrets)
+            return self._perform(call)
+
+    def create_download_link(self, file_id: str) -> DownloadLink:
+        """Make a time-limited download token for a file (API document, section 4.3).
+
+        :param file_id: the file.
+        :raises UnusableAnswer: if there is no token in the service's answer.
+        """
+        with airflow_errors():
+            link = self._perform(CreateDownloadLink(file_id, self.settings))
+        mask(link.secrets)
+        return link
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the service answers and does not refuse the token; it asks for a link of a file that is not there."""
+        try:
+            self.create_download_link("airflow-connection-test")
+        except (NotFound, BadRequest, ServiceError) as error:
+            return True, (
+                f"The service answers, and said of a file that does not exist: {error.what}. "
+                "If those words are about the token, check the password."
+            )
+        except CloudStoreError as error:
+            return False, str(error)
+        return True, "The service answers and accepts the token."
+
+    def _perform(self, call: Call[T]) -> T:
+        return self.get_conn().perform(call, budget=time_budget(), on_retry=self.log.warning)
+
+    def _read_settings(self) -> Settings:
+        connection = self.get_connection(self.cloudstore_conn_id)
+        extra = connection.extra_dejson
+        if unknown := sorted(extra.keys() - EXTRA_KEYS):
+            self.log.warning("Extras of connection '%s' that mean nothing here: %s", self.cloudstore_conn_id, unknown)
+        return settings_of(connection, extra)
+
+
+def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
+    """The settings in an Airflow connection, with its secrets registered for masking.
+
+    :param connection: the connection.
+    :param extra: its extra, parsed.
+    :raises ConfigurationError: if it cannot be used as it stands.
+    """
+    settings = Settings.from_connection(
+        host=connection.host,
+        schema=connection.schema,
+        port=connection.port,
+        password=connection.password,
+        extra=extra,
+    )
+    mask([settings.access_token, *([settings.proxy] if settings.proxy else [])])
+    return settings
+
+
+def mask(secrets: Iterable[Secret]) -> None:
+    """Have Airflow mask every form in which ``secrets`` can be printed; Airflow by itself masks only the raw one.
+
+    :param secrets: what must not be printed by this process from now on.
+    """
+    for secret in secrets:
+        for form in printed_forms(secret):
+            mask_secret(form)
+
+
+def time_budget() -> float:
+    """Seconds that a call may take: what Airflow's alarm for ``execution_timeout`` has left, but a second, and never more than five minutes.
+
+    Ending before the alarm gives the user an error that says what happened, in place of a bare timeout.
+    """
+    left = signal.getitimer(signal.ITIMER_REAL)[0]
+    return min(DEFAULT_BUDGET, left - min(1.0, left / 10)) if left else DEFAULT_BUDGET
+
+
+@contextmanager
+def airflow_errors() -> Iterator[None]:
+    """Make a permanent error an ``AirflowFailException`` as well, for operators and for TaskFlow code alike."""
+    try:
+        yield
+    except CloudStoreError as error:
+        if error.permanent and not isinstance(error, AirflowFailException):
+            error.__class__ = _failing(type(error))
+        raise
+
+
+@functools.cache
+def _failing(kind: type[CloudStoreError]) -> type[CloudStoreError]:
+    return type(kind.__name__, (kind, AirflowFailException), {"__module__": kind.__module__, "__doc__": kind.__doc__})

@@ -1,0 +1,211 @@
+"""One call, from its guard to its result: what a client asks between two attempts.
+
+A client's loop is ``request() -> send -> finish()``, driven by tenacity with :func:`retry_policy`. The call remembers what the
+attempts before it left open: an attempt that may have had its effect, and a token that was refused.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from tenacity import RetryCallState, retry_if_exception, stop_before_delay, wait_random_exponential
+
+from airflow_provider_cloudstore.protocol import answers, errors
+from airflow_provider_cloudstore.protocol.answers import DownloadLink, FolderDeletion, Json, RemoteUpload
+from airflow_provider_cloudstore.protocol.failures import NOT_THERE, judge_failure, judge_response, retry_after
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact
+from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.values import Failure, Request, Response
+
+T = TypeVar("T")
+
+DEFAULT_BUDGET = 300.0
+"""Seconds that one call may take with all its attempts, where no ``execution_timeout`` is shorter."""
+_BACKOFF_FROM = 1.0
+_BACKOFF_TO = 60.0
+
+
+class Call(ABC, Generic[T]):
+    """One operation on one subject, over as many attempts as it takes.
+
+    :param subject: on what: a folder id, a file id or a source URL.
+    :param settings: the address and the token.
+    :ivar secrets: what no message may hold: every token used, and what gives access in a source URL.
+    :param repeat: whether an operation that is not repeatable is sent again when its outcome is unknown.
+    :raises InvalidInputError: if the guard refuses the subject; nothing was sent.
+    """
+
+    operation: ClassVar[Operation]
+
+    def __init__(self, subject: Any, settings: Settings, *, repeat: bool = False) -> None:
+        self.settings = settings
+        self.attempts = 0
+        self.token_refused = False
+        self._subject = self.operation.check(subject, settings)
+        self.secrets: tuple[Secret, ...] = (settings.access_token, *self.operation.secrets(self._subject))
+        self._shown = redact(self.operation.shown(self._subject), self.secrets)
+        self._repeat = repeat
+        self._renewals = 0
+        self._may_have_worked = False
+
+    @abstractmethod
+    def result(self, response: Response, body: Json) -> T | None:
+        """The result of a successful answer, or None where the answer does not hold one.
+
+        :param response: the answer.
+        :param body: its body, parsed.
+        """
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no attempt is left. The one with a renewed token comes on top: it is no retry of the same request."""
+        return self.attempts - self._renewals >= self.settings.max_attempts
+
+    def renew(self, settings: Settings) -> None:
+        """Go on with the connection as it reads now, after a 401.
+
+        :param settings: the connection, read again.
+        :raises TokenRefused: if it still holds the token that was refused.
+        """
+        if settings.access_token == self.settings.access_token:
+            raise self._error(errors.TokenRefused, "HTTP 401: the service refused the access token", 401)
+        self.settings = settings
+        self.token_refused = False
+        self.secrets += (settings.access_token,)
+
+    def request(self) -> Request:
+        """The request of the next attempt."""
+        self.attempts += 1
+        return self.operation.request(self._subject, self.settings)
+
+    def finish(self, outcome: Response | Failure) -> T:
+        """The result of an attempt.
+
+        :param outcome: what came of the request.
+        :raises CloudStoreError: if it failed; ``again`` tells whether the loop goes on.
+        """
+        if isinstance(outcome, Failure):
+            kind, what = judge_failure(self.operation, outcome, repeat=self._repeat)
+            self._remember(kind)
+            raise self._error(kind, what, None)
+        body = answers.parse_body(outcome)
+        verdict = judge_response(self.operation, outcome, body, repeat=self._repeat)
+        if verdict is not None and not (self._may_have_worked and self.operation.deletes and outcome.status in NOT_THERE):
+            raise self._refusal(verdict, outcome, body)
+        result = self.result(outcome, body)
+        if result is None:
+            what = f"HTTP {outcome.status}, but the answer holds no download token: {answers.keys_of(body)}"
+            raise self._error(errors.UnusableAnswer, what, outcome.status)
+        return result
+
+    def _refusal(
+        self, verdict: tuple[type[errors.CloudStoreError], str], response: Response, body: Json
+    ) -> errors.CloudStoreError:
+        kind, what = verdict
+        self._remember(kind)
+        words = answers.error_words(body) or answers.service_words(body)
+        error = self._error(kind, f"{what}: {words}" if words else what, response.status, retry_after(response))
+        if kind is errors.TokenRefused and not self._renewals:
+            self._renewals, self.token_refused, error.again = 1, True, True
+        return error
+
+    def _remember(self, kind: type[errors.CloudStoreError]) -> None:
+        self._may_have_worked |= kind is errors.ServerFailure
+
+    def _error(
+        self, kind: type[errors.CloudStoreError], what: str, status: int | None, pause: float | None = None
+    ) -> errors.CloudStoreError:
+        return kind(
+            redact(what, self.secrets),
+            operation=self.operation.name,
+            subject=self._shown,
+            status=status,
+            sent=kind is not errors.ServiceUnreachable,
+            attempts=self.attempts,
+            retry_after=pause,
+        )
+
+    def _storable(self, body: Json) -> Json:
+        """``body`` as an XCom may hold it: a service that repeats the source URL repeats what gives access to it."""
+        clean = redact(json.dumps(body), self.secrets)
+        try:
+            return cast("Json", json.loads(clean))
+        except ValueError:  # a secret that stood as a number left a hole in the JSON
+            return clean
+
+
+class DeleteFolder(Call[FolderDeletion]):
+    """Delete a folder with everything in it, for good (API document, section 4.1)."""
+
+    operation = DELETE_FOLDER
+
+    def result(self, response: Response, body: Json) -> FolderDeletion:
+        """What was deleted, and what the service said."""
+        return FolderDeletion(self._subject, response.sent_at, self._storable(body))
+
+
+class UploadFromUrl(Call[RemoteUpload]):
+    """Queue an upload which the service fetches itself (API document, section 4.2)."""
+
+    operation = UPLOAD_FROM_URL
+
+    def result(self, response: Response, body: Json) -> RemoteUpload:
+        """What was queued, and what the service said."""
+        return RemoteUpload(self._shown, response.sent_at, self._storable(body))
+
+
+class CreateDownloadLink(Call[DownloadLink]):
+    """Make a download token for a file (API document, section 4.3)."""
+
+    operation = CREATE_DOWNLOAD_LINK
+
+    def result(self, response: Response, body: Json) -> DownloadLink | None:
+        """The link, or None where the answer holds no token."""
+        return answers.find_link(self._subject, response, body, self.settings.token_path)
+
+
+def retry_policy(call: Call[Any], budget: float, on_retry: Callable[[str], None]) -> dict[str, Any]:
+    """The arguments for tenacity's ``Retrying`` and ``AsyncRetrying``: the one policy of every caller.
+
+    Exponential backoff with full jitter, or the time that the service names; it ends with the attempts of the connection, or
+    before a pause that would end after the budget.
+
+    :param call: the call.
+    :param budget: seconds for all attempts and pauses.
+    :param on_retry: is given one line before each pause: operation, attempt, reason and delay.
+    """
+    backoff = wait_random_exponential(multiplier=_BACKOFF_FROM, max=_BACKOFF_TO)
+    too_late = stop_before_delay(budget)
+
+    def wait(state: RetryCallState) -> float:
+        if call.token_refused:
+            return 0.0
+        error = _error_of(state)
+        return error.retry_after if error.retry_after is not None else float(backoff(state))
+
+    def stop(state: RetryCallState) -> bool:
+        return call.exhausted or too_late(state)
+
+    def announce(state: RetryCallState) -> None:
+        error = _error_of(state)
+        what = "reading the connection again, its token was refused" if call.token_refused else error.what
+        on_retry(
+            f"{error.operation} '{error.subject}': attempt {call.attempts} of {call.settings.max_attempts} failed "
+            f"({what}); trying again in {state.upcoming_sleep:.1f} s"
+        )
+
+    def again(error: BaseException) -> bool:
+        return isinstance(error, errors.CloudStoreError) and error.again
+
+    return {"retry": retry_if_exception(again), "wait": wait, "stop": stop, "before_sleep": announce, "reraise": True}
+
+
+def _error_of(state: RetryCallState) -> errors.CloudStoreError:
+    error = state.outcome.exception() if state.outcome else None
+    if not isinstance(error, errors.CloudStoreError):
+        raise TypeError("only a CloudStoreError is tried again")
+    return error

@@ -1,0 +1,168 @@
+"""What can go wrong, as types that carry data: nobody has to read a message to know what happened.
+
+A message says the operation, the subject, what happened and what to do. It is built from those parts alone, never from a
+library's exception, because those print whole URLs.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CloudStoreError(Exception):
+    """Base of every error of this package.
+
+    :param what: what happened, one clause, already free of secrets.
+    :param operation: the operation's name, such as ``delete folder``; empty where none was begun.
+    :param subject: the folder id, the file id, or the redacted source URL.
+    :param status: the HTTP status, if an answer came.
+    :param sent: whether the request may have reached the service.
+    :param attempts: how many requests were sent before this error was final.
+    :param retry_after: seconds that the service asked to wait, if it did.
+    """
+
+    permanent: ClassVar[bool] = False
+    """Whether a later try of the same thing must fail the same way: Airflow's retries are not spent on it."""
+    again: bool = False
+    """Whether the same call tries again by itself, within its attempts and its time."""
+    advice: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        operation: str = "",
+        subject: str = "",
+        status: int | None = None,
+        sent: bool = False,
+        attempts: int = 0,
+        retry_after: float | None = None,
+    ) -> None:
+        self.what = what
+        self.operation = operation
+        self.subject = subject
+        self.status = status
+        self.sent = sent
+        self.attempts = attempts
+        self.retry_after = retry_after
+        about = " ".join(part for part in (operation, f"'{subject}'" if subject else "") if part)
+        tries = f" (attempt {attempts})" if attempts > 1 else ""
+        super().__init__(f"{about + ': ' if about else ''}{what}{tries}.{' ' + self.advice if self.advice else ''}")
+
+
+class ConfigurationError(CloudStoreError):
+    """The Airflow connection cannot be used as it stands. Nothing was sent."""
+
+    permanent = True
+
+
+class InvalidInputError(CloudStoreError):
+    """An id or a URL was refused before anything was sent."""
+
+    permanent = True
+
+
+class ServiceUnreachable(CloudStoreError):
+    """No connection came about: DNS, refused, connect timeout, TLS, proxy. The request was never sent."""
+
+    again = True
+    advice = (
+        "Nothing was sent. Check the connection's host and port, and that this machine may reach it (firewall, proxy); "
+        "for a private certificate authority set extra 'verify' to its bundle's path."
+    )
+
+
+class RateLimited(CloudStoreError):
+    """HTTP 429, or 503 with ``Retry-After``: the service refused the request and asks for a pause."""
+
+    again = True
+    advice = "The service asks for a pause. Spread the calls, for example with an Airflow pool."
+
+
+class ServerFailure(CloudStoreError):
+    """The request was sent and the outcome is unknown, or the service failed; doing it twice ends the same."""
+
+    again = True
+    advice = "The service failed or went silent. Airflow's retries may try again; if it lasts, ask who runs the service."
+
+
+class OutcomeUnknown(CloudStoreError):
+    """An upload may have been queued, and nobody can tell. It is not sent again unless the caller opted in.
+
+    :param repeat: whether the caller opted in to sending it again (``retry_unknown_outcome=True``).
+    """
+
+    permanent = True
+    advice = (
+        "The upload may or may not have been queued. Look in the service for the file before you send it again; "
+        "where a second copy does no harm, set retry_unknown_outcome=True."
+    )
+
+
+class RepeatableOutcomeUnknown(OutcomeUnknown):
+    """As :class:`OutcomeUnknown`, where the caller said that a second copy does no harm."""
+
+    permanent = False
+    again = True
+    advice = "The upload may or may not have been queued, and retry_unknown_outcome=True allows to send it again."
+
+
+class ServiceError(CloudStoreError):
+    """HTTP 2xx whose body says that the operation failed. Airflow's retries apply."""
+
+    advice = "The service answered with an error of its own; its words above say which."
+
+
+class UnusableAnswer(CloudStoreError):
+    """HTTP 2xx, but the body cannot be taken for the service's answer: too large, a web page, or without a token."""
+
+    advice = (
+        "Check that the connection's host is the API's base URL and that no proxy or login page answers in its place; "
+        "for a service that answers in a shape of its own set extra 'token_path'."
+    )
+
+
+class RequestRefused(CloudStoreError):
+    """HTTP 3xx or 4xx: the same request will be refused again, so no Airflow retry is spent on it."""
+
+    permanent = True
+    advice = "The same request would be refused again. Check the connection's host (base URL) and the operator's arguments."
+
+
+class RedirectRefused(RequestRefused):
+    """HTTP 3xx. Redirects are never followed: the token must not travel."""
+
+    advice = "Redirects are not followed, because the token must not travel. Set the connection's host to the final base URL."
+
+
+class BadRequest(RequestRefused):
+    """HTTP 400."""
+
+    advice = "Check the id or URL that was given: the service did not accept it."
+
+
+class TokenRefused(RequestRefused):
+    """HTTP 401, and the connection, read once more, holds no token that works."""
+
+    advice = "Put a valid access token into the connection's password: it was read again, and no newer token works."
+
+
+class PermissionDenied(RequestRefused):
+    """HTTP 403."""
+
+    advice = "The token is known but may not do this. Use a token with the right to it, or check the id."
+
+
+class NotFound(RequestRefused):
+    """HTTP 404 or 410."""
+
+    advice = (
+        "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
+        "A file that was queued for upload is found only after the service has fetched it."
+    )
+
+
+class MethodNotAllowed(RequestRefused):
+    """HTTP 405: something other than this API answers at that address."""
+
+    advice = "Something other than the version 2 API answers there. Check the connection's host (base URL)."

@@ -1,0 +1,138 @@
+"""The three operations of the API: their guards and their requests (API document, sections 4 and 5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from airflow_provider_cloudstore import __version__
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
+from airflow_provider_cloudstore.protocol.values import Request
+
+_USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
+# What a template renders when its source is missing: Python's, SQL's, JSON's and Jinja's words for nothing.
+_MISSING = frozenset({"none", "null", "undefined"})
+_SOURCE_SCHEMES = ("http", "https", "ftp")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of the API.
+
+    :param name: what people call it.
+    :param method: the HTTP method. A GET carries the token in the query, a POST in ``Authorization``.
+    :param path: the path below the base URL.
+    :param field: the one parameter.
+    :param repeatable: whether doing it twice ends the same as doing it once.
+    :param deletes: whether a subject that is not there is what the operation wants.
+    :param check: the guard; it returns the subject as it is sent.
+    """
+
+    name: str
+    method: str
+    path: str
+    field: str
+    repeatable: bool
+    deletes: bool
+    check: Callable[[Any, Settings], str]
+
+    def request(self, subject: str, settings: Settings) -> Request:
+        """The HTTP request for ``subject``.
+
+        :param subject: a value that :attr:`check` has let through.
+        :param settings: the address and the token.
+        """
+        token = settings.access_token.reveal()
+        url = settings.base_url + self.path
+        headers = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"}
+        if self.method == "GET":
+            query = _encode({"access_token": token, self.field: subject})
+            return Request(self.method, self.path, f"{url}?{query}", {"Accept": "application/json", **headers})
+        headers |= {"Authorization": f"Bearer {token}", "Content-Type": "application/x-www-form-urlencoded"}
+        return Request(self.method, self.path, url, headers, _encode({self.field: subject}).encode("ascii"))
+
+    def shown(self, subject: str) -> str:
+        """``subject`` as it may be printed: an id as it is, a source URL redacted."""
+        return redact_url(subject) if self.field == "url" else subject
+
+    def secrets(self, subject: str) -> tuple[Secret, ...]:
+        """What gives access in ``subject``: nothing in an id, user info and query of a source URL."""
+        return url_secrets(subject) if self.field == "url" else ()
+
+
+def _encode(fields: dict[str, str]) -> str:
+    # The form encoding of the WHATWG URL standard, section 5.2, but a space as %20: right in a query and in a body alike.
+    return urlencode(fields, quote_via=quote, safe="")
+
+
+def _check_text(value: Any, field: str) -> str:
+    # A template may render an id as a number; True and lists are mistakes.
+    if value is None:
+        text = "None"
+    elif isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        text = str(value).strip()
+    else:
+        raise InvalidInputError(f"{field} must be a text, not a {type(value).__name__}; nothing was sent")
+    if not text or text.lower() in _MISSING:
+        raise InvalidInputError(
+            f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing: "
+            "check that the upstream task ran and returned the value; nothing was sent"
+        )
+    if "{{" in text or "{%" in text:
+        raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field; nothing was sent")
+    if re.search(r"[\x00-\x1f\x7f]", text):
+        raise InvalidInputError(f"{field} holds a line break or control character; nothing was sent")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        text = ""
+    if not text:
+        raise InvalidInputError(f"{field} is no valid Unicode text; nothing was sent")
+    return text
+
+
+def _check_folder_id(value: Any, settings: Settings) -> str:
+    folder_id = _check_text(value, "folder_id")
+    if folder_id in settings.protected_folder_ids:
+        raise InvalidInputError(
+            f"folder_id {folder_id!r} is protected, because services use it for the root and deleting is permanent: "
+            "extra 'protected_folder_ids' of the connection lists such ids; nothing was sent"
+        )
+    return folder_id
+
+
+def _check_file_id(value: Any, settings: Settings) -> str:
+    return _check_text(value, "file_id")
+
+
+def _check_source_url(value: Any, settings: Settings) -> str:
+    url = _check_text(value, "url")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in _SOURCE_SCHEMES and bool(parts.hostname) and (parts.port or 0) >= 0
+    except ValueError:
+        usable = False
+    if not usable or " " in url:
+        raise InvalidInputError(
+            f"url {redact_url(url)} is no absolute URL with a host and the scheme http, https or ftp; nothing was sent"
+        )
+    return url
+
+
+DELETE_FOLDER = Operation(
+    "delete folder", "POST", f"{API_PREFIX}/folder/delete", "folder_id", True, True, _check_folder_id
+)
+"""API document, section 4.1."""
+UPLOAD_FROM_URL = Operation(
+    "remote upload", "POST", f"{API_PREFIX}/file/url_upload_add", "url", False, False, _check_source_url
+)
+"""API document, section 4.2."""
+CREATE_DOWNLOAD_LINK = Operation(
+    "download link", "GET", f"{API_PREFIX}/file/download", "file_id", True, False, _check_file_id
+)
+"""API document, section 4.3."""

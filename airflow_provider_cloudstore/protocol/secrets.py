@@ -1,0 +1,122 @@
+"""Values that must never be printed, and every form in which they could be.
+
+A token with ``+`` or ``/`` in it travels percent-encoded, and whoever prints the URL prints it in that form. Masking the raw
+value alone therefore protects nothing.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+from collections.abc import Iterable
+from typing import Self
+from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, urlunsplit
+
+MASK = "***"
+# The characters that requests and yarl (aiohttp) leave alone when they encode a URL that somebody else put together.
+_SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
+_SAFE_IN_YARL = "?/:@-._~!$'()*,"
+_SHORTEST = 3  # a shorter "secret" would blank out half of every sentence, and hides nothing
+
+
+class Secret:
+    """A string that does not show itself: not by ``str``, ``repr`` or ``format``, and not in the ``repr`` of what holds it.
+
+    :param value: the secret text.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The secret text; call it where the text is sent, and nowhere else."""
+        return self._value
+
+    @classmethod
+    def of(cls, value: str | Secret) -> Self:
+        """``value`` as a secret, whether it is one already or not."""
+        return cls(value.reveal() if isinstance(value, Secret) else value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self._value.encode("utf-8", "replace"), other._value.encode("utf-8", "replace"))
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __str__(self) -> str:
+        return MASK
+
+    def __repr__(self) -> str:
+        return f"Secret({MASK})"
+
+
+def printed_forms(secret: Secret) -> tuple[str, ...]:
+    """Every text that ``secret`` can be printed as, the longest first.
+
+    :param secret: the secret; one of fewer than three characters has no forms.
+    """
+    value = secret.reveal()
+    if len(value) < _SHORTEST:
+        return ()
+    raw = value.encode("utf-8", "replace").decode("utf-8")
+    encoded = {
+        quote(raw, safe=""),
+        quote(raw),
+        quote_plus(raw),
+        quote(raw, safe=_SAFE_IN_REQUESTS),
+        quote(raw, safe=_SAFE_IN_YARL),
+        quote_plus(raw, safe=_SAFE_IN_YARL),
+    }
+    lower = {re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form) for form in encoded}
+    escaped = {json.dumps(raw)[1:-1], repr(raw)[1:-1], ascii(raw)[1:-1]}
+    return tuple(sorted({value, raw} | encoded | lower | escaped, key=lambda form: (-len(form), form)))
+
+
+def redact(text: str, secrets: Iterable[Secret]) -> str:
+    """``text`` with every form of every secret replaced by ``***``.
+
+    One pass, longest form first: a secret that begins like a shorter one does not lose its tail.
+
+    :param text: anything that is about to be shown.
+    :param secrets: what must not stand in it.
+    """
+    forms = sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, forms)), MASK, text) if forms else text
+
+
+def redact_url(url: str) -> str:
+    """``url`` without what may give access: user info, query and fragment. Scheme, host, port and path stay.
+
+    :param url: an absolute URL; a text that is none is replaced whole.
+    """
+    try:
+        parts = urlsplit(url)
+        if not parts.scheme or not parts.hostname:
+            return MASK
+    except ValueError:
+        return MASK
+    netloc = parts.netloc.rpartition("@")[2]
+    if "@" in parts.netloc:
+        netloc = f"{MASK}@{netloc}"
+    return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))
+
+
+def url_secrets(url: str) -> tuple[Secret, ...]:
+    """What stands in ``url`` and may give access: user, password, and the value of every query parameter, and the fragment.
+
+    :param url: a URL, such as a presigned one.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return (Secret(url),)
+    pairs = [pair.partition("=") for pair in parts.query.split("&")]
+    userinfo = parts.netloc.rpartition("@")[0]
+    pieces = [*userinfo.split(":", 1), *(value or name for name, _, value in pairs), parts.fragment]
+    found = {decoded for piece in pieces for decoded in (piece, unquote(piece), unquote_plus(piece)) if decoded}
+    return tuple(Secret(piece) for piece in sorted(found))

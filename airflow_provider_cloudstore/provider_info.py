@@ -1,0 +1,81 @@
+"""What Airflow reads about this package: its name, its modules and the form of its connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_cloudstore import __version__
+
+_PACKAGE = "airflow-provider-cloudstore"
+_INTEGRATION = "Cloud file storage service"
+
+
+def _modules(kind: str) -> list[dict[str, Any]]:
+    return [{"integration-name": _INTEGRATION, "python-modules": [f"airflow_provider_cloudstore.{kind}.cloudstore"]}]
+
+
+UI_FIELD_BEHAVIOUR: dict[str, Any] = {
+    "hidden-fields": ["schema", "login"],
+    "relabeling": {"host": "Base URL", "password": "Access token"},
+    "placeholders": {"host": "https://files.example.com", "password": "the access token of the service"},
+}
+
+CONN_FIELDS: dict[str, dict[str, Any]] = {
+    "timeout": {
+        "label": "Timeout (seconds)",
+        "description": "How long one request may take. Default 30.",
+        "schema": {"type": ["number", "null"], "minimum": 0.001, "maximum": 86400},
+    },
+    "max_attempts": {
+        "label": "Attempts",
+        "description": "How many requests one call may send. Default 4.",
+        "schema": {"type": ["integer", "null"], "minimum": 1},
+    },
+    "verify": {
+        "label": "Verify TLS",
+        "description": "true, false, or the path of a CA bundle. Default true.",
+        "schema": {"type": ["string", "null"]},
+    },
+    "proxy": {
+        "label": "Proxy",
+        "description": "URL of a proxy, such as http://proxy.example.com:3128.",
+        "schema": {"type": ["string", "null"], "format": "password"},
+    },
+    "allow_http": {
+        "label": "Allow plain http",
+        "description": "Plain http shows the token to everybody on the way; it is always allowed to this machine itself.",
+        "schema": {"type": ["boolean", "null"]},
+    },
+    "protected_folder_ids": {
+        "label": "Protected folder ids",
+        "description": "Ids that are never deleted, separated by commas. Default: 0,/",
+        "schema": {"type": ["string", "null"]},
+    },
+    "token_path": {
+        "label": "Token path",
+        "description": "Dotted path to the download token in the answer, for services with a shape of their own.",
+        "schema": {"type": ["string", "null"]},
+    },
+}
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's metadata, as Airflow's ``provider_info.schema.json`` describes it (entry point ``apache_airflow_provider``)."""
+    return {
+        "package-name": _PACKAGE,
+        "name": _INTEGRATION,
+        "description": "Delete folders, queue remote uploads and make download links in a cloud file storage service.",
+        "versions": [__version__],
+        "integrations": [{"integration-name": _INTEGRATION, "tags": ["service"]}],
+        "operators": _modules("operators"),
+        "hooks": _modules("hooks"),
+        "connection-types": [
+            {
+                "hook-class-name": "airflow_provider_cloudstore.hooks.cloudstore.CloudStoreHook",
+                "hook-name": _INTEGRATION,
+                "connection-type": "cloudstore",
+                "ui-field-behaviour": UI_FIELD_BEHAVIOUR,
+                "conn-fields": CONN_FIELDS,
+            }
+        ],
+    }

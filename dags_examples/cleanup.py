@@ -1,0 +1,29 @@
+"""Delete a list of folders every night, one mapped task a folder: each is deleted, retried and reported by itself."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG, Param, task
+
+from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperator
+
+
+@task
+def folders_to_delete(params: dict[str, Any]) -> list[str]:
+    """CHANGE THIS to where your list comes from: a query, an Airflow variable, yesterday's date."""
+    return list(params["folder_ids"])
+
+
+with DAG(
+    dag_id="cleanup",
+    schedule="@daily",
+    start_date=datetime(2026, 1, 1),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
+    params={"folder_ids": Param(["tmp-1", "tmp-2"], type="array")},
+) as dag:
+    # Deleting is permanent. An id that is empty, or the root's, is refused before anything is sent.
+    DeleteFolderOperator.partial(task_id="delete", max_active_tis_per_dag=4).expand(folder_id=folders_to_delete())

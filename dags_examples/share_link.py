@@ -1,0 +1,35 @@
+"""Make a download link and hand it to downstream tasks: the bare token, or the whole link with its URL and its end."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG, Param, mask_secret, task
+
+from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
+
+
+@task
+def use_token(token: str) -> int:
+    """Give the token to the system that downloads; this example only counts its characters."""
+    mask_secret(token)  # an XCom is not masked by itself
+    return len(token)
+
+
+@task
+def announce(link: dict[str, Any]) -> str:
+    """Tell people that a link is there, and not the link itself: whoever reads the log could download the file."""
+    return f"File {link['file_id']} can be downloaded until {link['expires_at']}"
+
+
+with DAG(
+    dag_id="share_link",
+    schedule=None,
+    start_date=datetime(2026, 1, 1),
+    # CHANGE THIS, here or when you trigger a run.
+    params={"file_id": Param("f123", type="string")},
+) as dag:
+    link = DownloadLinkOperator(task_id="link", file_id="{{ params.file_id }}")
+    use_token(link.output)
+    announce(link.output["download_link"])

@@ -1,0 +1,73 @@
+"""Stage a file from a remote URL, hand it to a downstream task by a download link, and clean up whatever happens.
+
+The service fetches the file itself: its bytes do not pass through Airflow until `load` downloads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG, AirflowException, Param, mask_secret, task
+
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.operators.cloudstore import (
+    DeleteFolderOperator,
+    DownloadLinkOperator,
+    RemoteUrlUploadOperator,
+)
+from airflow_provider_cloudstore.protocol.errors import NotFound, ServiceError
+
+# CHANGE THIS to where your service's answer to an upload tells the file's id.
+FILE_ID = "{{ ti.xcom_pull(task_ids='upload')['response']['data']['file_id'] }}"
+
+
+@task.sensor(poke_interval=2, timeout=600, mode="reschedule")
+def wait_for_file(file_id: str) -> bool:
+    """An upload is only queued. The file is there once a link for it can be made."""
+    try:
+        with CloudStoreHook() as hook:
+            hook.create_download_link(file_id)
+    except (NotFound, ServiceError):
+        return False
+    return True
+
+
+@task
+def load(link: dict[str, Any], expected_sha256: str) -> dict[str, Any]:
+    """Download by the link, check the bytes, and put your own work here."""
+    import requests
+
+    mask_secret(link["token"])  # an XCom is not masked by itself
+    digest, size = hashlib.sha256(), 0
+    with requests.get(link["url"], stream=True, timeout=60) as answer:
+        if answer.status_code != 200:  # not raise_for_status(): its message holds the link
+            raise AirflowException(f"The download of file {link['file_id']} failed: HTTP {answer.status_code}")
+        for chunk in answer.iter_content(1024 * 1024):
+            digest.update(chunk)
+            size += len(chunk)
+    if expected_sha256 and digest.hexdigest() != expected_sha256:
+        raise AirflowException(f"File {link['file_id']} has the SHA-256 {digest.hexdigest()}, not {expected_sha256}")
+    return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+with DAG(
+    dag_id="staged_etl",
+    schedule=None,
+    start_date=datetime(2026, 1, 1),
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
+    params={
+        # CHANGE THESE, here or when you trigger a run.
+        "source_url": Param("https://example.com/export.csv", type="string", format="uri"),
+        "expected_sha256": Param("", type="string", description="empty: not checked"),
+        "staging_folder_id": Param("staging", type="string", description="where uploads land; deleted at the end"),
+    },
+) as dag:
+    upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}")
+    link = DownloadLinkOperator(task_id="link", file_id=FILE_ID)
+    # A teardown runs even when a task in the middle fails.
+    clean_up = DeleteFolderOperator(task_id="clean_up", folder_id="{{ params.staging_folder_id }}")
+
+    loaded = load(link.output["download_link"], "{{ params.expected_sha256 }}")
+    upload >> wait_for_file(FILE_ID) >> link >> loaded >> clean_up.as_teardown(setups=upload)

@@ -1,0 +1,94 @@
+"""``make demo``: the staged pipeline on a real Airflow, with real bytes over real sockets, and a report of what happened.
+
+Every figure of the report is read back from where it happened: the emulator's own state, the tasks' XComs, the source's bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from airflow_home import ROOT, copy_of, environment, migrate
+from source_server import serving
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+
+SIZE = 4 * 1024 * 1024
+
+
+def main() -> int:
+    """Run the demo.
+
+    :returns: 0 if all of it happened.
+    """
+    began = time.monotonic()
+    home = ROOT / ".demo" / "home"
+    print("Preparing Airflow's database (once) and starting the emulator ...", flush=True)
+    migrate(home)
+    content = os.urandom(SIZE)
+    expected = hashlib.sha256(content).hexdigest()
+    with tempfile.TemporaryDirectory(dir=home.parent, prefix="run-") as folder, Emulator() as emulator, serving(content) as url:
+        print("Running dags_examples/staged_etl.py ...", flush=True)
+        result = run_staged_etl(copy_of(home, Path(folder) / "home"), emulator, url, expected)
+        state = emulator.state()
+    problems = [*report(url, expected, result, state)]
+    if problems:
+        print(f"\nThe demo FAILED: {'; '.join(problems)}.\nWhat Airflow logged is in {home.parent / 'last.log'}")
+        return 1
+    print(f"\nAll of it happened, in {time.monotonic() - began:.0f} s. What Airflow logged: .demo/last.log")
+    return 0
+
+
+def run_staged_etl(home: Path, emulator: Emulator, url: str, sha256: str) -> dict[str, Any]:
+    """Run the example DAG in a process of its own.
+
+    :returns: its states and XComs; nothing if it did not get that far.
+    """
+    result_file = home / "result.json"
+    conf = json.dumps({"source_url": url, "expected_sha256": sha256, "staging_folder_id": "staging"})
+    arguments = [str(ROOT / "dags_examples" / "staged_etl.py"), conf, str(result_file)]
+    with (ROOT / ".demo" / "last.log").open("w") as log:
+        subprocess.run(
+            [sys.executable, str(ROOT / "scripts" / "run_dag.py"), *arguments],
+            env=environment(home, AIRFLOW_CONN_CLOUDSTORE_DEFAULT=emulator.connection),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    return dict(json.loads(result_file.read_text())) if result_file.exists() else {"state": "not run", "tasks": {}, "xcoms": {}}
+
+
+def report(url: str, expected: str, result: dict[str, Any], state: dict[str, Any]) -> list[str]:
+    """Print what happened.
+
+    :returns: what did not happen.
+    """
+    xcoms, effects = result["xcoms"], state["effects"]
+    token, loaded = xcoms.get("link") or "", xcoms.get("load") or {}
+    print("\n  task            state")
+    for task_id, task_state in result["tasks"].items():
+        print(f"  {task_id:<15} {task_state}")
+    print(f"\n  uploaded        {url} ({SIZE:,} bytes, fetched by the service)")
+    print(f"  link            token {token[:6]}... ({len(token)} characters)")
+    print(f"  downloaded      {loaded.get('bytes', 0):,} bytes, SHA-256 {loaded.get('sha256', '')[:16]}...")
+    print(f"  source          {SIZE:,} bytes, SHA-256 {expected[:16]}...")
+    print(f"  folder          {'still there' if 'staging' in state['folders'] else 'gone, with its files and tokens'}")
+    checks = {
+        f"the run ended as {result['state']}": result["state"] == "success",
+        "the upload was not queued exactly once": effects.get("upload") == 1,
+        "no link was made": bool(token),
+        "the bytes differ": loaded == {"bytes": SIZE, "sha256": expected},
+        "the folder is still there": effects.get("delete") == 1 and not (state["folders"] or state["files"] or state["tokens"]),
+    }
+    return [problem for problem, fine in checks.items() if not fine]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
