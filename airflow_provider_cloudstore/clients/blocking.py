@@ -50,9 +50,6 @@ class BlockingClient:
         self._session = requests.Session()
         self._session.auth = _leave_alone  # else a .netrc entry for the host would replace the token
         self._session.headers.clear()
-        self._session.verify = settings.verify
-        if settings.proxy:
-            self._session.proxies = dict.fromkeys(("http", "https"), settings.proxy.reveal())
         self._watch = _Watch()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, _WatchedAdapter(self._watch))
@@ -90,7 +87,7 @@ class BlockingClient:
         """Send one request. A library's exception ends here: it is not even the context of what is raised later."""
         limit = max(0.001, min(self._settings.timeout, time_left))
         sent_at = pendulum.now("UTC")
-        failed: str
+        proxy = self._settings.proxy
         with self._watch.over(limit):
             try:
                 with self._session.request(
@@ -100,6 +97,9 @@ class BlockingClient:
                     headers={name: value.encode().decode("latin-1") for name, value in request.headers.items()},
                     data=request.body,
                     timeout=(min(limit, CONNECT_TIMEOUT), limit),
+                    # Given here and not to the session, over which REQUESTS_CA_BUNDLE and HTTPS_PROXY would win.
+                    verify=self._settings.verify,
+                    proxies=dict.fromkeys(("http", "https"), proxy.reveal()) if proxy else None,
                     allow_redirects=False,
                     stream=True,
                 ) as answer:

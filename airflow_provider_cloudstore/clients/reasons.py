@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import ssl
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ _WORDS: tuple[tuple[type[BaseException], str], ...] = (
     (BrokenPipeError, "connection closed"),
     (ssl.SSLError, "TLS failed"),
     (TimeoutError, "timed out"),
+    (http.client.IncompleteRead, "the answer broke off"),
 )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import shlex
 import signal
 import sys
 
 from airflow_provider_cloudstore.emulator.answers import Shape
+from airflow_provider_cloudstore.emulator.faults import Fault, Kind
 from airflow_provider_cloudstore.emulator.runner import HOST, Options, airflow_connection, running
 
 
@@ -27,6 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         upload_folder=given.upload_folder,
         fetch_delay=given.fetch_delay,
         port=given.port,
+        faults=tuple(given.fault),
     )
     try:
         asyncio.run(_serve(options))
@@ -50,7 +53,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--token-ttl", type=float, default=Options.token_ttl, help="seconds until a download token ends")
     parser.add_argument("--upload-folder", default=Options.upload_folder, help="id of the folder that uploads land in")
     parser.add_argument("--fetch-delay", type=float, default=Options.fetch_delay, help="seconds an upload waits in the queue")
+    parser.add_argument(
+        "--fault",
+        type=_fault,
+        action="append",
+        default=[],
+        metavar="JSON",
+        help='what goes wrong, such as {"kind": "status", "operation": "upload", "status": 503, "times": 2}; '
+        f"kinds: {', '.join(kind.value for kind in Kind)}; may be given more than once",
+    )
     return parser
+
+
+def _fault(text: str) -> Fault:
+    try:
+        return Fault.parse(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 async def _serve(options: Options) -> None:

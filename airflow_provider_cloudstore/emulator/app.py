@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.answers import Shape, failure, success
+from airflow_provider_cloudstore.emulator.faults import Fault, Faults
 from airflow_provider_cloudstore.emulator.store import Store
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
 
@@ -24,28 +25,42 @@ class Service:
     :param store: what the service keeps.
     :param access_token: the one token that it accepts.
     :param shape: how it answers.
+    :param faults: what goes wrong.
     """
 
     store: Store
     access_token: str
     shape: Shape
+    faults: Faults = field(default_factory=Faults)
 
     def app(self) -> web.Application:
         """The application, to be run by aiohttp's server."""
         app = web.Application(middlewares=[self._errors_in_shape])
         app.add_routes(
             [
-                web.post(DELETE_FOLDER.path, self._delete_folder),
-                web.post(UPLOAD_FROM_URL.path, self._upload),
-                web.get(CREATE_DOWNLOAD_LINK.path, self._link, allow_head=False),
-                web.get("/download", self._download, allow_head=False),
+                web.post(DELETE_FOLDER.path, self._operation("delete", self._delete_folder)),
+                web.post(UPLOAD_FROM_URL.path, self._operation("upload", self._upload)),
+                web.get(CREATE_DOWNLOAD_LINK.path, self._operation("link", self._link), allow_head=False),
+                web.get("/download", self._operation("download", self._download), allow_head=False),
                 web.get(STATE_PATH, self._state, allow_head=False),
                 web.put("/_emulator/folders/{folder_id}", self._put_folder),
                 web.put("/_emulator/access-token", self._put_access_token),
+                web.post("/_emulator/faults", self._post_faults),
+                web.delete("/_emulator/faults", self._delete_faults),
             ]
         )
         app.on_cleanup.append(self._close)
         return app
+
+    def _operation(self, name: str, work: Handler) -> Handler:
+        """Count a request, and let a scripted fault spoil it."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            self.store.requests[name] += 1
+            fault = self.faults.take(name)
+            return await (fault.spoil(request, self.shape, lambda: work(request)) if fault else work(request))
+
+        return handle
 
     async def _close(self, app: web.Application) -> None:
         await self.store.close()
@@ -58,7 +73,6 @@ class Service:
             return failure(self.shape, error.status, error.reason)
 
     async def _delete_folder(self, request: web.Request) -> web.StreamResponse:
-        self.store.requests["delete"] += 1
         self._authorize_header(request)
         folder_id = await self._form_field(request, DELETE_FOLDER.field)
         if not await self.store.delete_folder(folder_id):
@@ -66,14 +80,12 @@ class Service:
         return success(self.shape, "Folder deleted", {"folder_id": folder_id}, "Folder deleted")
 
     async def _upload(self, request: web.Request) -> web.StreamResponse:
-        self.store.requests["upload"] += 1
         self._authorize_header(request)
         stored = self.store.queue_upload(await self._form_field(request, UPLOAD_FROM_URL.field))
         data = {"file_id": stored.file_id, "folder_id": stored.folder_id}
         return success(self.shape, "The upload is queued", data, stored.file_id)
 
     async def _link(self, request: web.Request) -> web.StreamResponse:
-        self.store.requests["link"] += 1
         self._authorize(request.query.get("access_token"))
         file_id = request.query.get(CREATE_DOWNLOAD_LINK.field)
         if not file_id:
@@ -106,6 +118,18 @@ class Service:
 
     async def _put_access_token(self, request: web.Request) -> web.StreamResponse:
         self.access_token = await request.text()
+        return web.Response(status=204)
+
+    async def _post_faults(self, request: web.Request) -> web.StreamResponse:
+        try:
+            given = await request.json()
+            self.faults.script += [Fault.parse(one) for one in (given if isinstance(given, list) else [given])]
+        except (ValueError, TypeError) as error:
+            return web.Response(status=400, text=str(error))
+        return web.Response(status=204)
+
+    async def _delete_faults(self, request: web.Request) -> web.StreamResponse:
+        self.faults.script.clear()
         return web.Response(status=204)
 
     def _authorize_header(self, request: web.Request) -> None:

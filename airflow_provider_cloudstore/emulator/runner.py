@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,6 +19,7 @@ from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.answers import Shape
 from airflow_provider_cloudstore.emulator.app import Service
+from airflow_provider_cloudstore.emulator.faults import Fault, Faults
 from airflow_provider_cloudstore.emulator.store import Store
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ class Options:
     :param fetch_delay: seconds that an upload waits in the queue before it is fetched.
     :param port: the port on 127.0.0.1; 0 for a free one.
     :param tls: serve https with this context.
+    :param faults: what goes wrong, from the start.
     """
 
     access_token: str = ""
@@ -46,6 +48,7 @@ class Options:
     fetch_delay: float = 0.0
     port: int = 0
     tls: ssl.SSLContext | None = None
+    faults: tuple[Fault, ...] = ()
 
 
 @asynccontextmanager
@@ -57,7 +60,8 @@ async def running(options: Options) -> AsyncIterator[tuple[Service, str]]:
     """
     folder = Path(tempfile.mkdtemp(prefix="cloudstore-emulator-"))
     store = Store(folder, options.upload_folder, options.token_ttl, options.fetch_delay)
-    service = Service(store, options.access_token or secrets.token_urlsafe(24), Shape(options.answers))
+    token = options.access_token or secrets.token_urlsafe(24)
+    service = Service(store, token, Shape(options.answers), Faults([replace(fault) for fault in options.faults]))
     runner = web.AppRunner(service.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
     await runner.setup()
     try:
@@ -112,6 +116,16 @@ class Emulator:
     def state(self) -> dict[str, Any]:
         """All that it keeps and has counted, as its state endpoint tells."""
         return self.call(lambda service: service.store.snapshot())
+
+    def fault(self, kind: str, **more: Any) -> None:
+        """Script a fault, after those that are scripted already.
+
+        :param kind: what goes wrong, a value of :class:`~airflow_provider_cloudstore.emulator.faults.Kind`.
+        :param more: the other fields of :class:`~airflow_provider_cloudstore.emulator.faults.Fault`.
+        :raises ValueError: saying what is wrong with it.
+        """
+        fault = Fault.parse({"kind": kind, **more})
+        self.call(lambda service: service.faults.script.append(fault))
 
     def call(self, work: Callable[[Service], T]) -> T:
         """Run ``work`` on the emulator's own thread, which alone may touch its state.

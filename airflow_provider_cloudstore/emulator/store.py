@@ -150,7 +150,7 @@ class Store:
 
         :param stored: the file.
         """
-        return self.folder / stored.file_id
+        return self.folder / hashlib.sha256(stored.file_id.encode()).hexdigest()  # an id may hold what a file name may not
 
     def snapshot(self) -> dict[str, Any]:
         """All of the state, as JSON can hold it."""

@@ -109,7 +109,7 @@ class CloudStoreHook(BaseHook):
         """
         if self._settings is None:
             with airflow_errors():
-                self._settings = self._read_settings()
+                return self._read_settings()
         return self._settings
 
     def delete_folder(self, folder_id: str) -> FolderDeletion:
@@ -164,7 +164,8 @@ class CloudStoreHook(BaseHook):
         extra = connection.extra_dejson
         if unknown := sorted(extra.keys() - EXTRA_KEYS):
             self.log.warning("Extras of connection '%s' that mean nothing here: %s", self.cloudstore_conn_id, unknown)
-        return settings_of(connection, extra)
+        self._settings = settings_of(connection, extra)
+        return self._settings
 
 
 def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:

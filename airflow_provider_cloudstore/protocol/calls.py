@@ -92,7 +92,7 @@ class Call(ABC, Generic[T]):
             kind, what = judge_failure(self.operation, outcome, repeat=self._repeat)
             self._remember(kind)
             raise self._error(kind, what, None)
-        body = answers.parse_body(outcome)
+        body = None if outcome.too_large else answers.parse_body(outcome)
         verdict = judge_response(self.operation, outcome, body, repeat=self._repeat)
         if verdict is not None and not (self._may_have_worked and self.operation.deletes and outcome.status in NOT_THERE):
             raise self._refusal(verdict, outcome, body)

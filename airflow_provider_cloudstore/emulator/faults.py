@@ -1,0 +1,175 @@
+"""Scripted faults: what the emulated service does wrong, on which requests, and how often.
+
+Written as JSON, on the command line and to the state endpoint: ``{"kind": "drop_after", "operation": "upload", "times": 2}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, Self
+
+from aiohttp import web
+
+from airflow_provider_cloudstore.emulator.answers import Shape, failure
+
+Work = Callable[[], Awaitable[web.StreamResponse]]
+
+OPERATIONS = ("delete", "upload", "link", "download", "*")
+_OVERSIZED = 4 * 1024 * 1024
+_ENDLESS_PIECE = b"x" * (64 * 1024)
+_ENDLESS_AT_MOST = 64 * 1024 * 1024  # endless for every client that should give up, but not for this machine's patience
+
+
+class Kind(Enum):
+    """What goes wrong. "Before" and "after" are about the operation's effect."""
+
+    STATUS = "status"
+    """Answer with ``status``, ``headers`` and ``body``; without the effect, unless ``effect`` says so."""
+    DELAY = "delay"
+    """Wait ``seconds``, then go on as usual."""
+    DROP_BEFORE = "drop_before"
+    """Close the connection without the effect."""
+    DROP_AFTER = "drop_after"
+    """Close the connection after the effect, without an answer."""
+    HALF = "half"
+    """The effect, and half of its answer's body."""
+    ENDLESS = "endless"
+    """The effect, and an answer whose body does not end."""
+    OVERSIZED = "oversized"
+    """The effect, and an answer with a body of 4 MiB."""
+    TRICKLE = "trickle"
+    """The effect, and its answer one byte every ``seconds``, headers included."""
+    WRONG_TYPE = "wrong_type"
+    """The effect, and its answer with the ``Content-Type`` in ``headers`` (default ``text/html``)."""
+    ERROR_ENVELOPE = "error_envelope"
+    """HTTP 200 with an error envelope whose words are ``body``; without the effect."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """One scripted fault.
+
+    :param kind: what goes wrong.
+    :param operation: ``delete``, ``upload``, ``link``, ``download`` or ``*`` for all of them.
+    :param times: how many requests it spoils; 0 for all that come.
+    :param status: the HTTP status (``status``).
+    :param headers: more headers of the answer.
+    :param body: the answer's body, or its words.
+    :param seconds: how long to wait (``delay``, ``trickle``).
+    :param effect: whether the operation has its effect all the same (``status``).
+    """
+
+    kind: Kind
+    operation: str = "*"
+    times: int = 1
+    status: int = 500
+    headers: dict[str, str] = field(default_factory=dict)
+    body: str = ""
+    seconds: float = 1.0
+    effect: bool = False
+
+    @classmethod
+    def parse(cls, given: Any) -> Self:
+        """A fault from JSON.
+
+        :param given: an object with the fields above.
+        :raises ValueError: saying what is wrong with it.
+        """
+        names = {one.name for one in fields(cls)}
+        if not isinstance(given, Mapping) or not given.keys() <= names or "kind" not in given:
+            raise ValueError(f"a fault is an object with a 'kind' and any of {', '.join(sorted(names - {'kind'}))}")
+        fault = cls(**{**given, "kind": Kind(given["kind"])})
+        if fault.operation not in OPERATIONS:
+            raise ValueError(f"'operation' is one of {', '.join(OPERATIONS)}")
+        if not (isinstance(fault.times, int) and isinstance(fault.status, int) and isinstance(fault.headers, dict)):
+            raise ValueError("'times' and 'status' are whole numbers, 'headers' is an object")
+        return fault
+
+    async def spoil(self, request: web.Request, shape: Shape, work: Work) -> web.StreamResponse:
+        """Answer ``request`` wrongly.
+
+        :param request: the request.
+        :param shape: how the service answers.
+        :param work: does the operation and returns its answer.
+        """
+        match self.kind:
+            case Kind.DELAY:
+                await asyncio.sleep(self.seconds)
+                return await work()
+            case Kind.STATUS:
+                if self.effect:
+                    await work()
+                return web.Response(status=self.status, headers=self.headers, text=self.body)
+            case Kind.ERROR_ENVELOPE:
+                return failure(Shape.ENVELOPE, 200, self.body)
+            case Kind.DROP_BEFORE:
+                return _drop(request)
+            case _:
+                return await self._spoil_answer(request, await work())
+
+    async def _spoil_answer(self, request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
+        body = answer.body if isinstance(answer, web.Response) and isinstance(answer.body, bytes) else b""
+        match self.kind:
+            case Kind.HALF:
+                return await _write(request, _head(answer, len(body)), body[: len(body) // 2])
+            case Kind.TRICKLE:
+                whole = _head(answer, len(body)) + body
+                return await _write(request, *(whole[at : at + 1] for at in range(len(whole))), pause=self.seconds)
+            case Kind.OVERSIZED:
+                return await _write(request, _head(answer, _OVERSIZED), b" " * _OVERSIZED)
+            case Kind.ENDLESS:
+                pieces = (_ENDLESS_PIECE for _ in range(_ENDLESS_AT_MOST // len(_ENDLESS_PIECE)))
+                return await _write(request, _head(answer, None), *pieces)
+            case Kind.WRONG_TYPE:
+                answer.headers.update({"Content-Type": "text/html", **self.headers})
+                return answer
+            case _:
+                return _drop(request)
+
+
+@dataclass(slots=True)
+class Faults:
+    """The script: the first fault that fits a request spoils it."""
+
+    script: list[Fault] = field(default_factory=list)
+
+    def take(self, operation: str) -> Fault | None:
+        """The fault for the next request, if there is one.
+
+        :param operation: what the request asks for.
+        """
+        for fault in self.script:
+            if fault.operation in (operation, "*"):
+                if fault.times:
+                    fault.times -= 1
+                    if not fault.times:
+                        self.script.remove(fault)
+                return fault
+        return None
+
+
+def _head(answer: web.StreamResponse, length: int | None) -> bytes:
+    sized = [] if length is None else [f"Content-Length: {length}"]
+    lines = [f"HTTP/1.1 {answer.status} {answer.reason}", f"Content-Type: {answer.content_type}", *sized, "Connection: close", "", ""]
+    return "\r\n".join(lines).encode()
+
+
+async def _write(request: web.Request, *pieces: bytes, pause: float = 0.0) -> web.StreamResponse:
+    """Write raw bytes and end the connection; the client may be gone before."""
+    for piece in pieces:
+        if request.transport is None or request.transport.is_closing():
+            break
+        request.transport.write(piece)
+        await request.writer.drain()
+        if pause:
+            await asyncio.sleep(pause)
+    return _drop(request)
+
+
+def _drop(request: web.Request) -> web.StreamResponse:
+    if request.transport:
+        request.transport.close()
+    return web.Response()  # nobody is there to read it

@@ -1,0 +1,49 @@
+"""An Airflow of the tests' own: its home is a temporary folder, set before anything imports Airflow."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+for _name in [name for name in os.environ if name.startswith("AIRFLOW")]:
+    del os.environ[_name]
+_HOME = tempfile.mkdtemp(prefix="cloudstore-tests-")
+atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
+_DAGS = Path(_HOME) / "dags"
+_DAGS.mkdir()
+_TESTS = Path(__file__).resolve().parent
+for _name, _folder in {"tests": _TESTS / "dags", "examples": _TESTS.parent / "dags_examples"}.items():
+    (_DAGS / _name).symlink_to(_folder)  # Airflow runs only what lies in its DAG folder
+os.environ |= {
+    "AIRFLOW_HOME": _HOME,
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_HOME}/airflow.db",
+    "NO_PROXY": "127.0.0.1,localhost",
+}
+
+from airflow_provider_cloudstore.emulator.fixtures import cloudstore_emulator  # noqa: E402  (a fixture for users, used here)
+from airflow_provider_cloudstore.emulator.runner import Emulator  # noqa: E402
+
+__all__ = ["cloudstore_emulator"]
+
+
+@pytest.fixture(scope="session")
+def airflow_db() -> Path:
+    """The migrated database of the tests' Airflow."""
+    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True, capture_output=True)
+    return Path(_HOME) / "airflow.db"
+
+
+@pytest.fixture
+def emulator(cloudstore_emulator: Emulator) -> Iterator[Emulator]:
+    """The emulator, under a short name."""
+    yield cloudstore_emulator

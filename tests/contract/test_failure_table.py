@@ -1,0 +1,282 @@
+"""The failure table as data: every client, every operation and every fault, over a real socket, counted by the emulator."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pendulum
+import pytest
+import trustme
+
+from airflow_provider_cloudstore.clients.blocking import BlockingClient
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.protocol import calls, errors
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.settings import Settings
+from tests.support import TOKEN, settings, store_file
+
+SOURCE = "ftp://127.0.0.1:9/file"  # never fetched: the emulator's queue fails it, which is not what is tested here
+Perform = Callable[[Call[Any], Settings, Callable[[], Settings], float], Any]
+
+
+def blocking(call: Call[Any], own: Settings, reload: Callable[[], Settings], budget: float) -> Any:
+    with BlockingClient(own, reload) as client:
+        return client.perform(call, budget=budget)
+
+
+CLIENTS: dict[str, Perform] = {"blocking": blocking}
+
+OPERATIONS: dict[str, tuple[type[Call[Any]], str]] = {
+    "delete": (DeleteFolder, "staging"),
+    "upload": (UploadFromUrl, SOURCE),
+    "link": (CreateDownloadLink, "f1"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of the table: a fault on one operation, the requests and effects that follow, and how it ends."""
+
+    what: str
+    fault: dict[str, Any]
+    operation: str
+    requests: int
+    effects: int
+    ends: type[errors.CloudStoreError] | None = None
+    repeat: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.operation}{'-again' if self.repeat else ''}-{self.what}"
+
+
+def rows() -> Iterator[Row]:  # noqa: C901  (a table, not a decision)
+    status = lambda code, **more: {"kind": "status", "status": code, **more}  # noqa: E731
+    pause = {"Retry-After": "0"}
+    # Refused for a while: again, for every operation, as nothing happened.
+    for what, fault in {"429": status(429, headers=pause), "429-without-a-time": status(429), "503-with-a-time": status(503, headers=pause)}.items():
+        for operation in OPERATIONS:
+            yield Row(what, fault, operation, 2, 1)
+            yield Row(f"{what}-for-ever", {**fault, "times": 0}, operation, 3, 0, errors.RateLimited)
+    # Sent, outcome unknown: again, but an upload only where the caller opted in.
+    lost: dict[str, tuple[dict[str, Any], int]] = {
+        "500": (status(500), 0),
+        "503": (status(503), 0),
+        "504-after-the-effect": (status(504, effect=True), 1),
+        "drop-before": ({"kind": "drop_before"}, 0),
+        "drop-after": ({"kind": "drop_after"}, 1),
+        "half": ({"kind": "half"}, 1),
+        "too-slow": ({"kind": "delay", "seconds": 5}, 0),
+        "trickle": ({"kind": "trickle", "seconds": 0.05}, 1),
+    }
+    for what, (fault, effects) in lost.items():
+        yield Row(what, fault, "delete", 2, 1)
+        yield Row(what, fault, "link", 2, effects + 1)
+        yield Row(what, fault, "upload", 1, effects, errors.OutcomeUnknown)
+        yield Row(what, fault, "upload", 2, effects + 1, repeat=True)
+    yield Row("500-for-ever", status(500, times=0), "delete", 3, 0, errors.ServerFailure)
+    yield Row("500-for-ever", status(500, times=0), "link", 3, 0, errors.ServerFailure)
+    yield Row("500-for-ever", status(500, times=0), "upload", 3, 0, errors.RepeatableOutcomeUnknown, repeat=True)
+    # Refused for good: once, for every operation.
+    refused = {
+        301: errors.RedirectRefused, 302: errors.RedirectRefused, 307: errors.RedirectRefused, 308: errors.RedirectRefused,
+        400: errors.BadRequest, 403: errors.PermissionDenied, 404: errors.NotFound, 405: errors.MethodNotAllowed,
+        410: errors.NotFound, 409: errors.RequestRefused, 422: errors.RequestRefused,
+    }  # fmt: skip
+    for operation in OPERATIONS:
+        for code, kind in refused.items():
+            yield Row(str(code), status(code, headers={"Location": "/_emulator/state"}), operation, 1, 0, kind)
+        yield Row("error-envelope", {"kind": "error_envelope", "body": "no"}, operation, 1, 0, errors.ServiceError)
+        # The body is no JSON object: words are an answer, a web page is not.
+        yield Row("wrong-type", {"kind": "wrong_type"}, operation, 1, 1)
+    for what, fault in {"endless": {"kind": "endless"}, "oversized": {"kind": "oversized"}}.items():
+        yield Row(what, fault, "delete", 1, 1, errors.UnusableAnswer)
+        yield Row(what, fault, "link", 1, 1, errors.UnusableAnswer)
+        yield Row(what, fault, "upload", 1, 1, errors.OutcomeUnknown)
+    page = status(200, body="<!doctype html><title>Sign in</title>")
+    yield Row("web-page", page, "delete", 1, 0, errors.UnusableAnswer)
+    yield Row("web-page", page, "link", 1, 0, errors.UnusableAnswer)
+    yield Row("web-page", page, "upload", 1, 0, errors.OutcomeUnknown)
+    yield Row("no-body", status(204), "delete", 1, 0)
+    yield Row("no-body", status(204), "upload", 1, 0)
+    yield Row("no-body", status(204), "link", 1, 0, errors.UnusableAnswer)
+    yield Row("no-json", status(200, body="{broken"), "upload", 1, 0)
+    yield Row("no-json", status(200, body="{broken or not"), "link", 1, 0, errors.UnusableAnswer)
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_BACKOFF_FROM", 0.01)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Emulator]:
+    with Emulator(access_token=TOKEN) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def fresh(service: Emulator) -> Emulator:
+    def reset(of: Any) -> None:
+        of.access_token = TOKEN
+        of.faults.script.clear()
+        for kept in (of.store.requests, of.store.effects, of.store.tokens, of.store.files):
+            kept.clear()
+
+    service.call(reset)
+    store_file(service)
+    return service
+
+
+@pytest.fixture(params=CLIENTS.values(), ids=CLIENTS.keys())
+def perform(request: pytest.FixtureRequest) -> Perform:
+    client: Perform = request.param
+    return client
+
+
+def unused() -> Settings:
+    raise AssertionError("the connection was read again without a 401")
+
+
+@pytest.mark.parametrize("row", list(rows()), ids=str)
+def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says(perform: Perform, fresh: Emulator, row: Row) -> None:
+    kind, subject = OPERATIONS[row.operation]
+    fresh.fault(operation=row.operation, **row.fault)
+    own = settings(fresh.url, max_attempts=3, timeout=0.6)
+    failed: errors.CloudStoreError | None = None
+    try:
+        perform(kind(subject, own, repeat=row.repeat), own, unused, 60)
+    except errors.CloudStoreError as error:
+        failed = error
+    state = fresh.state()
+    assert (type(failed) if failed else None) is row.ends, failed
+    assert state["requests"].get(row.operation, 0) == row.requests
+    assert state["effects"].get(row.operation, 0) == row.effects
+    if failed:
+        assert failed.__cause__ is None
+        assert failed.__context__ is None
+        assert failed.attempts == row.requests
+        assert TOKEN not in str(failed)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("date", [False, True], ids=["seconds", "http-date"])
+def test_the_time_that_the_service_names_is_waited_out(perform: Perform, fresh: Emulator, operation: str, date: bool) -> None:
+    value = pendulum.now("UTC").add(seconds=2).format("ddd, DD MMM YYYY HH:mm:ss [GMT]") if date else "1"
+    fresh.fault("status", status=429, headers={"Retry-After": value}, operation=operation)
+    kind, subject = OPERATIONS[operation]
+    own = settings(fresh.url)
+    began = time.monotonic()
+    perform(kind(subject, own), own, unused, 60)
+    assert 0.9 <= time.monotonic() - began < 3 if not date else 0.5 <= time.monotonic() - began < 4
+    assert fresh.state()["requests"] == {operation: 2}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_time_that_the_budget_does_not_hold_is_not_waited_for(perform: Perform, fresh: Emulator, operation: str) -> None:
+    fresh.fault("status", status=429, headers={"Retry-After": "3600"}, operation=operation)
+    kind, subject = OPERATIONS[operation]
+    own = settings(fresh.url)
+    began = time.monotonic()
+    with pytest.raises(errors.RateLimited):
+        perform(kind(subject, own), own, unused, 300)
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_request_outlives_the_budget(perform: Perform, fresh: Emulator, operation: str) -> None:
+    fresh.fault("delay", seconds=10, times=0, operation=operation)
+    kind, subject = OPERATIONS[operation]
+    own = settings(fresh.url, timeout=30)
+    began = time.monotonic()
+    with pytest.raises(errors.CloudStoreError):
+        perform(kind(subject, own, repeat=True), own, unused, 1.0)
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_rotated_token_is_used_after_one_401(perform: Perform, fresh: Emulator, operation: str) -> None:
+    kind, subject = OPERATIONS[operation]
+    old, new = settings(fresh.url, token="old-token"), settings(fresh.url)
+    perform(kind(subject, old), old, lambda: new, 60)
+    state = fresh.state()
+    assert state["requests"] == {operation: 2}
+    assert state["effects"] == {operation: 1}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_token_that_is_not_rotated_is_refused_after_one_401(perform: Perform, fresh: Emulator, operation: str) -> None:
+    kind, subject = OPERATIONS[operation]
+    old = settings(fresh.url, token="old-token")
+    with pytest.raises(errors.TokenRefused, match="password"):
+        perform(kind(subject, old), old, lambda: old, 60)
+    assert fresh.state()["requests"] == {operation: 1}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("host", ["http://127.0.0.1:9", "http://no-such-host.invalid"])
+def test_what_cannot_be_reached_is_tried_again_and_known_as_never_sent(perform: Perform, operation: str, host: str) -> None:
+    kind, subject = OPERATIONS[operation]
+    own = settings(host, max_attempts=3)
+    with pytest.raises(errors.ServiceUnreachable) as failed:
+        perform(kind(subject, own), own, unused, 60)
+    assert failed.value.attempts == 3
+    assert not failed.value.sent
+    assert "refused" in str(failed.value) or "host name not found" in str(failed.value)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_certificate_that_nobody_vouches_for_stops_the_request_before_it_is_sent(
+    perform: Perform, operation: str, tmp_path: Any
+) -> None:
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    bundle = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(bundle)
+    kind, subject = OPERATIONS[operation]
+    with Emulator(access_token=TOKEN, tls=tls) as emulator:
+        store_file(emulator)
+        own = settings(emulator.url, max_attempts=2)
+        with pytest.raises(errors.ServiceUnreachable, match="TLS certificate not accepted") as failed:
+            perform(kind(subject, own), own, unused, 60)
+        assert not failed.value.sent
+        assert emulator.state()["requests"] == {}
+        for verify in (str(bundle), False):
+            trusting = settings(emulator.url, verify=verify)
+            perform(kind(subject, trusting), trusting, unused, 60)
+            store_file(emulator)
+        assert emulator.state()["requests"] == {operation: 2}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_server_that_speaks_no_tls_is_known_as_never_sent(perform: Perform, fresh: Emulator, operation: str) -> None:
+    kind, subject = OPERATIONS[operation]
+    own = settings(fresh.url.replace("http:", "https:"), max_attempts=1)
+    with pytest.raises(errors.ServiceUnreachable, match="TLS failed"):
+        perform(kind(subject, own), own, unused, 60)
+
+
+def test_a_token_of_awkward_characters_arrives_as_it_is(perform: Perform, fresh: Emulator) -> None:
+    token = "a+b/c=d%e&f#é%41"
+    fresh.call(lambda service: setattr(service, "access_token", token))
+    own = settings(fresh.url, token=token)
+    perform(CreateDownloadLink("f1", own), own, unused, 60)
+    perform(UploadFromUrl(SOURCE, own), own, unused, 60)
+    perform(DeleteFolder("staging", own), own, unused, 60)
+    assert fresh.state()["effects"] == {"link": 1, "upload": 1, "delete": 1}
+
+
+def test_a_subject_of_awkward_characters_arrives_as_it_is(perform: Perform, fresh: Emulator) -> None:
+    folder_id = "a+b/c=d%e&f g#é%41"
+    store_file(fresh, file_id=folder_id, folder_id=folder_id)
+    own = settings(fresh.url)
+    assert perform(CreateDownloadLink(folder_id, own), own, unused, 60).token
+    source = "https://h/f?a=b+c&d=%2B%20é#x"
+    perform(UploadFromUrl(source, own), own, unused, 60)
+    assert fresh.state()["files"][-1]["source"] == source
+    assert perform(DeleteFolder(folder_id, own), own, unused, 60).response["data"] == {"folder_id": folder_id}

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+import logging
+import signal
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
+from airflow_provider_cloudstore.hooks import cloudstore
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, time_budget
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
+from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
+from airflow_provider_cloudstore.provider_info import CONN_FIELDS
+from tests.support import eventually, store_file
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps({"conn_type": "cloudstore", **fields}))
+
+
+def test_the_three_operations_do_what_they_say(emulator: Emulator) -> None:
+    source = f"{emulator.url}/_emulator/state?sig=hunter2"
+    with CloudStoreHook() as hook:
+        upload = hook.upload_from_url(source)
+        assert isinstance(upload.response, dict)
+        file_id = upload.response["data"]["file_id"]
+        eventually(lambda: emulator.state()["files"][0]["state"] == "stored")
+        link = hook.create_download_link(file_id)
+        assert link.token == emulator.state()["tokens"][0]["token"]
+        assert link.url == f"{emulator.url}/download?download_token={link.token}"
+        hook.delete_folder("staging")
+    state = emulator.state()
+    assert state["files"] == state["tokens"] == state["folders"] == []
+    assert state["requests"] == {"upload": 1, "link": 1, "delete": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "subject"), [("delete_folder", None), ("upload_from_url", "file:///x"), ("create_download_link", "")]
+)
+def test_a_refused_value_costs_no_airflow_retry_and_no_request(emulator: Emulator, method: str, subject: Any) -> None:
+    with pytest.raises(errors.InvalidInputError) as refused:
+        getattr(CloudStoreHook(), method)(subject)
+    assert isinstance(refused.value, AirflowFailException)
+    assert emulator.state()["requests"] == {}
+
+
+def test_a_permanent_error_is_also_an_airflow_fail_exception_with_its_data(emulator: Emulator) -> None:
+    with pytest.raises(errors.NotFound, match="Could not find the file") as failed:
+        CloudStoreHook().create_download_link("f1")
+    assert isinstance(failed.value, AirflowFailException)
+    assert (failed.value.status, failed.value.subject) == (404, "f1")
+    assert type(failed.value).__name__ == "NotFound"
+
+
+def test_a_passing_error_is_left_to_airflows_retries(emulator: Emulator) -> None:
+    emulator.fault("error_envelope", body="busy", operation="delete")
+    with pytest.raises(errors.ServiceError, match="busy") as failed:
+        CloudStoreHook().delete_folder("staging")
+    assert not isinstance(failed.value, AirflowFailException)
+
+
+def test_an_unknown_outcome_is_permanent_unless_the_caller_opted_in(emulator: Emulator) -> None:
+    emulator.fault("drop_after", operation="upload", times=2)
+    hook = CloudStoreHook()
+    with pytest.raises(errors.OutcomeUnknown) as failed:
+        hook.upload_from_url("ftp://127.0.0.1:9/f")
+    assert isinstance(failed.value, AirflowFailException)
+    assert hook.upload_from_url("ftp://127.0.0.1:9/f", retry_unknown_outcome=True).response
+    assert emulator.state()["effects"] == {"upload": 3}
+
+
+def test_a_connection_that_cannot_be_used_is_permanent_and_says_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, host="http://files.example.com", password="hunter2")
+    with pytest.raises(errors.ConfigurationError, match="allow_http") as refused:
+        CloudStoreHook().delete_folder("d1")
+    assert isinstance(refused.value, AirflowFailException)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_an_extra_that_is_misspelt_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(CloudStoreHook, "log", logging.getLogger("test"))  # Airflow's own does not propagate
+    connect(monkeypatch, host="files.example.com", password="token", extra={"time_out": 5, "timeout": 6})
+    assert CloudStoreHook().settings.timeout == 6
+    assert "time_out" in caplog.text
+
+
+def test_a_rotated_token_is_picked_up_in_the_middle_of_a_task(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_file(emulator)
+    with CloudStoreHook() as hook:
+        hook.create_download_link("f1")
+        emulator.call(lambda service: setattr(service, "access_token", "rotated-token"))
+        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection(emulator.url, "rotated-token"))
+        hook.create_download_link("f1")
+        hook.create_download_link("f1")
+    assert emulator.state()["requests"] == {"link": 4}
+
+
+def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr(cloudstore, "mask_secret", masked.append)
+    store_file(emulator)
+    token, proxy = "a+b/c=d", "http://user:pass@127.0.0.1:9"
+    emulator.call(lambda service: setattr(service, "access_token", token))
+    connect(monkeypatch, host=emulator.url, password=token)
+    hook = CloudStoreHook()
+    link = hook.create_download_link("f1")
+    hook.upload_from_url("https://u:p%2Bw@h/f?sig=x%2Fyz")
+    connect(monkeypatch, host=emulator.url, password=token, extra={"proxy": proxy})
+    assert CloudStoreHook().settings
+    for secret in (token, link.token, "p+w", "p%2Bw", "x/yz", "x%2Fyz", proxy):
+        assert set(printed_forms(Secret(secret))) <= set(masked)
+
+
+def test_test_connection_tells_a_working_token_from_a_refused_one(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    fine, words = CloudStoreHook().test_connection()
+    assert fine
+    assert "Could not find the file" in words
+    store_file(emulator, file_id="airflow-connection-test")
+    assert CloudStoreHook().test_connection() == (True, "The service answers and accepts the token.")
+    connect(monkeypatch, host=emulator.url, password="wrong-token")
+    fine, words = CloudStoreHook().test_connection()
+    assert not fine
+    assert "password" in words
+    connect(monkeypatch, host="http://127.0.0.1:9", password="token", extra={"max_attempts": 1})
+    fine, words = CloudStoreHook().test_connection()
+    assert not fine
+    assert "connection refused" in words
+    connect(monkeypatch, host="ftp://x", password="token")
+    fine, words = CloudStoreHook().test_connection()
+    assert not fine
+    assert "use https" in words
+
+
+def test_a_call_ends_before_airflows_alarm_and_after_five_minutes_at_the_latest() -> None:
+    assert time_budget() == 300
+    previous = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        for alarm, budget in ((1000, 300), (100, 99), (5, 4.5), (0.5, 0.45)):
+            signal.setitimer(signal.ITIMER_REAL, alarm)
+            assert time_budget() == pytest.approx(budget, abs=0.1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def test_the_connection_form_offers_every_extra_and_nothing_else() -> None:
+    assert CONN_FIELDS.keys() == EXTRA_KEYS
+
+
+def test_the_form_of_older_airflows_is_made_of_the_provider_info() -> None:
+    assert CloudStoreHook.get_ui_field_behaviour()["relabeling"] == {"host": "Base URL", "password": "Access token"}
+    assert CloudStoreHook.get_ui_field_behaviour().keys() == {"hidden_fields", "relabeling", "placeholders"}
+    try:
+        import flask_appbuilder  # noqa: F401
+    except ImportError:
+        with pytest.raises(ImportError):
+            CloudStoreHook.get_connection_form_widgets()
+    else:
+        widgets = CloudStoreHook.get_connection_form_widgets()
+        assert widgets.keys() == EXTRA_KEYS

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.operators.cloudstore import (
+    DeleteFolderOperator,
+    DownloadLinkOperator,
+    RemoteUrlUploadOperator,
+)
+from tests.dags import operator_dags as dags
+from tests.support import run_dag, store_file
+
+SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
+SHOWN = "ftp://***@127.0.0.1:9/file?***"
+
+pytestmark = pytest.mark.usefixtures("airflow_db")
+
+
+def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
+    from airflow.models.renderedtifields import RenderedTaskInstanceFields as Fields
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        rows = session.query(Fields).filter(Fields.dag_id == dag_id, Fields.task_id == task_id).order_by(Fields.map_index)
+        return [row.rendered_fields for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("operator", "fields"),
+    [
+        (DeleteFolderOperator, {"folder_id", "cloudstore_conn_id"}),
+        (RemoteUrlUploadOperator, {"url", "cloudstore_conn_id"}),
+        (DownloadLinkOperator, {"file_id", "cloudstore_conn_id"}),
+    ],
+)
+def test_subject_and_connection_are_templates(operator: type[BaseOperator], fields: set[str]) -> None:
+    assert set(operator.template_fields) == fields
+
+
+def test_deleting_returns_what_was_asked_when_and_what_the_service_said(emulator: Emulator) -> None:
+    state, _, values = run_dag(dags.delete)
+    assert state == "success"
+    assert values["delete"].keys() == {"folder_id", "requested_at", "response"}
+    assert values["delete"]["folder_id"] == "staging"
+    assert datetime.fromisoformat(values["delete"]["requested_at"]).utcoffset() is not None
+    assert values["delete"]["response"]["_status"] == "success"
+    assert emulator.state()["effects"] == {"delete": 1}
+
+
+def test_uploading_sends_the_real_url_and_shows_the_redacted_one(emulator: Emulator) -> None:
+    state, _, values = run_dag(dags.upload, {"source": SOURCE})
+    assert state == "success"
+    assert values["upload"].keys() == {"url", "requested_at", "response"}
+    assert values["upload"]["url"] == SHOWN
+    assert emulator.state()["files"][0]["source"] == SOURCE
+    assert [fields["url"] for fields in rendered_fields("upload", "upload")] == [SHOWN]
+
+
+def test_mapped_uploads_send_the_real_urls_and_show_the_redacted_ones(emulator: Emulator) -> None:
+    assert run_dag(dags.mapped_upload, {"sources": [f"{SOURCE}{number}" for number in range(3)]})[0] == "success"
+    assert sorted(stored["source"] for stored in emulator.state()["files"]) == [f"{SOURCE}{number}" for number in range(3)]
+    assert [fields["url"] for fields in rendered_fields("mapped_upload", "upload")] == [SHOWN] * 3
+
+
+def test_a_url_rendered_twice_is_still_sent_as_it_was() -> None:
+    operator = RemoteUrlUploadOperator(task_id="upload", url=SOURCE)
+    for _ in range(2):
+        operator.render_template_fields({})
+        assert operator.url == SHOWN
+        assert operator._source is not None
+        assert operator._source.reveal() == SOURCE
+
+
+def test_a_url_without_credentials_is_shown_whole() -> None:
+    operator = RemoteUrlUploadOperator(task_id="upload", url="https://h/f")
+    operator.render_template_fields({})
+    assert operator.url == "https://h/f"
+
+
+def test_a_link_is_a_token_for_one_task_and_a_whole_link_for_another(emulator: Emulator) -> None:
+    store_file(emulator)
+    state, _, values = run_dag(dags.link)
+    assert state == "success"
+    token, link = values["use"]
+    assert token == values["link"] == emulator.state()["tokens"][0]["token"]
+    assert link.keys() == {"file_id", "token", "url", "created_at", "expires_at"}
+    assert (link["file_id"], link["token"]) == ("f1", token)
+    assert link["url"] == f"{emulator.url}/download?download_token={token}"
+    assert datetime.fromisoformat(link["created_at"]) < datetime.fromisoformat(link["expires_at"])
+
+
+def test_a_link_is_not_stored_where_xcoms_are_off(emulator: Emulator) -> None:
+    store_file(emulator)
+    run = dags.link_without_xcom.test()
+    assert run.state == "success"
+    ti = run.get_task_instances()[0]
+    assert ti.xcom_pull(task_ids="link") is None
+    assert ti.xcom_pull(task_ids="link", key="download_link") is None
+
+
+def test_a_missing_upstream_value_deletes_nothing_and_spends_no_retry(emulator: Emulator) -> None:
+    run = dags.delete_nothing.test()
+    assert run.state == "failed"
+    assert run.get_task_instances()[0].try_number == 1
+    assert emulator.state()["requests"] == {}

@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pendulum
+import pytest
+from tenacity import Retrying
+
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl, retry_policy
+from airflow_provider_cloudstore.protocol.values import Break, Failure, Response
+from tests.support import TOKEN, settings
+
+SENT = pendulum.datetime(2026, 1, 1)
+GOT = pendulum.datetime(2026, 1, 1, 0, 0, 1)
+SOURCE = "https://user:pass%2Bword@host/file?sig=pre%2Fsigned"
+
+Outcome = Response | Failure
+
+
+def answer(status: int = 200, body: Any = None, **headers: str) -> Response:
+    raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, raw, SENT, GOT)
+
+
+LOST = Failure(Break.OUTCOME_UNKNOWN, "connection reset")
+NEVER_SENT = Failure(Break.NEVER_SENT, "no connection to the service: connection refused")
+
+
+class Loop:
+    """A client without a socket: it plays outcomes, and notes what the policy does between them."""
+
+    def __init__(self, call: Call[Any], *outcomes: Outcome, budget: float = 300.0, next_token: str = TOKEN) -> None:
+        self.slept: list[float] = []
+        self.lines: list[str] = []
+        self.tokens: list[str] = []
+        self.call, self.outcomes, self.budget, self.next_token = call, iter(outcomes), budget, next_token
+
+    def run(self) -> Any:
+        policy = retry_policy(self.call, self.budget, self.lines.append)
+        for attempt in Retrying(**policy, sleep=self.slept.append):
+            with attempt:
+                if self.call.token_refused:
+                    self.call.renew(settings(token=self.next_token))
+                request = self.call.request()
+                self.tokens.append(request.headers.get("Authorization", request.url))
+                result = self.call.finish(next(self.outcomes))
+        return result
+
+
+def test_a_first_success_is_the_result_with_nothing_said() -> None:
+    loop = Loop(DeleteFolder("d1", settings()), answer(body={"response": "gone"}))
+    assert loop.run().to_dict() == {"folder_id": "d1", "requested_at": "2026-01-01T00:00:00Z", "response": {"response": "gone"}}
+    assert loop.lines == loop.slept == []
+
+
+def test_the_guard_stands_before_the_first_request() -> None:
+    with pytest.raises(errors.InvalidInputError):
+        DeleteFolder(None, settings())
+
+
+def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay() -> None:
+    loop = Loop(DeleteFolder("d1", settings()), NEVER_SENT, answer(429, retry_after="7"), answer())
+    loop.run()
+    assert loop.slept[1] == 7
+    assert loop.lines == [
+        "delete folder 'd1': attempt 1 of 4 failed (no connection to the service: connection refused); "
+        f"trying again in {loop.slept[0]:.1f} s",
+        "delete folder 'd1': attempt 2 of 4 failed (HTTP 429); trying again in 7.0 s",
+    ]
+
+
+def test_pauses_grow_and_are_spread_over_all_of_their_range() -> None:
+    firsts, thirds = [], []
+    for _ in range(300):
+        loop = Loop(DeleteFolder("d1", settings()), NEVER_SENT, NEVER_SENT, NEVER_SENT, answer())
+        loop.run()
+        firsts.append(loop.slept[0])
+        thirds.append(loop.slept[2])
+    assert 0 <= min(firsts) < 0.2
+    assert 0.8 < max(firsts) <= 1
+    assert 0 <= min(thirds) < 0.8
+    assert 3.2 < max(thirds) <= 4
+
+
+def test_no_pause_is_longer_than_a_minute() -> None:
+    many = [NEVER_SENT] * 60
+    loop = Loop(DeleteFolder("d1", settings(max_attempts=61)), *many, answer(), budget=1e9)
+    loop.run()
+    assert 30 < max(loop.slept) <= 60
+
+
+def test_attempts_end_with_the_number_of_the_connection_and_the_error_says_so() -> None:
+    loop = Loop(DeleteFolder("d1", settings(max_attempts=2)), NEVER_SENT, NEVER_SENT, answer())
+    with pytest.raises(errors.ServiceUnreachable) as failed:
+        loop.run()
+    assert (failed.value.attempts, failed.value.sent, failed.value.status) == (2, False, None)
+    assert "(attempt 2)" in str(failed.value)
+
+
+def test_a_pause_that_would_end_after_the_budget_is_not_begun() -> None:
+    loop = Loop(DeleteFolder("d1", settings()), answer(429, retry_after="3600"), answer())
+    with pytest.raises(errors.RateLimited) as failed:
+        loop.run()
+    assert loop.slept == []
+    assert failed.value.retry_after == 3600
+    assert "(attempt" not in str(failed.value)
+
+
+@pytest.mark.parametrize("first", [LOST, answer(500), answer(502)])
+def test_a_lost_deletion_that_finds_nothing_the_second_time_is_a_success(first: Outcome) -> None:
+    for status in (404, 410):
+        assert Loop(DeleteFolder("d1", settings()), first, answer(status, b"gone")).run().response == "gone"
+
+
+@pytest.mark.parametrize("first", [NEVER_SENT, answer(429, retry_after="0"), answer(503, retry_after="0")])
+def test_a_deletion_that_was_not_lost_and_finds_nothing_fails(first: Outcome) -> None:
+    with pytest.raises(errors.NotFound):
+        Loop(DeleteFolder("d1", settings()), first, answer(404)).run()
+
+
+def test_a_lost_link_that_finds_nothing_the_second_time_fails() -> None:
+    with pytest.raises(errors.NotFound):
+        Loop(CreateDownloadLink("f1", settings()), LOST, answer(404)).run()
+
+
+@pytest.mark.parametrize("lost", [LOST, answer(500), answer(200, b"<html>")])
+def test_an_upload_whose_outcome_is_unknown_is_not_sent_again(lost: Outcome) -> None:
+    loop = Loop(UploadFromUrl(SOURCE, settings()), lost, answer())
+    with pytest.raises(errors.OutcomeUnknown, match="Look in the service for the file") as failed:
+        loop.run()
+    assert len(loop.tokens) == 1
+    assert failed.value.permanent
+    assert failed.value.sent
+
+
+def test_an_upload_whose_outcome_is_unknown_is_sent_again_where_the_caller_opted_in() -> None:
+    loop = Loop(UploadFromUrl(SOURCE, settings(), repeat=True), LOST, answer(500), answer(body={"id": 1}))
+    assert loop.run().response == {"id": 1}
+    assert len(loop.tokens) == 3
+
+
+def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now() -> None:
+    loop = Loop(DeleteFolder("d1", settings(max_attempts=1)), answer(401), answer(), next_token="new-token")
+    loop.run()
+    assert loop.tokens == [f"Bearer {TOKEN}", "Bearer new-token"]
+    assert loop.slept == [0]
+    assert loop.lines == [
+        "delete folder 'd1': attempt 1 of 1 failed (reading the connection again, its token was refused); trying again in 0.0 s"
+    ]
+
+
+def test_a_refused_token_that_has_not_changed_is_permanent_and_not_sent_again() -> None:
+    loop = Loop(DeleteFolder("d1", settings()), answer(401))
+    with pytest.raises(errors.TokenRefused, match="no newer token works") as failed:
+        loop.run()
+    assert failed.value.permanent
+    assert not failed.value.again
+    assert failed.value.status == 401
+    assert len(loop.tokens) == 1
+
+
+def test_a_second_new_token_is_not_tried() -> None:
+    loop = Loop(DeleteFolder("d1", settings()), answer(401), answer(401), next_token="new-token")
+    with pytest.raises(errors.TokenRefused):
+        loop.run()
+    assert len(loop.tokens) == 2
+
+
+def test_a_renewal_leaves_the_attempts_for_other_failures() -> None:
+    loop = Loop(DeleteFolder("d1", settings(max_attempts=2)), answer(401), NEVER_SENT, answer(), next_token="new-token")
+    loop.run()
+    assert len(loop.tokens) == 3
+
+
+def test_the_services_words_stand_in_the_message_without_any_secret() -> None:
+    echo = f"bad {TOKEN} for {SOURCE} pre/signed pass+word"
+    for status, body in ((400, {"response": echo}), (200, {"status": "error", "response": echo}), (500, echo.encode())):
+        with pytest.raises(errors.CloudStoreError) as failed:
+            Loop(UploadFromUrl(SOURCE, settings()), answer(status, body)).run()
+        message = str(failed.value)
+        assert "bad ***" in message
+        for secret in (TOKEN, "pre/signed", "pre%2Fsigned", "pass+word", "pass%2Bword"):
+            assert secret not in message
+        assert "'https://***@host/file?***'" in message
+
+
+def test_the_old_token_stays_a_secret_after_it_was_replaced() -> None:
+    loop = Loop(DeleteFolder("d1", settings()), answer(401), answer(400, f"{TOKEN} new-token".encode()), next_token="new-token")
+    with pytest.raises(errors.BadRequest, match=r"HTTP 400: \*\*\* \*\*\*"):
+        loop.run()
+
+
+def test_an_id_that_holds_the_token_is_not_shown() -> None:
+    with pytest.raises(errors.BadRequest) as failed:
+        Loop(DeleteFolder(f"x-{TOKEN}", settings()), answer(400)).run()
+    assert TOKEN not in str(failed.value)
+    assert TOKEN not in failed.value.subject
+
+
+def test_an_error_names_operation_subject_status_and_what_to_do() -> None:
+    with pytest.raises(errors.NotFound) as failed:
+        Loop(CreateDownloadLink("f1", settings()), answer(404, {"response": "No such file"})).run()
+    error = failed.value
+    assert (error.operation, error.subject, error.status, error.sent, error.attempts) == ("download link", "f1", 404, True, 1)
+    assert str(error).startswith("download link 'f1': HTTP 404: No such file. Check the id")
+    assert error.__cause__ is None
+    assert error.__context__ is None
+
+
+def test_an_answer_without_a_token_names_its_keys() -> None:
+    with pytest.raises(errors.UnusableAnswer, match="it has the keys data, data.x") as failed:
+        Loop(CreateDownloadLink("f1", settings()), answer(body={"data": {"x": "hunter2"}})).run()
+    assert "hunter2" not in str(failed.value)
+    assert failed.value.status == 200
+
+
+def test_a_body_that_was_cut_off_is_not_quoted() -> None:
+    cut = Response(200, {}, b"x" * 100, SENT, GOT, too_large=True)
+    with pytest.raises(errors.UnusableAnswer) as failed:
+        Loop(DeleteFolder("d1", settings()), cut).run()
+    assert "xx" not in str(failed.value)
+
+
+def test_what_is_stored_of_an_answer_holds_no_secret() -> None:
+    echo = {"url": SOURCE, "token": [TOKEN], TOKEN: 1, "sig": "pre/signed"}
+    assert Loop(UploadFromUrl(SOURCE, settings()), answer(body=echo)).run().response == {
+        "url": "https://***:***@host/file?sig=***", "token": ["***"], "***": 1, "sig": "***",
+    }  # fmt: skip
+    numbers = Loop(DeleteFolder("d1", settings(token="12345678")), answer(body={"token": 12345678})).run()
+    assert numbers.response == '{"token": ***}'
+    assert Loop(DeleteFolder("d1", settings()), answer(body=TOKEN.encode())).run().response == "***"
+
+
+def test_an_error_that_is_not_ours_is_never_tried_again() -> None:
+    call = DeleteFolder("d1", settings())
+    with pytest.raises(ZeroDivisionError):
+        for attempt in Retrying(**retry_policy(call, 300, print)):
+            with attempt:
+                raise ZeroDivisionError

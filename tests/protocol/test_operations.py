@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
+from tests.support import settings
+
+ALL = [DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK]
+AWKWARD = "a+b/c=d%e&f g#é"
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("value", ["", "  ", "\t\n", None, "None", "none", " null ", "undefined", "UNDEFINED"])
+def test_a_missing_value_is_refused_with_its_likely_cause(operation: Operation, value: Any) -> None:
+    with pytest.raises(InvalidInputError, match=f"^{operation.field} is .*template renders when its source is missing") as refused:
+        operation.check(value, settings())
+    assert refused.value.permanent
+    assert not refused.value.sent
+    assert "nothing was sent" in str(refused.value)
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("value", [True, 1.5, ["a"], {"a": 1}, b"a"])
+def test_a_value_that_is_no_text_is_refused_by_its_type(operation: Operation, value: Any) -> None:
+    with pytest.raises(InvalidInputError, match=type(value).__name__):
+        operation.check(value, settings())
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [("{{ x }}", "not rendered"), ("{% x %}", "not rendered"), ("a\nb", "line break"), ("a\x7f", "control"), ("\ud800", "Unicode")],
+)
+def test_a_value_that_cannot_be_sent_is_refused(operation: Operation, value: str, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        operation.check(value, settings())
+
+
+@pytest.mark.parametrize("operation", [DELETE_FOLDER, CREATE_DOWNLOAD_LINK], ids=lambda operation: operation.name)
+def test_an_id_may_be_a_number_and_is_sent_without_the_blanks_around_it(operation: Operation) -> None:
+    assert operation.check(42, settings()) == "42"
+    assert operation.check(" a b ", settings()) == "a b"
+
+
+@pytest.mark.parametrize("folder_id", ["0", 0, "/", " 0 "])
+def test_a_protected_folder_is_never_deleted(folder_id: Any) -> None:
+    with pytest.raises(InvalidInputError, match="protected"):
+        DELETE_FOLDER.check(folder_id, settings())
+    assert CREATE_DOWNLOAD_LINK.check("0", settings()) == "0"
+
+
+def test_which_folders_are_protected_is_the_connections_to_say() -> None:
+    own = settings(protected_folder_ids=frozenset({"root"}))
+    assert DELETE_FOLDER.check("0", own) == "0"
+    with pytest.raises(InvalidInputError, match="protected"):
+        DELETE_FOLDER.check("root", own)
+
+
+@pytest.mark.parametrize("url", ["http://h/f", "https://u:p@h:8443/f?sig=a#x", "ftp://h/f", "HTTPS://h/f"])
+def test_a_source_may_be_any_absolute_url_to_fetch(url: str) -> None:
+    assert UPLOAD_FROM_URL.check(url, settings()) == url
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "s3://bucket/key", "//h/f", "/f", "h/f", "https://", "https:///f?sig=hunter2", "https://h:port/f",
+            "https://[bad/f", "https://h/a b", "https://u:hunter2@/f"],
+)  # fmt: skip
+def test_a_source_that_cannot_be_fetched_is_refused_without_its_credentials(url: str) -> None:
+    with pytest.raises(InvalidInputError, match="absolute URL") as refused:
+        UPLOAD_FROM_URL.check(url, settings())
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_post_carries_the_token_in_the_header_and_the_field_in_the_form() -> None:
+    request = DELETE_FOLDER.request(AWKWARD, settings("https://h/p", AWKWARD))
+    assert (request.method, request.url) == ("POST", "https://h/p/cloud/api/v2/folder/delete")
+    assert request.headers["Authorization"] == f"Bearer {AWKWARD}"
+    assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert request.body == b"folder_id=a%2Bb%2Fc%3Dd%25e%26f%20g%23%C3%A9"
+    assert parse_qs(request.body.decode()) == {"folder_id": [AWKWARD]}
+
+
+def test_a_get_carries_both_in_the_query_and_no_authorization() -> None:
+    request = CREATE_DOWNLOAD_LINK.request(AWKWARD, settings("https://h", AWKWARD))
+    path, _, query = request.url.partition("?")
+    assert (request.method, path, request.body) == ("GET", "https://h/cloud/api/v2/file/download", None)
+    assert parse_qs(query) == {"access_token": [AWKWARD], "file_id": [AWKWARD]}
+    assert request.headers["Accept"] == "application/json"
+    assert "Authorization" not in request.headers
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+def test_a_request_prints_no_token(operation: Operation) -> None:
+    assert "hunter2" not in repr(operation.request("x", settings(token="hunter2")))
+
+
+def test_only_a_source_url_holds_secrets() -> None:
+    url = "https://h/f?sig=abc"
+    assert UPLOAD_FROM_URL.shown(url) == "https://h/f?***"
+    assert [secret.reveal() for secret in UPLOAD_FROM_URL.secrets(url)] == ["abc"]
+    assert DELETE_FOLDER.shown("a?b") == "a?b"
+    assert DELETE_FOLDER.secrets("a?b") == ()

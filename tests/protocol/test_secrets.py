@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import copy
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+import requests
+from yarl import URL
+
+from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms, redact, redact_url, url_secrets
+
+AWKWARD = "a+b/c=d%e&f g#é"
+
+
+def test_a_secret_shows_itself_nowhere_but_where_it_is_revealed() -> None:
+    secret = Secret(AWKWARD)
+    for shown in (str(secret), repr(secret), f"{secret}", f"{secret!r}", f"{[secret]}", f"{copy.deepcopy(secret)}"):
+        assert AWKWARD not in shown
+        assert "***" in shown
+    assert secret.reveal() == AWKWARD
+    assert copy.deepcopy(secret).reveal() == AWKWARD
+
+
+def test_two_secrets_are_equal_when_their_texts_are() -> None:
+    assert Secret("abc") == Secret("abc")
+    assert Secret("abc") != Secret("abd")
+    assert Secret("abc") != "abc"
+    assert len({Secret("abc"), Secret("abc")}) == 1
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        AWKWARD,
+        quote(AWKWARD),
+        quote(AWKWARD, safe=""),
+        quote_plus(AWKWARD),
+        quote(AWKWARD, safe="").lower(),
+        json.dumps(AWKWARD)[1:-1],
+        repr(AWKWARD)[1:-1],
+        ascii(AWKWARD)[1:-1],
+        str(requests.Request("GET", "http://h/", params={"t": AWKWARD}).prepare().url).partition("t=")[2],
+        str(URL("http://h/").with_query(t=AWKWARD)).partition("t=")[2],
+    ],
+)
+def test_every_form_that_a_library_prints_is_redacted(printed: str) -> None:
+    assert redact(f"before {printed} after", [Secret(AWKWARD)]) == "before *** after"
+
+
+def test_a_secret_that_begins_like_a_shorter_one_keeps_no_tail() -> None:
+    short, long = Secret("token-abc"), Secret("token-abc-and-more")
+    assert redact("token-abc-and-more", [short, long]) == "***"
+    assert redact("token-abc-and-more", [long, short]) == "***"
+
+
+def test_longer_forms_come_first() -> None:
+    lengths = [len(form) for form in printed_forms(Secret(AWKWARD))]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_nothing_is_redacted_for_a_secret_too_short_to_be_one() -> None:
+    assert redact("a sentence about a", [Secret("a"), Secret("")]) == "a sentence about a"
+    assert redact("abc", [Secret("abc")]) == "***"
+    assert redact("ab", [Secret("ab")]) == "ab"
+
+
+def test_text_without_secrets_is_left_alone() -> None:
+    assert redact("as it was", []) == "as it was"
+    assert redact("as it was", [Secret("something else")]) == "as it was"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://host/path/file.csv", "https://host/path/file.csv"),
+        ("https://host:8443/path?sig=abc&x=1", "https://host:8443/path?***"),
+        ("ftp://user:pass@host/file", "ftp://***@host/file"),
+        ("https://token@host/file?a=b#frag", "https://***@host/file?***#***"),
+        ("no url", "***"),
+        ("https://[bad", "***"),
+        ("/relative?sig=abc", "***"),
+    ],
+)
+def test_a_url_is_shown_without_what_gives_access(url: str, shown: str) -> None:
+    assert redact_url(url) == shown
+    assert redact_url(redact_url(url)) == shown
+
+
+def test_what_gives_access_in_a_url_is_found_encoded_and_decoded() -> None:
+    found = {secret.reveal() for secret in url_secrets("https://us%2Ber:pa:ss@host/p?sig=a%2Bb+c&bare&empty=#frag")}
+    assert found == {"us%2Ber", "us+er", "pa:ss", "a%2Bb+c", "a+b+c", "a+b c", "bare", "empty", "frag"}
+
+
+def test_a_url_without_credentials_holds_no_secret() -> None:
+    assert url_secrets("https://host/path") == ()
+
+
+def test_a_text_that_cannot_be_read_as_a_url_is_a_secret_as_a_whole() -> None:
+    assert url_secrets("https://[bad?sig=1") == (Secret("https://[bad?sig=1"),)

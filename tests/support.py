@@ -1,0 +1,52 @@
+"""What several tests need: settings for an emulator, a stored file in it, and a run of a DAG on a real Airflow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_cloudstore.emulator.app import Service
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.emulator.store import StoredFile
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.settings import Settings
+
+TOKEN = "s3cret-access-token"
+
+
+def settings(base_url: str = "https://files.example.com", token: str = TOKEN, **more: Any) -> Settings:
+    return Settings(base_url, Secret(token), **more)
+
+
+def store_file(emulator: Emulator, content: bytes = b"hello", file_id: str = "f1", folder_id: str = "staging") -> str:
+    """Put a file into the emulator without an upload."""
+
+    def put(service: Service) -> None:
+        stored = StoredFile(file_id, folder_id, "test", "stored", len(content))
+        service.store.folders.add(folder_id)
+        service.store.files[file_id] = stored
+        service.store.path_of(stored).write_bytes(content)
+
+    emulator.call(put)
+    return file_id
+
+
+def eventually(true: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """What ``true`` returns once it is truthy."""
+    ends_at = time.monotonic() + seconds
+    while not (value := true()):
+        assert time.monotonic() < ends_at, f"not within {seconds} s"
+        time.sleep(0.02)
+    return value
+
+
+def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """Run a DAG on the real Airflow of the tests.
+
+    :returns: the run's state, each task's state, and each task's return value.
+    """
+    run = dag.test(run_conf=conf or {})
+    tasks = run.get_task_instances()
+    values = {ti.task_id: ti.xcom_pull(task_ids=ti.task_id) for ti in tasks}
+    return str(run.state), {ti.task_id: str(ti.state) for ti in tasks}, values
