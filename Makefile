@@ -5,7 +5,7 @@ OLD := 2.11.2
 BIN := .venv/airflow-$(NEW)/bin
 OLD_BIN := .venv/airflow-$(OLD)/bin
 
-.PHONY: help demo test test-old up lint constraints clean
+.PHONY: help env-new env-old demo test test-old test-wheel test-canary up lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -17,7 +17,7 @@ env-old:
 	@$(PYTHON) scripts/bootstrap.py $(OLD)
 
 demo: env-new ## one pipeline from end to end on a real Airflow, against the emulator
-	@$(BIN)/python scripts/demo.py
+	@$(BIN)/python -m scripts.demo
 
 test: env-new ## the tests on Airflow 3, with coverage
 	@$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=95
@@ -25,8 +25,15 @@ test: env-new ## the tests on Airflow 3, with coverage
 test-old: env-old ## the tests on Airflow 2.11
 	@$(OLD_BIN)/python -m pytest
 
+test-wheel: env-new ## the wheel beside Airflow in an empty environment
+	@$(BIN)/python -m pytest -m slow tests/packaging
+
+test-canary: env-new env-old ## secrets on a whole Airflow, on both versions
+	@$(BIN)/python -m pytest -m slow tests/canary
+	@$(OLD_BIN)/python -m pytest -m slow tests/canary
+
 up: env-new ## Airflow's own UI with the example DAGs, the connection and the emulator
-	@$(BIN)/python scripts/up.py
+	@$(BIN)/python -m scripts.up
 
 lint: env-new ## ruff (with import layering) and mypy
 	@$(BIN)/ruff check .

@@ -60,7 +60,7 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider's metadata, as Airflow's ``provider_info.schema.json`` describes it (entry point ``apache_airflow_provider``)."""
+    """The provider's metadata, as Airflow's ``provider_info.schema.json`` describes it."""
     return {
         "package-name": _PACKAGE,
         "name": _INTEGRATION,

@@ -1,4 +1,4 @@
-"""Gives a script an Airflow of its own: clean environment, SQLite, the example DAGs, and nothing of the machine's other Airflows."""
+"""Gives a script an Airflow of its own: SQLite, the example DAGs, and nothing of the machine's other Airflows."""
 
 from __future__ import annotations
 

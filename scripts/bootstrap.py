@@ -44,8 +44,11 @@ def main(airflow: str) -> int:
 
 
 def _fingerprint(constraints: Path) -> str:
-    parts = [constraints.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), sys.version.encode(), str(ROOT).encode()]
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+    import tomllib  # not in the Pythons that the check above turns away
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    parts = [constraints.read_text(), str(project["project"]), str(project["build-system"]), sys.version, str(ROOT)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 if __name__ == "__main__":

@@ -15,10 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from airflow_home import ROOT, copy_of, environment, migrate
-from source_server import serving
-
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from scripts.airflow_home import ROOT, copy_of, environment, migrate
+from scripts.source_server import serving
 
 SIZE = 4 * 1024 * 1024
 
@@ -56,8 +55,9 @@ def run_staged_etl(home: Path, emulator: Emulator, url: str, sha256: str) -> dic
     arguments = [str(ROOT / "dags_examples" / "staged_etl.py"), conf, str(result_file)]
     with (ROOT / ".demo" / "last.log").open("w") as log:
         subprocess.run(
-            [sys.executable, str(ROOT / "scripts" / "run_dag.py"), *arguments],
+            [sys.executable, "-m", "scripts.run_dag", *arguments],
             env=environment(home, AIRFLOW_CONN_CLOUDSTORE_DEFAULT=emulator.connection),
+            cwd=ROOT,
             stdout=log,
             stderr=subprocess.STDOUT,
             check=False,

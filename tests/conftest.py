@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,6 +43,6 @@ def airflow_db() -> Path:
 
 
 @pytest.fixture
-def emulator(cloudstore_emulator: Emulator) -> Iterator[Emulator]:
+def emulator(cloudstore_emulator: Emulator) -> Emulator:
     """The emulator, under a short name."""
-    yield cloudstore_emulator
+    return cloudstore_emulator

@@ -49,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--access-token", default="", help="token to accept; default: $CLOUDSTORE_EMULATOR_TOKEN, else a random one"
     )
-    parser.add_argument("--answers", choices=[shape.value for shape in Shape], default=Options.answers, help="shape of the answers")
+    parser.add_argument(
+        "--answers", choices=[shape.value for shape in Shape], default=Options.answers, help="shape of the answers"
+    )
     parser.add_argument("--token-ttl", type=float, default=Options.token_ttl, help="seconds until a download token ends")
     parser.add_argument("--upload-folder", default=Options.upload_folder, help="id of the folder that uploads land in")
     parser.add_argument("--fetch-delay", type=float, default=Options.fetch_delay, help="seconds an upload waits in the queue")

@@ -153,7 +153,14 @@ class Faults:
 
 def _head(answer: web.StreamResponse, length: int | None) -> bytes:
     sized = [] if length is None else [f"Content-Length: {length}"]
-    lines = [f"HTTP/1.1 {answer.status} {answer.reason}", f"Content-Type: {answer.content_type}", *sized, "Connection: close", "", ""]
+    lines = [
+        f"HTTP/1.1 {answer.status} {answer.reason}",
+        f"Content-Type: {answer.content_type}",
+        *sized,
+        "Connection: close",
+        "",
+        "",
+    ]
     return "\r\n".join(lines).encode()
 
 

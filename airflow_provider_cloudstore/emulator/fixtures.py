@@ -1,4 +1,4 @@
-"""A pytest fixture for users' own DAG tests: ``from airflow_provider_cloudstore.emulator.fixtures import cloudstore_emulator``."""
+"""A pytest fixture for users' own DAG tests: import ``cloudstore_emulator`` from here into a ``conftest.py``."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 HOST = "127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: the command line shows its defaults
 class Options:
     """How the emulator behaves.
 
@@ -97,9 +97,7 @@ class Emulator:
             raise self._failed
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 

@@ -5,7 +5,6 @@ Here the protocol's errors become Airflow's: a permanent one is also an ``Airflo
 
 from __future__ import annotations
 
-import functools
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -78,9 +77,7 @@ class CloudStoreHook(BaseHook):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
@@ -197,7 +194,7 @@ def mask(secrets: Iterable[Secret]) -> None:
 
 
 def time_budget() -> float:
-    """Seconds that a call may take: what Airflow's alarm for ``execution_timeout`` has left, but a second, and never more than five minutes.
+    """Seconds that a call may take: what Airflow's alarm for ``execution_timeout`` has left, but a second; at most five minutes.
 
     Ending before the alarm gives the user an error that says what happened, in place of a bare timeout.
     """
@@ -212,10 +209,17 @@ def airflow_errors() -> Iterator[None]:
         yield
     except CloudStoreError as error:
         if error.permanent and not isinstance(error, AirflowFailException):
-            error.__class__ = _failing(type(error))
+            error.__class__ = _FAILING[type(error)]
         raise
 
 
-@functools.cache
-def _failing(kind: type[CloudStoreError]) -> type[CloudStoreError]:
-    return type(kind.__name__, (kind, AirflowFailException), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+class _FailingTypes(dict[type[CloudStoreError], type[CloudStoreError]]):
+    """For each permanent error the type that is an ``AirflowFailException`` too, made when it first occurs."""
+
+    def __missing__(self, kind: type[CloudStoreError]) -> type[CloudStoreError]:
+        own = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+        self[kind] = type(kind.__name__, (kind, AirflowFailException), own)
+        return self[kind]
+
+
+_FAILING = _FailingTypes()

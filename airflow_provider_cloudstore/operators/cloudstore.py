@@ -26,9 +26,7 @@ class DeleteFolderOperator(BaseOperator):
     template_fields: Sequence[str] = ("folder_id", "cloudstore_conn_id")
     ui_color = "#f6d5d0"
 
-    def __init__(
-        self, *, folder_id: str, cloudstore_conn_id: str = CloudStoreHook.default_conn_name, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, folder_id: str, cloudstore_conn_id: str = CloudStoreHook.default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.folder_id = folder_id
         self.cloudstore_conn_id = cloudstore_conn_id
@@ -100,9 +98,7 @@ class DownloadLinkOperator(BaseOperator):
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
     ui_color = "#d5f0d5"
 
-    def __init__(
-        self, *, file_id: str, cloudstore_conn_id: str = CloudStoreHook.default_conn_name, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, file_id: str, cloudstore_conn_id: str = CloudStoreHook.default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.file_id = file_id
         self.cloudstore_conn_id = cloudstore_conn_id

@@ -185,7 +185,9 @@ def keys_of(body: Json) -> str:
     :param body: what :func:`parse_body` returned.
     """
     if not isinstance(body, dict):
-        return f"its body is {'empty' if body is None else 'a text' if isinstance(body, str) else 'a JSON ' + type(body).__name__}"
+        return (
+            f"its body is {'empty' if body is None else 'a text' if isinstance(body, str) else 'a JSON ' + type(body).__name__}"
+        )
     data = body.get("data")
     names = [*map(str, body), *(f"data.{key}" for key in data)] if isinstance(data, dict) else list(map(str, body))
     shown = [name if re.fullmatch(r"[\w.-]{1,40}", name) else "?" for name in names[:20]]

@@ -124,15 +124,9 @@ def _check_source_url(value: Any, settings: Settings) -> str:
     return url
 
 
-DELETE_FOLDER = Operation(
-    "delete folder", "POST", f"{API_PREFIX}/folder/delete", "folder_id", True, True, _check_folder_id
-)
+DELETE_FOLDER = Operation("delete folder", "POST", f"{API_PREFIX}/folder/delete", "folder_id", True, True, _check_folder_id)
 """API document, section 4.1."""
-UPLOAD_FROM_URL = Operation(
-    "remote upload", "POST", f"{API_PREFIX}/file/url_upload_add", "url", False, False, _check_source_url
-)
+UPLOAD_FROM_URL = Operation("remote upload", "POST", f"{API_PREFIX}/file/url_upload_add", "url", False, False, _check_source_url)
 """API document, section 4.2."""
-CREATE_DOWNLOAD_LINK = Operation(
-    "download link", "GET", f"{API_PREFIX}/file/download", "file_id", True, False, _check_file_id
-)
+CREATE_DOWNLOAD_LINK = Operation("download link", "GET", f"{API_PREFIX}/file/download", "file_id", True, False, _check_file_id)
 """API document, section 4.3."""

@@ -17,9 +17,7 @@ API_PREFIX = "/cloud/api/v2"
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_ATTEMPTS = 4
 DEFAULT_PROTECTED_FOLDER_IDS = ("0", "/")
-EXTRA_KEYS = frozenset(
-    {"timeout", "max_attempts", "verify", "proxy", "allow_http", "protected_folder_ids", "token_path"}
-)
+EXTRA_KEYS = frozenset({"timeout", "max_attempts", "verify", "proxy", "allow_http", "protected_folder_ids", "token_path"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +185,6 @@ def _protected(extra: Mapping[str, Any]) -> frozenset[str]:
 
 def _token_path(extra: Mapping[str, Any]) -> tuple[str, ...]:
     value = extra.get("token_path", "")
-    if not isinstance(value, str) or not all(value.split(".")) and value:
+    if not isinstance(value, str) or (value and not all(value.split("."))):
         raise ConfigurationError("extra 'token_path' of the connection must be keys joined by dots, such as data.link.key")
     return tuple(value.split(".")) if value else ()

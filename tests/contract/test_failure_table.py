@@ -54,11 +54,18 @@ class Row:
         return f"{self.operation}{'-again' if self.repeat else ''}-{self.what}"
 
 
-def rows() -> Iterator[Row]:  # noqa: C901  (a table, not a decision)
-    status = lambda code, **more: {"kind": "status", "status": code, **more}  # noqa: E731
+def status(code: int, **more: Any) -> dict[str, Any]:
+    return {"kind": "status", "status": code, **more}
+
+
+def rows() -> Iterator[Row]:
     pause = {"Retry-After": "0"}
     # Refused for a while: again, for every operation, as nothing happened.
-    for what, fault in {"429": status(429, headers=pause), "429-without-a-time": status(429), "503-with-a-time": status(503, headers=pause)}.items():
+    for what, fault in {
+        "429": status(429, headers=pause),
+        "429-without-a-time": status(429),
+        "503-with-a-time": status(503, headers=pause),
+    }.items():
         for operation in OPERATIONS:
             yield Row(what, fault, operation, 2, 1)
             yield Row(f"{what}-for-ever", {**fault, "times": 0}, operation, 3, 0, errors.RateLimited)
@@ -132,10 +139,9 @@ def fresh(service: Emulator) -> Emulator:
     return service
 
 
-@pytest.fixture(params=CLIENTS.values(), ids=CLIENTS.keys())
+@pytest.fixture(params=list(CLIENTS))
 def perform(request: pytest.FixtureRequest) -> Perform:
-    client: Perform = request.param
-    return client
+    return CLIENTS[request.param]
 
 
 def unused() -> Settings:
@@ -143,7 +149,9 @@ def unused() -> Settings:
 
 
 @pytest.mark.parametrize("row", list(rows()), ids=str)
-def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says(perform: Perform, fresh: Emulator, row: Row) -> None:
+def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says(
+    perform: Perform, fresh: Emulator, row: Row
+) -> None:
     kind, subject = OPERATIONS[row.operation]
     fresh.fault(operation=row.operation, **row.fault)
     own = settings(fresh.url, max_attempts=3, timeout=0.6)

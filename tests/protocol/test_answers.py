@@ -22,9 +22,9 @@ SENT = pendulum.datetime(2026, 1, 1)
 GOT = pendulum.datetime(2026, 1, 1, 0, 0, 1)
 
 
-def response(body: Any = b"", status: int = 200, **headers: str) -> Response:
+def response(body: Any = b"", **headers: str) -> Response:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, raw, SENT, GOT)
+    return Response(200, {name.replace("_", "-"): value for name, value in headers.items()}, raw, SENT, GOT)
 
 
 def link(body: Any, *token_path: str) -> Any:
@@ -60,7 +60,12 @@ def test_a_body_is_json_that_every_database_can_store_or_text_or_nothing(body: b
 
 @pytest.mark.parametrize(
     ("charset", "body"),
-    [("latin-1", "é".encode("latin-1")), ('"utf-16"', "é".encode("utf-16")), ("no-such-charset", "é".encode()), ("base64", "é".encode())],
+    [
+        ("latin-1", "é".encode("latin-1")),
+        ('"utf-16"', "é".encode("utf-16")),
+        ("no-such-charset", "é".encode()),
+        ("base64", "é".encode()),
+    ],
 )
 def test_the_charset_of_the_answer_is_used_where_there_is_one(charset: str, body: bytes) -> None:
     assert parse_body(response(body, content_type=f"text/plain; Charset={charset}")) == "é"
@@ -209,7 +214,11 @@ def test_results_are_dicts_with_times_in_iso_8601_utc() -> None:
     }  # fmt: skip
     assert link(b"t").to_dict()["expires_at"] is None
     at = SENT.in_timezone("Europe/Berlin")
-    assert FolderDeletion("d1", at, None).to_dict() == {"folder_id": "d1", "requested_at": "2026-01-01T00:00:00Z", "response": None}
+    assert FolderDeletion("d1", at, None).to_dict() == {
+        "folder_id": "d1",
+        "requested_at": "2026-01-01T00:00:00Z",
+        "response": None,
+    }
     assert RemoteUpload("u", at, "ok").to_dict() == {"url": "u", "requested_at": "2026-01-01T00:00:00Z", "response": "ok"}
 
 

@@ -16,7 +16,9 @@ AWKWARD = "a+b/c=d%e&f g#é"
 @pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
 @pytest.mark.parametrize("value", ["", "  ", "\t\n", None, "None", "none", " null ", "undefined", "UNDEFINED"])
 def test_a_missing_value_is_refused_with_its_likely_cause(operation: Operation, value: Any) -> None:
-    with pytest.raises(InvalidInputError, match=f"^{operation.field} is .*template renders when its source is missing") as refused:
+    with pytest.raises(
+        InvalidInputError, match=f"^{operation.field} is .*template renders when its source is missing"
+    ) as refused:
         operation.check(value, settings())
     assert refused.value.permanent
     assert not refused.value.sent
@@ -33,7 +35,13 @@ def test_a_value_that_is_no_text_is_refused_by_its_type(operation: Operation, va
 @pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
 @pytest.mark.parametrize(
     ("value", "says"),
-    [("{{ x }}", "not rendered"), ("{% x %}", "not rendered"), ("a\nb", "line break"), ("a\x7f", "control"), ("\ud800", "Unicode")],
+    [
+        ("{{ x }}", "not rendered"),
+        ("{% x %}", "not rendered"),
+        ("a\nb", "line break"),
+        ("a\x7f", "control"),
+        ("\ud800", "Unicode"),
+    ],
 )
 def test_a_value_that_cannot_be_sent_is_refused(operation: Operation, value: str, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):

@@ -31,9 +31,7 @@ def read(host: str | None = "files.example.com", password: str | None = "token",
         ("http://files.example.com", {"allow_http": "TRUE"}, "http://files.example.com"),
     ],
 )
-def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(
-    host: str, more: dict[str, Any], base_url: str
-) -> None:
+def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str, more: dict[str, Any], base_url: str) -> None:
     assert read(host, **more).base_url == base_url
 
 

@@ -1,0 +1,40 @@
+"""Every operator on every service of the canary test, and a task of a user who prints what it was given."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from urllib.parse import quote, quote_plus
+
+from airflow.providers.common.compat.sdk import DAG, Variable, task
+
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.operators.cloudstore import (
+    DeleteFolderOperator,
+    DownloadLinkOperator,
+    RemoteUrlUploadOperator,
+)
+
+SOURCE = "{{ var.value.canary_source }}"
+
+
+@task
+def careless() -> None:
+    """A user's own task: it uses the hook and prints every secret, in every form."""
+    source = Variable.get("canary_source")
+    with CloudStoreHook("canary_ok") as hook:
+        link = hook.create_download_link("f1")
+        hook.upload_from_url(source)
+        token = hook.get_connection("canary_ok").password or ""
+    for secret in (token, link.token, source.partition("sig=")[2]):
+        for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)):
+            print(form)
+
+
+with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
+    for conn_id in os.environ["CANARY_CONNECTIONS"].split(","):
+        DeleteFolderOperator(task_id=f"delete.{conn_id}", folder_id="doomed", cloudstore_conn_id=conn_id)
+        RemoteUrlUploadOperator(task_id=f"upload.{conn_id}", url=SOURCE, cloudstore_conn_id=conn_id)
+        DownloadLinkOperator(task_id=f"link.{conn_id}", file_id="f1", cloudstore_conn_id=conn_id)
+    RemoteUrlUploadOperator.partial(task_id="mapped_upload", cloudstore_conn_id="canary_ok").expand(url=[SOURCE, SOURCE])
+    careless()

@@ -1,0 +1,69 @@
+"""The examples, run on a real Airflow against the emulator."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from dags_examples import cleanup, share_link, staged_etl
+from tests.support import run_dag, store_file
+
+pytestmark = pytest.mark.usefixtures("airflow_db")
+
+
+@pytest.fixture
+def content() -> bytes:
+    return os.urandom(1_500_000)
+
+
+@pytest.fixture
+def source(content: bytes) -> Any:
+    """A file at a presigned URL: another emulator's download address."""
+    with Emulator() as emulator:
+        store_file(emulator, content=content)
+        token = emulator.call(lambda service: service.store.create_token("f1"))
+        assert token is not None
+        yield f"{emulator.url}/download?download_token={token.token}"
+
+
+def test_staged_etl_moves_the_bytes_and_leaves_nothing_behind(emulator: Emulator, source: str, content: bytes) -> None:
+    sha256 = hashlib.sha256(content).hexdigest()
+    state, states, values = run_dag(staged_etl.dag, {"source_url": source, "expected_sha256": sha256})
+    assert state == "success"
+    assert set(states.values()) == {"success"}
+    assert values["load"] == {"bytes": len(content), "sha256": sha256}
+    after = emulator.state()
+    assert after["effects"]["upload"] == after["effects"]["delete"] == 1
+    assert after["files"] == after["tokens"] == after["folders"] == []
+
+
+def test_staged_etl_cleans_up_even_when_the_middle_fails(
+    emulator: Emulator, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for task in staged_etl.dag.tasks:
+        monkeypatch.setattr(task, "retries", 0)
+    state, states, _ = run_dag(staged_etl.dag, {"source_url": source, "expected_sha256": "0" * 64})
+    assert state == "failed"
+    assert (states["load"], states["clean_up"]) == ("failed", "success")
+    assert emulator.state()["files"] == []
+
+
+def test_share_link_hands_the_token_to_one_task_and_the_link_to_another(emulator: Emulator) -> None:
+    store_file(emulator)
+    state, _, values = run_dag(share_link.dag, {"file_id": "f1"})
+    assert state == "success"
+    assert values["use_token"] == len(emulator.state()["tokens"][0]["token"])
+    assert values["announce"].startswith("File f1 can be downloaded until 20")
+
+
+def test_cleanup_deletes_every_folder_of_the_list_in_a_task_of_its_own(emulator: Emulator) -> None:
+    store_file(emulator, folder_id="a")
+    store_file(emulator, file_id="f2", folder_id="b")
+    state, _, _ = run_dag(cleanup.dag, {"folder_ids": ["a", "b"]})
+    assert state == "success"
+    assert emulator.state()["effects"] == {"delete": 2}
+    assert emulator.state()["folders"] == ["staging"]

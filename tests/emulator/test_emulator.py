@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from airflow_provider_cloudstore.emulator.__main__ import main
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.support import eventually, store_file
+
+API = "/cloud/api/v2"
+
+
+@pytest.fixture
+def headers(emulator: Emulator) -> dict[str, str]:
+    return {"Authorization": f"Bearer {emulator.access_token}"}
+
+
+def queue(emulator: Emulator, url: str) -> requests.Response:
+    headers = {"Authorization": f"Bearer {emulator.access_token}"}
+    return requests.post(f"{emulator.url}{API}/file/url_upload_add", headers=headers, data={"url": url}, timeout=5)
+
+
+def make_link(emulator: Emulator, file_id: str) -> requests.Response:
+    query = {"access_token": emulator.access_token, "file_id": file_id}
+    return requests.get(f"{emulator.url}{API}/file/download", params=query, timeout=5)
+
+
+def test_an_upload_is_fetched_after_the_answer_and_then_served_for_a_token(emulator: Emulator) -> None:
+    with Emulator() as source:
+        store_file(source, content=b"x" * 3_000_000)
+        answer = queue(emulator, make_link(source, "f1").json()["data"]["download_url"])
+        data = answer.json()["data"]
+        assert answer.status_code == 200
+        assert data["folder_id"] == "staging"
+        eventually(lambda: emulator.state()["files"][0]["state"] == "stored")
+    got = requests.get(make_link(emulator, data["file_id"]).json()["data"]["download_url"], timeout=5)
+    assert got.content == b"x" * 3_000_000
+    assert emulator.state()["tokens"][0]["downloads"] == 1
+
+
+def test_a_source_that_cannot_be_fetched_leaves_a_failed_file_and_no_link(emulator: Emulator) -> None:
+    for url in (f"{emulator.url}/nowhere", "http://127.0.0.1:9/refused", "no url"):
+        file_id = queue(emulator, url).json()["data"]["file_id"]
+        eventually(lambda: emulator.state()["files"][-1]["state"] == "failed")
+        assert make_link(emulator, file_id).status_code == 404
+    assert emulator.state()["effects"] == {"upload": 3}
+
+
+def test_a_token_ends_after_its_time() -> None:
+    with Emulator(token_ttl=0.3) as emulator:
+        store_file(emulator)
+        url = make_link(emulator, "f1").json()["data"]["download_url"]
+        assert requests.get(url, timeout=5).content == b"hello"
+        eventually(lambda: requests.get(url, timeout=5).status_code == 403)
+
+
+def test_deleting_a_folder_takes_files_tokens_and_queued_uploads_with_it(headers: dict[str, str]) -> None:
+    with Emulator(fetch_delay=60) as emulator:
+        headers = {"Authorization": f"Bearer {emulator.access_token}"}
+        store_file(emulator)
+        store_file(emulator, file_id="f2", folder_id="other")
+        url = make_link(emulator, "f1").json()["data"]["download_url"]
+        queue(emulator, "http://127.0.0.1:9/slow")
+        path = f"{emulator.url}{API}/folder/delete"
+        assert requests.post(path, headers=headers, data={"folder_id": "staging"}, timeout=5).status_code == 200
+        assert requests.post(path, headers=headers, data={"folder_id": "staging"}, timeout=5).status_code == 404
+        state = emulator.state()
+        assert [stored["file_id"] for stored in state["files"]] == ["f2"]
+        assert state["folders"] == ["other"]
+        assert state["tokens"] == []
+        assert requests.get(url, timeout=5).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more", "status"),
+    [
+        ("POST", "/folder/delete", {"data": {"folder_id": "staging"}, "headers": {}}, 401),
+        ("POST", "/folder/delete", {"data": {"folder_id": "staging"}, "headers": {"Authorization": "Bearer wrong"}}, 401),
+        ("POST", "/folder/delete", {"data": {}}, 400),
+        ("POST", "/folder/delete", {"data": {"folder_id": ""}}, 400),
+        ("POST", "/folder/delete", {"json": {"folder_id": "staging"}}, 400),
+        ("POST", "/folder/delete", {"data": {"folder_id": "unknown"}}, 404),
+        ("GET", "/folder/delete", {}, 405),
+        ("POST", "/file/url_upload_add", {"data": {}}, 400),
+        ("GET", "/file/url_upload_add", {}, 405),
+        ("POST", "/file/download", {}, 405),
+        ("GET", "/file/download", {"params": {"file_id": "f1"}}, 401),
+        ("GET", "/file/download", {"params": {"access_token": "TOKEN"}}, 400),
+        ("GET", "/file/download", {"params": {"access_token": "TOKEN", "file_id": "unknown"}}, 404),
+        ("GET", "/elsewhere", {}, 404),
+    ],
+)
+def test_a_wrong_request_gets_the_status_for_it_in_an_envelope(
+    emulator: Emulator, headers: dict[str, str], method: str, path: str, more: dict[str, Any], status: int
+) -> None:
+    if "params" in more:
+        more = {"params": {key: value.replace("TOKEN", emulator.access_token) for key, value in more["params"].items()}}
+    answer = requests.request(method, f"{emulator.url}{API}{path}", timeout=5, **{"headers": headers, **more})
+    assert answer.status_code == status
+    assert answer.json()["status"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("shape", "uploaded", "linked", "refused"),
+    [
+        ("envelope", '"_status": "success"', '"download_url"', '"status": "error"'),
+        ("plain", '"file_id"', '"download_token"', '"message"'),
+        ("text", "", "", "Could not"),
+    ],
+)
+def test_answers_come_in_three_shapes(shape: str, uploaded: str, linked: str, refused: str) -> None:
+    with Emulator(answers=shape) as emulator:
+        store_file(emulator)
+        upload, link = queue(emulator, "http://127.0.0.1:9/x").text, make_link(emulator, "f1").text
+        assert uploaded in upload
+        assert linked in link
+        assert refused in make_link(emulator, "unknown").text
+        if shape == "text":
+            assert upload == emulator.state()["files"][-1]["file_id"]
+            assert link == emulator.state()["tokens"][0]["token"]
+
+
+def test_the_state_endpoint_tells_what_is_kept_and_changes_what_a_test_needs(emulator: Emulator) -> None:
+    base = f"{emulator.url}/_emulator"
+    assert requests.put(f"{base}/folders/new", timeout=5).status_code == 204
+    assert requests.get(f"{base}/state", timeout=5).json()["folders"] == ["new", "staging"]
+    assert requests.put(f"{base}/access-token", data="rotated", timeout=5).status_code == 204
+    assert emulator.access_token == "rotated"
+
+
+def test_faults_are_scripted_over_the_state_endpoint_and_used_up_in_their_order(emulator: Emulator) -> None:
+    base = f"{emulator.url}/_emulator/faults"
+    script = [{"kind": "status", "status": 503, "operation": "link", "times": 2}, {"kind": "status", "status": 418}]
+    assert requests.post(base, json=script, timeout=5).status_code == 204
+    assert queue(emulator, "ftp://h/f").status_code == 418
+    assert [make_link(emulator, "x").status_code for _ in range(3)] == [503, 503, 404]
+    assert requests.post(base, json={"kind": "status", "times": 0, "body": "b", "headers": {"X": "y"}}, timeout=5).ok
+    answers = [make_link(emulator, "x") for _ in range(3)]
+    assert {(answer.status_code, answer.text, answer.headers["X"]) for answer in answers} == {(500, "b", "y")}
+    assert requests.delete(base, timeout=5).status_code == 204
+    assert make_link(emulator, "x").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        5,
+        {},
+        {"kind": "unknown"},
+        {"kind": "status", "no_such": 1},
+        {"kind": "status", "operation": "x"},
+        {"kind": "status", "times": "x"},
+    ],
+)
+def test_a_fault_that_makes_no_sense_is_refused_with_a_reason(emulator: Emulator, fault: Any) -> None:
+    answer = requests.post(f"{emulator.url}/_emulator/faults", json=fault, timeout=5)
+    assert answer.status_code == 400
+    assert answer.text
+    with pytest.raises(SystemExit):
+        main(["--fault", json.dumps(fault)])
+
+
+def test_an_endless_answer_ends_with_the_client(emulator: Emulator) -> None:
+    emulator.fault("endless", operation="upload")
+    headers = {"Authorization": f"Bearer {emulator.access_token}"}
+    with requests.post(
+        f"{emulator.url}{API}/file/url_upload_add", headers=headers, data={"url": "ftp://h/f"}, stream=True, timeout=5
+    ) as answer:
+        assert len(next(answer.iter_content(1000))) == 1000
+    assert make_link(emulator, "x").status_code == 404
+
+
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[str]]:
+    arguments = ["--access-token", "abc", "--fault", '{"kind": "status", "status": 418}']
+    with subprocess.Popen(
+        [sys.executable, "-m", "airflow_provider_cloudstore.emulator", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_program_says_where_it_listens_and_how_airflow_finds_it_and_stops_cleanly(
+    program: subprocess.Popen[str], number: int
+) -> None:
+    assert program.stdout is not None
+    first, second = program.stdout.readline(), program.stdout.readline()
+    url = first.split()[2]
+    assert f'"host": "{url}", "password": "abc"' in second
+    assert requests.get(f"{url}{API}/file/download", timeout=5).status_code == 418
+    os.kill(program.pid, number)
+    rest, errors = program.communicate(timeout=10)
+    assert (program.returncode, rest, errors) == (0, "Stopped.\n", "")
+
+
+def test_a_taken_port_is_told_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["--port", str(port)]) == 1
+        assert f"127.0.0.1:{port}" in capsys.readouterr().err
+        with pytest.raises(OSError, match="in use"), Emulator(port=port):
+            pytest.fail("it started on a port that is taken")
+
+
+def test_nothing_is_left_on_disk_when_it_stops() -> None:
+    with Emulator() as emulator:
+        store_file(emulator)
+        folder = emulator.service.store.folder
+        assert list(folder.iterdir())
+    assert not folder.exists()

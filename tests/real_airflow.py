@@ -1,0 +1,186 @@
+"""A whole Airflow of its own: database, scheduler, triggerer and task processes, with its logs on disk, for tests that need one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+AIRFLOW_2 = version("apache-airflow").startswith("2.")
+
+
+class RealAirflow:
+    """An Airflow as a context manager; every process is a child of this one, in a session of its own.
+
+    :param home: its ``AIRFLOW_HOME``.
+    :param dags: its DAG folder.
+    :param env: more environment variables.
+    """
+
+    def __init__(self, home: Path, dags: Path, **env: str) -> None:
+        self.home, self.output = home, home / "output"
+        self.output.mkdir(parents=True)
+        self._port = _free_port()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")}
+        self.env = inherited | {
+            "AIRFLOW_HOME": str(home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self._port}/execution/",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__PARALLELISM": "3",
+            "AIRFLOW__API__PORT": str(self._port),
+            "AIRFLOW__API__SECRET_KEY": "only-for-tests-" + "x" * 64,
+            "AIRFLOW__API_AUTH__JWT_SECRET": "only-for-tests-" + "y" * 64,
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+            "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+            # Airflow 2 refuses SQLite with the LocalExecutor for fear of contention; a handful of tasks is fine.
+            "_AIRFLOW__SKIP_DATABASE_EXECUTOR_COMPATIBILITY_CHECK": "1",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            **env,
+        }
+
+    def __enter__(self) -> Self:
+        self.cli("db", "migrate")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for name in list(self._processes):
+            self.stop(name)
+
+    def cli(self, *arguments: str) -> str:
+        """Run an ``airflow`` command to its end."""
+        command = [sys.executable, "-m", "airflow", *arguments]
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.stdout
+
+    def start_all(self) -> None:
+        """Start what this version of Airflow consists of."""
+        names = ["scheduler", "triggerer"] if AIRFLOW_2 else ["api-server", "scheduler", "dag-processor", "triggerer"]
+        for name in names:
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        """Start one component; what it prints goes to a file."""
+        arguments = [name, "--skip-serve-logs"] if name in ("scheduler", "triggerer") else [name]
+        with (self.output / f"{name}.txt").open("ab") as sink:
+            self._processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "airflow", *arguments], env=self.env, stdout=sink, stderr=sink, start_new_session=True
+            )
+
+    def stop(self, name: str, number: int = signal.SIGTERM) -> None:
+        """End a component and every process of its session."""
+        process = self._processes.pop(name)
+        for one in (number, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, one)
+                process.wait(timeout=20)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                continue
+
+    def store(self, connections: Mapping[str, Mapping[str, Any]], variables: Mapping[str, str]) -> None:
+        """Put connections and variables into the database, where Airflow encrypts them."""
+        for kind, values in (("connections", connections), ("variables", variables)):
+            file = self.home / f"{kind}.json"
+            file.write_text(json.dumps(values))
+            self.cli(kind, "import", str(file))
+            file.unlink()
+
+    def trigger(self, dag_id: str, **conf: Any) -> str:
+        """Trigger a run once the DAG is known.
+
+        :returns: its run id.
+        """
+        self.until(f"the DAG {dag_id} is known", lambda: self.rows("select 1 from serialized_dag where dag_id = ?", dag_id))
+        run_id = f"run_{time.time_ns()}"
+        self.cli("dags", "unpause", dag_id)
+        self.cli("dags", "trigger", dag_id, "--run-id", run_id, "--conf", json.dumps(conf))
+        return run_id
+
+    def finish(self, run_id: str, seconds: float = 300) -> dict[tuple[str, int], str]:
+        """Wait for the end of a run.
+
+        :returns: the state of each task instance, by task id and map index.
+        """
+        over = "select state from dag_run where run_id = ? and state in ('success', 'failed')"
+        self.until(f"{run_id} is over", lambda: self.rows(over, run_id), seconds)
+        return self.states(run_id)
+
+    def states(self, run_id: str) -> dict[tuple[str, int], str]:
+        """The state of each task instance now, by task id and map index."""
+        rows = self.rows("select task_id, map_index, state from task_instance where run_id = ?", run_id)
+        return {(task_id, map_index): state for task_id, map_index, state in rows}
+
+    def until(self, what: str, true: Any, seconds: float = 120) -> Any:
+        """Wait until ``true`` returns something truthy."""
+        ends_at = time.monotonic() + seconds
+        while not (value := true()):
+            assert time.monotonic() < ends_at, f"not within {seconds} s: {what}\n{self._tails()}"
+            for name, process in self._processes.items():
+                assert process.poll() is None, f"{name} ended by itself\n{self._tails()}"
+            time.sleep(0.25)
+        return value
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        """Rows of the metadata database."""
+        with self._database() as database:
+            return database.execute(query, values).fetchall()
+
+    def tables(self) -> Iterator[tuple[str, Any]]:
+        """Every row of every table: the table's name and the row, as a dict."""
+        with self._database() as database:
+            database.row_factory = sqlite3.Row
+            names = [row[0] for row in database.execute("select name from sqlite_master where type = 'table'")]
+            for name in names:
+                for row in database.execute(f'select * from "{name}"'):
+                    yield name, dict(row)
+
+    def logs(self) -> Iterator[tuple[Path, str]]:
+        """Every log file."""
+        return _texts(self.home / "logs")
+
+    def consoles(self) -> Iterator[tuple[Path, str]]:
+        """What each component printed."""
+        return _texts(self.output)
+
+    @contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        database = sqlite3.connect(f"file:{self.home / 'airflow.db'}?mode=ro", uri=True, timeout=30)
+        try:
+            yield database
+        finally:
+            database.close()
+
+    def _tails(self) -> str:
+        return "\n".join(f"--- {file.name}\n{file.read_text(errors='replace')[-1500:]}" for file in self.output.iterdir())
+
+
+def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            yield file, file.read_text(errors="replace")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

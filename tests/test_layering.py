@@ -1,0 +1,71 @@
+"""Arrows point down: glue -> clients -> protocol. Ruff says so in each folder; this says so for what is really imported."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "airflow_provider_cloudstore"
+OWN = PACKAGE.name
+STANDARD = sys.stdlib_module_names - {"socket", "time", "asyncio", "ssl", "threading", "select", "http"}
+ALLOWED = {
+    "protocol": {OWN, f"{OWN}.protocol", "pendulum", "tenacity", *STANDARD},
+    "clients": {
+        f"{OWN}.protocol",
+        f"{OWN}.clients",
+        "pendulum",
+        "tenacity",
+        "requests",
+        "urllib3",
+        "aiohttp",
+        *sys.stdlib_module_names,
+    },
+}
+
+
+def imports(file: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            found |= {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+@pytest.mark.parametrize("layer", ALLOWED)
+def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
+    files = sorted((PACKAGE / layer).glob("*.py"))
+    assert files
+    for file in files:
+        for name in imports(file):
+            if name.startswith(f"{OWN}."):
+                prefix = ".".join(name.split(".")[:2])
+                assert prefix in ALLOWED[layer] or name == f"{OWN}.__version__", f"{file.name} imports {name}"
+            else:
+                assert name.split(".")[0] in ALLOWED[layer], f"{file.name} imports {name}"
+
+
+def test_glue_speaks_no_http() -> None:
+    for folder in ("operators", "hooks"):
+        for file in (PACKAGE / folder).glob("*.py"):
+            assert not {name.split(".")[0] for name in imports(file)} & {"requests", "aiohttp", "urllib3", "http"}
+            assert ".status" not in file.read_text()
+
+
+def test_importing_the_package_and_a_dag_file_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; import airflow_provider_cloudstore\n"
+        "assert not {'airflow', 'aiohttp', 'requests', 'pendulum'} & sys.modules.keys()\n"
+        "import airflow.providers.common.compat.sdk as sdk; [getattr(sdk, n) for n in ('BaseOperator', 'BaseHook', 'Context')]\n"
+        "before = set(sys.modules)\n"
+        "import airflow_provider_cloudstore.operators.cloudstore\n"
+        "print(sorted((set(sys.modules) - before) & {'aiohttp', 'requests', 'urllib3'}))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip().splitlines()[-1] == "[]"
