@@ -5,7 +5,7 @@ OLD := 2.11.2
 BIN := .venv/airflow-$(NEW)/bin
 OLD_BIN := .venv/airflow-$(OLD)/bin
 
-.PHONY: help env-new env-old demo test test-old test-wheel test-canary up lint constraints clean
+.PHONY: help env-new env-old demo test test-old test-properties test-wheel test-canary up lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -24,6 +24,9 @@ test: env-new ## the tests on Airflow 3, with coverage
 
 test-old: env-old ## the tests on Airflow 2.11
 	@$(OLD_BIN)/python -m pytest
+
+test-properties: env-new ## 21,000 random answers through the parser
+	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest tests/protocol/test_any_answer.py
 
 test-wheel: env-new ## the wheel beside Airflow in an empty environment
 	@$(BIN)/python -m pytest -m slow tests/packaging

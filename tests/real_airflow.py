@@ -1,4 +1,4 @@
-"""A whole Airflow of its own: database, scheduler, triggerer and task processes, with its logs on disk, for tests that need one."""
+"""A whole Airflow: database, scheduler, triggerer and task processes, logs on disk, for tests that need one."""
 
 from __future__ import annotations
 
@@ -60,9 +60,7 @@ class RealAirflow:
         self.cli("db", "migrate")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         for name in list(self._processes):
             self.stop(name)
 

@@ -36,7 +36,6 @@ ECHO = f"{ECHO_TOKEN} {SOURCE} {SIGNATURE} {PASSWORD}"  # ... to an upload
 SECRETS = (ACCESS_TOKEN, LONGER_TOKEN, DOWNLOAD_TOKEN, PASSWORD, SIGNATURE)
 
 
-
 def faults(echo: str) -> dict[str, dict[str, Any]]:
     """The faults, by the name of the service that has it.
 
@@ -67,7 +66,9 @@ def printed(secret: str) -> set[str]:
     """Every text as which a secret could be found; not the package's own list, which is what is tested."""
     encoded = {quote(secret), quote(secret, safe=""), quote_plus(secret), quote(secret, safe="!#$%&'()*+,/:;=?@[]~")}
     encoded |= {quote(secret, safe="?/:@-._~!$'()*,"), quote(secret, safe="/:=&+"), quote_plus(secret, safe="?/:@-._~!$'()*,")}
-    return {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], ascii(secret)[1:-1]} | encoded | {one.lower() for one in encoded}
+    return (
+        {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], ascii(secret)[1:-1]} | encoded | {one.lower() for one in encoded}
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A wheel built from the checkout works beside Airflow in an environment that has never seen the checkout (slow: it installs Airflow)."""
+"""A wheel built from the checkout works beside Airflow in an empty environment (slow: it installs Airflow)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,133 @@
+"""Whatever a service answers, the parser returns a result or raises a ``CloudStoreError``, and prints no secret.
+
+``make test`` tries a few hundred answers for each operation, ``make test-properties`` 7,000.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pendulum
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.failures import retry_after
+from airflow_provider_cloudstore.protocol.values import Break, Failure, Response
+from tests import support
+
+CASES = int(os.environ.get("CLOUDSTORE_CASES", "300"))
+NOW = pendulum.datetime(2026, 1, 1)
+TOKEN = "hunter+2/token=%&é"
+SIGNATURE = "hunter+3/sig=%&é"
+SOURCE = f"https://user:hunter4pass@host/f?sig={quote(SIGNATURE, safe='')}"
+PLANTED = [TOKEN, quote(TOKEN), quote(TOKEN, safe=""), quote_plus(SIGNATURE), SIGNATURE, "hunter4pass", SOURCE]
+MOMENT = st.one_of(
+    st.integers(), st.floats(), st.text(max_size=30), st.datetimes().map(str), st.sampled_from(["now", "P1D", 1e308, 10**30])
+)
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.integers(min_value=10**300, max_value=10**310), st.floats(), st.text(max_size=40),
+    st.sampled_from([*PLANTED, "error", "ERROR", "success", f"https://h/f?download_token={quote(TOKEN)}", "a\ud800", "nul\x00"]),
+)  # fmt: skip
+names = st.one_of(
+    st.sampled_from(
+        ["data", "status", "_status", "response", "message", "token", "download_token", "url", "download_url", *PLANTED]
+    ),
+    st.text(max_size=10),
+)
+expiries = st.dictionaries(st.sampled_from(["expires", "expires_at", "expires_in"]), MOMENT)
+objects = st.recursive(
+    scalars, lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(names, inner, max_size=6)), max_leaves=20
+)
+answers = st.builds(lambda one, two: {**one, **two}, st.dictionaries(names, objects, max_size=6), expiries)
+encodings = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1", "cp1252", "shift_jis"])
+
+
+@st.composite
+def json_bodies(draw: st.DrawFn) -> bytes:
+    text = json.dumps(draw(st.one_of(answers, objects)), ensure_ascii=draw(st.booleans()))
+    return text.encode(draw(encodings), draw(st.sampled_from(["replace", "ignore"])))
+
+
+@st.composite
+def broken(draw: st.DrawFn) -> bytes:
+    body = draw(json_bodies())
+    cut, junk = draw(st.integers(0, len(body))), draw(st.binary(max_size=8))
+    return body[:cut] + junk + body[draw(st.integers(cut, len(body))) :]
+
+
+deep = st.builds(
+    lambda opening, depth: (opening * depth)[: 64 * 1024], st.sampled_from([b"[", b'{"data":', b'[{"a":']), st.integers(1, 30_000)
+)
+numbers = st.integers(4_000, 65_000).map(lambda digits: b'{"token": ' + b"9" * digits + b"}")
+large = st.builds(lambda piece, times: (piece * times)[: 64 * 1024], st.binary(min_size=1, max_size=300), st.integers(1, 1_000))
+words = st.builds(
+    lambda before, secret, after: f"{before}{secret}{after}".encode("utf-8", "replace"),
+    st.text(max_size=30),
+    st.sampled_from(PLANTED),
+    st.text(max_size=30),
+)
+bodies = st.one_of(json_bodies(), json_bodies(), broken(), words, deep, numbers, large, st.binary(max_size=2_000), st.just(b""))
+header_values = st.one_of(
+    st.text(max_size=60),
+    encodings.map(lambda name: f"application/json; charset={name}"),
+    st.sampled_from(
+        [
+            "text/html",
+            "application/json; charset=base64",
+            "text/plain; charset=undefined",
+            "x; charset=idna",
+            "x; charset=punycode",
+        ]
+    ),
+    st.datetimes().map(lambda moment: moment.strftime("%a, %d %b %Y %H:%M:%S GMT")),
+    st.floats().map(str),
+    st.integers().map(str),
+)
+headers = st.dictionaries(st.sampled_from(["content-type", "retry-after", "location", "x"]), header_values)
+responses = st.builds(
+    lambda status, named, body, large: Response(status, named, body, NOW, NOW, too_large=large),
+    st.one_of(st.integers(100, 599), st.sampled_from([200, 200, 200, 401, 404, 429, 503]), st.integers()),
+    headers,
+    bodies,
+    st.sampled_from([False] * 9 + [True]),
+)
+outcomes = st.one_of(responses, responses, responses, st.builds(Failure, st.sampled_from(Break), st.text(max_size=50)))
+
+
+def shown(call: Call[Any], outcome: Response | Failure) -> str:
+    """All that is printed or stored of what came of an answer; a link's token is stored because that is what it is for."""
+    try:
+        result = call.finish(outcome)
+    except CloudStoreError as error:
+        return f"{error} {error!r} {error.args} {error.what} {error.subject} {error.__cause__}"
+    stored = json.dumps(result.to_dict(), allow_nan=False)
+    stored.encode("utf-8")
+    return repr(result) if isinstance(call, CreateDownloadLink) else f"{result!r} {stored}"
+
+
+@pytest.mark.parametrize("kind", [DeleteFolder, UploadFromUrl, CreateDownloadLink], ids=lambda kind: kind.__name__)
+def test_any_answer_is_a_result_or_an_error_of_ours_and_shows_no_secret(kind: type[Call[Any]]) -> None:
+    # An upload knows what is secret in its source URL; the others were never told of it.
+    subject, planted = (SOURCE, (TOKEN, "hunter4pass", SIGNATURE)) if kind is UploadFromUrl else ("x1", (TOKEN,))
+
+    @settings(max_examples=CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(first=outcomes, second=outcomes)
+    def check(first: Response | Failure, second: Response | Failure) -> None:
+        call = kind(subject, support.settings(token=TOKEN))
+        for outcome in (first, second):
+            text = shown(call, outcome)
+            for secret in planted:
+                for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]):
+                    assert form not in text
+            if isinstance(outcome, Response):
+                pause = retry_after(outcome)
+                assert pause is None or pause >= 0
+
+    check()
