@@ -16,7 +16,6 @@ from urllib.parse import quote, quote_plus
 import pytest
 import trustme
 
-from airflow_provider_cloudstore.emulator import store
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.real_airflow import RealAirflow
 from tests.support import store_file
@@ -77,7 +76,7 @@ def connections() -> Iterator[dict[str, dict[str, Any]]]:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
     patch = pytest.MonkeyPatch()
-    patch.setattr(store.secrets, "token_urlsafe", lambda size: DOWNLOAD_TOKEN)
+    patch.setattr("secrets.token_urlsafe", lambda size: DOWNLOAD_TOKEN)
     found: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         for name, fault in faults(ECHO_TOKEN).items():
