@@ -109,16 +109,12 @@ def parse_body(response: Response) -> Json:
     if not text:
         return None
     try:
-        parsed: Json = json.loads(text, parse_constant=_refuse_constant)
+        parsed: Json = json.loads(text)
         stored = json.dumps(parsed, ensure_ascii=False, allow_nan=False)
         stored.encode("utf-8")
     except (ValueError, RecursionError):  # not JSON, NaN, a number of 4,301 digits, a lone surrogate, or too deep
         return text
     return text if "\\u0000" in stored else parsed
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)
 
 
 def _decode(response: Response) -> str:

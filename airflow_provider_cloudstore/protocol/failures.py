@@ -15,7 +15,6 @@ other 4xx, 3xx                              permanent                permanent  
 
 from __future__ import annotations
 
-import math
 import re
 from email.utils import parsedate_to_datetime
 
@@ -102,4 +101,4 @@ def retry_after(response: Response) -> float | None:
         seconds = (moment - response.received_at).total_seconds()
     except (ValueError, TypeError, OverflowError):  # not a date, or one that no calendar holds
         return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+    return max(0.0, seconds)

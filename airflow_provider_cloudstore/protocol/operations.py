@@ -52,9 +52,9 @@ class Operation:
         headers = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"}
         if self.method == "GET":
             query = _encode({"access_token": token, self.field: subject})
-            return Request(self.method, self.path, f"{url}?{query}", {"Accept": "application/json", **headers})
+            return Request(self.method, f"{url}?{query}", {"Accept": "application/json", **headers})
         headers |= {"Authorization": f"Bearer {token}", "Content-Type": "application/x-www-form-urlencoded"}
-        return Request(self.method, self.path, url, headers, _encode({self.field: subject}).encode("ascii"))
+        return Request(self.method, url, headers, _encode({self.field: subject}).encode("ascii"))
 
     def shown(self, subject: str) -> str:
         """``subject`` as it may be printed: an id as it is, a source URL redacted."""

@@ -6,11 +6,9 @@ value alone therefore protects nothing.
 
 from __future__ import annotations
 
-import hmac
 import json
 import re
 from collections.abc import Iterable
-from typing import Self
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, urlunsplit
 
 MASK = "***"
@@ -35,15 +33,10 @@ class Secret:
         """The secret text; call it where the text is sent, and nowhere else."""
         return self._value
 
-    @classmethod
-    def of(cls, value: str | Secret) -> Self:
-        """``value`` as a secret, whether it is one already or not."""
-        return cls(value.reveal() if isinstance(value, Secret) else value)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(self._value.encode("utf-8", "replace"), other._value.encode("utf-8", "replace"))
+        return self._value == other._value
 
     def __hash__(self) -> int:
         return hash(self._value)

@@ -20,7 +20,6 @@ class Request:
     """
 
     method: str
-    path: str
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     body: bytes | None = field(repr=False, default=None)

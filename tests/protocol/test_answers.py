@@ -131,6 +131,8 @@ def test_a_web_page_is_known_but_json_with_a_wrong_type_is_not_taken_for_one(
         ({"data": {"download_url": "https://h/f?x=1&download_token=a%2Bb%3D#frag"}}, "a+b="),
         ({"url": "https://h/f?download_token=a+b"}, "a+b"),
         ({"url": "https://h/f?token=t"}, "t"),
+        ({"url": "https://h/f?token=a=b"}, "a=b"),
+        ({"url": "https://h/f?token=a?b"}, "a?b"),
         ({"url": "https://h/f?token=worse&download_token=t"}, "t"),
         ({"token": "t", "url": "https://h/f?token=worse"}, "t"),
         ({"token": "", "url": "https://h/f?token=t"}, "t"),
@@ -160,7 +162,16 @@ def test_the_token_is_found_in_every_place_where_services_put_it(body: Any, toke
 
 @pytest.mark.parametrize(
     ("path", "token"),
-    [("a.b", "t"), ("list.1.x", "u"), ("list.9.x", None), ("a.c", None), ("a.b.c", None), ("list.x", None), ("a", None)],
+    [
+        ("a.b", "t"),
+        ("list.1.x", "u"),
+        ("list.9.x", None),
+        ("list.2.x", None),
+        ("a.c", None),
+        ("a.b.c", None),
+        ("list.x", None),
+        ("a", None),
+    ],
 )
 def test_a_token_path_is_the_only_place_where_the_token_is_looked_for(path: str, token: str | None) -> None:
     found = link({"a": {"b": "t"}, "list": [{}, {"x": "u"}], "token": "not this"}, *path.split("."))
@@ -182,6 +193,9 @@ def test_a_link_has_the_url_of_the_answer_where_there_is_one() -> None:
         ({"expires": 1767323045}, pendulum.datetime(2026, 1, 2, 3, 4, 5)),
         ({"expires": "1767323045"}, pendulum.datetime(2026, 1, 2, 3, 4, 5)),
         ({"expires": 1767323045000}, pendulum.datetime(2026, 1, 2, 3, 4, 5)),
+        ({"expires": 100_000_000}, pendulum.datetime(1973, 3, 3, 9, 46, 40)),
+        ({"expires": 100_000_000_000}, pendulum.datetime(1973, 3, 3, 9, 46, 40)),
+        ({"expires_at": "20:00"}, pendulum.datetime(2026, 1, 1, 20)),
         ({"expires": 60}, GOT.add(seconds=60)),
         ({"expires_in": 60}, GOT.add(seconds=60)),
         ({"expires_in": "60.5"}, GOT.add(seconds=60.5)),
@@ -205,6 +219,7 @@ def test_a_link_has_the_url_of_the_answer_where_there_is_one() -> None:
 def test_the_end_of_a_token_is_read_where_it_is_told_and_can_be_read(fields: dict[str, Any], ends: Any) -> None:
     assert link({"token": "t", **fields}).expires_at == ends
     assert link({"token": "t", "data": fields}).expires_at == ends
+    assert not ends or link({"token": "t", **fields}).expires_at.timezone_name == "UTC"
 
 
 def test_results_are_dicts_with_times_in_iso_8601_utc() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pendulum
@@ -9,6 +10,7 @@ from tenacity import Retrying
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl, retry_policy
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.values import Break, Failure, Response
 from tests.support import TOKEN, settings
 
@@ -42,7 +44,7 @@ class Loop:
         for attempt in Retrying(**policy, sleep=self.slept.append):
             with attempt:
                 if self.call.token_refused:
-                    self.call.renew(settings(token=self.next_token))
+                    self.call.renew(replace(self.call.settings, access_token=Secret(self.next_token)))
                 request = self.call.request()
                 self.tokens.append(request.headers.get("Authorization", request.url))
                 result = self.call.finish(next(self.outcomes))
@@ -53,6 +55,28 @@ def test_a_first_success_is_the_result_with_nothing_said() -> None:
     loop = Loop(DeleteFolder("d1", settings()), answer(body={"response": "gone"}))
     assert loop.run().to_dict() == {"folder_id": "d1", "requested_at": "2026-01-01T00:00:00Z", "response": {"response": "gone"}}
     assert (loop.lines, loop.slept) == ([], [])
+
+
+def test_an_upload_is_its_redacted_url_its_time_and_the_services_answer() -> None:
+    assert Loop(UploadFromUrl(SOURCE, settings()), answer(body=b"queued")).run().to_dict() == {
+        "url": "https://***@host/file?***", "requested_at": "2026-01-01T00:00:00Z", "response": "queued",
+    }  # fmt: skip
+
+
+def test_a_link_is_looked_for_where_the_connection_says() -> None:
+    call = CreateDownloadLink("f1", settings(token_path=("a", "b")))
+    link = Loop(call, answer(body={"a": {"b": "t"}, "token": "not this", "expires_in": 60})).run()
+    assert (link.file_id, link.token, link.created_at, link.expires_at) == ("f1", "t", GOT, GOT.add(seconds=60))
+
+
+def test_a_request_is_for_the_subject() -> None:
+    assert DeleteFolder(" d1 ", settings()).request().body == b"folder_id=d1"
+    assert CreateDownloadLink("f1", settings()).request().url.endswith("&file_id=f1")
+
+
+def test_an_error_envelope_without_words_says_so() -> None:
+    with pytest.raises(errors.ServiceError, match="the service reports an error: no reason given"):
+        Loop(DeleteFolder("d1", settings()), answer(body={"status": "error"})).run()
 
 
 def test_the_guard_stands_before_the_first_request() -> None:
@@ -114,6 +138,10 @@ def test_a_lost_deletion_that_finds_nothing_the_second_time_is_a_success(first: 
         assert Loop(DeleteFolder("d1", settings()), first, answer(status, b"gone")).run().response == "gone"
 
 
+def test_a_lost_deletion_is_remembered_over_other_failures() -> None:
+    assert Loop(DeleteFolder("d1", settings()), LOST, NEVER_SENT, answer(404, b"gone")).run().response == "gone"
+
+
 @pytest.mark.parametrize("first", [NEVER_SENT, answer(429, retry_after="0"), answer(503, retry_after="0")])
 def test_a_deletion_that_was_not_lost_and_finds_nothing_fails(first: Outcome) -> None:
     with pytest.raises(errors.NotFound):
@@ -153,7 +181,9 @@ def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now() 
 
 def test_a_refused_token_that_has_not_changed_is_permanent_and_not_sent_again() -> None:
     loop = Loop(DeleteFolder("d1", settings()), answer(401))
-    with pytest.raises(errors.TokenRefused, match="no newer token works") as failed:
+    with pytest.raises(
+        errors.TokenRefused, match=r"^delete folder 'd1': HTTP 401: the service refused the access token.*no newer token works"
+    ) as failed:
         loop.run()
     assert failed.value.permanent
     assert not failed.value.again
@@ -172,6 +202,13 @@ def test_a_renewal_leaves_the_attempts_for_other_failures() -> None:
     loop = Loop(DeleteFolder("d1", settings(max_attempts=2)), answer(401), NEVER_SENT, answer(), next_token="new-token")
     loop.run()
     assert len(loop.tokens) == 3
+
+
+def test_a_renewal_adds_one_attempt_and_no_more() -> None:
+    loop = Loop(DeleteFolder("d1", settings(max_attempts=1)), answer(401), NEVER_SENT, answer(), next_token="new-token")
+    with pytest.raises(errors.ServiceUnreachable):
+        loop.run()
+    assert len(loop.tokens) == 2
 
 
 def test_the_services_words_stand_in_the_message_without_any_secret() -> None:

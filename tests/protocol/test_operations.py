@@ -5,8 +5,10 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
+from airflow_provider_cloudstore.protocol.secrets import redact_url
 from tests.support import settings
 
 ALL = [DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK]
@@ -22,7 +24,9 @@ def test_a_missing_value_is_refused_with_its_likely_cause(operation: Operation, 
         operation.check(value, settings())
     assert refused.value.permanent
     assert not refused.value.sent
-    assert "nothing was sent" in str(refused.value)
+    assert "missing: check that the upstream task ran and returned the value; nothing was sent" in str(refused.value)
+    text = str(value).strip()
+    assert f"is {text!r}, which" in str(refused.value) if text else "is empty, which" in str(refused.value)
 
 
 @pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
@@ -56,7 +60,7 @@ def test_an_id_may_be_a_number_and_is_sent_without_the_blanks_around_it(operatio
 
 @pytest.mark.parametrize("folder_id", ["0", 0, "/", " 0 "])
 def test_a_protected_folder_is_never_deleted(folder_id: Any) -> None:
-    with pytest.raises(InvalidInputError, match="protected"):
+    with pytest.raises(InvalidInputError, match=r"protected, .*: extra 'protected_folder_ids' of the connection lists such ids"):
         DELETE_FOLDER.check(folder_id, settings())
     assert CREATE_DOWNLOAD_LINK.check("0", settings()) == "0"
 
@@ -81,13 +85,18 @@ def test_a_source_that_cannot_be_fetched_is_refused_without_its_credentials(url:
     with pytest.raises(InvalidInputError, match="absolute URL") as refused:
         UPLOAD_FROM_URL.check(url, settings())
     assert "hunter2" not in str(refused.value)
+    assert redact_url(url) in str(refused.value)
 
 
 def test_a_post_carries_the_token_in_the_header_and_the_field_in_the_form() -> None:
     request = DELETE_FOLDER.request(AWKWARD, settings("https://h/p", AWKWARD))
     assert (request.method, request.url) == ("POST", "https://h/p/cloud/api/v2/folder/delete")
-    assert request.headers["Authorization"] == f"Bearer {AWKWARD}"
-    assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert request.headers == {
+        "Authorization": f"Bearer {AWKWARD}",
+        "Content-Type": "application/x-www-form-urlencoded",
+        "User-Agent": f"airflow-provider-cloudstore/{__version__}",
+        "Accept-Encoding": "identity",
+    }
     assert request.body == b"folder_id=a%2Bb%2Fc%3Dd%25e%26f%20g%23%C3%A9"
     assert parse_qs(request.body.decode()) == {"folder_id": [AWKWARD]}
 
@@ -97,8 +106,11 @@ def test_a_get_carries_both_in_the_query_and_no_authorization() -> None:
     path, _, query = request.url.partition("?")
     assert (request.method, path, request.body) == ("GET", "https://h/cloud/api/v2/file/download", None)
     assert parse_qs(query) == {"access_token": [AWKWARD], "file_id": [AWKWARD]}
-    assert request.headers["Accept"] == "application/json"
-    assert "Authorization" not in request.headers
+    assert request.headers == {
+        "Accept": "application/json",
+        "User-Agent": f"airflow-provider-cloudstore/{__version__}",
+        "Accept-Encoding": "identity",
+    }
 
 
 @pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)

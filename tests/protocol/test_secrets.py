@@ -27,6 +27,7 @@ def test_two_secrets_are_equal_when_their_texts_are() -> None:
     assert Secret("abc") != Secret("abd")
     assert Secret("abc") != "abc"
     assert len({Secret("abc"), Secret("abc")}) == 1
+    assert hash(Secret("abc")) != hash(Secret("abd"))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,8 @@ def test_text_without_secrets_is_left_alone() -> None:
         ("no url", "***"),
         ("https://[bad", "***"),
         ("/relative?sig=abc", "***"),
+        ("//host/no-scheme?sig=abc", "***"),
+        ("mailto:user", "***"),
     ],
 )
 def test_a_url_is_shown_without_what_gives_access(url: str, shown: str) -> None:
@@ -88,8 +91,8 @@ def test_a_url_is_shown_without_what_gives_access(url: str, shown: str) -> None:
 
 
 def test_what_gives_access_in_a_url_is_found_encoded_and_decoded() -> None:
-    found = {secret.reveal() for secret in url_secrets("https://us%2Ber:pa:ss@host/p?sig=a%2Bb+c&bare&empty=#frag")}
-    assert found == {"us%2Ber", "us+er", "pa:ss", "a%2Bb+c", "a+b+c", "a+b c", "bare", "empty", "frag"}
+    found = {secret.reveal() for secret in url_secrets("https://us%2Ber:pa:ss@host/p?sig=a%2Bb+c&x=d=e&bare&empty=#frag")}
+    assert found == {"d=e", "us%2Ber", "us+er", "pa:ss", "a%2Bb+c", "a+b+c", "a+b c", "bare", "empty", "frag"}
 
 
 def test_a_url_without_credentials_holds_no_secret() -> None:

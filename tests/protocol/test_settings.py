@@ -22,6 +22,8 @@ def read(host: str | None = "files.example.com", password: str | None = "token",
         ("https://files.example.com/", {}, "https://files.example.com"),
         ("  files.example.com  ", {}, "https://files.example.com"),
         ("files.example.com:8443/a/b/", {}, "https://files.example.com:8443/a/b"),
+        ("files.example.com:", {"port": 8443}, "https://files.example.com:8443"),
+        ("files.example.com", {"port": 0}, "https://files.example.com:0"),
         ("files.example.com/a", {"port": 8443}, "https://files.example.com:8443/a"),
         ("files.example.com:1", {"port": 8443}, "https://files.example.com:1"),
         ("[::1]", {"port": 80, "schema": "http"}, "http://[::1]:80"),
@@ -38,19 +40,23 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
 @pytest.mark.parametrize(
     ("host", "more", "says"),
     [
-        (None, {}, "no host"),
+        (None, {}, "^the connection has no host: set it to the service's base URL, such as https"),
         ("   ", {}, "no host"),
-        ("https://", {}, "is no URL"),
+        ("https://", {}, "^the connection's host is no URL: write it like https"),
         ("https://host:port", {}, "is no URL"),
         ("https://host:99999", {}, "is no URL"),
         ("https://[bad", {}, "is no URL"),
         ("two words", {}, "is no URL"),
-        ("https://user:hunter2@host", {}, "password"),
+        (
+            "https://user:hunter2@host",
+            {},
+            r"^the connection's host https://\*\*\*@host holds .* password, and a base URL has no query",
+        ),
         ("https://host?token=hunter2", {}, "no query"),
         ("https://host#hunter2", {}, "no query"),
         ("ftp://host", {}, "use https"),
         ("host", {"schema": "prefix"}, "use https"),
-        ("http://files.example.com", {}, "allow_http"),
+        ("http://files.example.com", {}, '^the connection.* or set extra "allow_http": true if'),
         ("http://files.example.com", {"allow_http": False}, "allow_http"),
         ("https://files.example.com/cloud/api/v2", {}, "must end before"),
     ],
@@ -65,7 +71,10 @@ def test_a_host_that_cannot_be_used_is_refused_with_what_to_write(host: str | No
 
 @pytest.mark.parametrize("password", [None, "", "two words", "line\nbreak", "tab\t", "trailing ", "nul\x00", "no\u00a0break"])
 def test_a_token_that_cannot_be_one_is_refused_without_being_shown(password: str | None) -> None:
-    with pytest.raises(ConfigurationError, match="password") as refused:
+    says = (
+        "^the connection has no password" if not password else "^the access token in the connection's password .*: copy it again"
+    )
+    with pytest.raises(ConfigurationError, match=says) as refused:
         read(password=password)
     assert not password or password not in str(refused.value)
 
@@ -93,6 +102,8 @@ def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> No
     assert settings.proxy == Secret("http://u:p@proxy:3128")
     assert settings.protected_folder_ids == {"root", "7"}
     assert settings.token_path == ("data", "link", "0", "key")
+    assert read(proxy="https://proxy:3128").proxy == Secret("https://proxy:3128")
+    assert read(password="abc").access_token == Secret("abc")
     assert read(verify="false").verify is False
     assert read(verify="True").verify is True
     assert read(protected_folder_ids="a, b").protected_folder_ids == {"a", "b"}
@@ -111,7 +122,7 @@ def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> No
     ],
 )  # fmt: skip
 def test_an_extra_that_makes_no_sense_is_refused_by_its_name(extra: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=f"extra '{next(iter(extra))}'"):
+    with pytest.raises(ConfigurationError, match=f"^extra '{next(iter(extra))}' of the connection "):
         read(**extra)
 
 
