@@ -68,7 +68,9 @@ def get_provider_info() -> dict[str, Any]:
         "versions": [__version__],
         "integrations": [{"integration-name": _INTEGRATION, "tags": ["service"]}],
         "operators": _modules("operators"),
+        "sensors": _modules("sensors"),
         "hooks": _modules("hooks"),
+        "triggers": _modules("triggers"),
         "connection-types": [
             {
                 "hook-class-name": "airflow_provider_cloudstore.hooks.cloudstore.CloudStoreHook",

@@ -11,27 +11,14 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import DAG, AirflowException, Param, mask_secret, task
 
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadLinkOperator,
     RemoteUrlUploadOperator,
 )
-from airflow_provider_cloudstore.protocol.errors import NotFound, ServiceError
 
 # CHANGE THIS to where your service's answer to an upload tells the file's id.
 FILE_ID = "{{ ti.xcom_pull(task_ids='upload')['response']['data']['file_id'] }}"
-
-
-@task.sensor(poke_interval=2, timeout=600, mode="reschedule")
-def wait_for_file(file_id: str) -> bool:
-    """An upload is only queued. The file is there once a link for it can be made."""
-    try:
-        with CloudStoreHook() as hook:
-            hook.create_download_link(file_id)
-    except (NotFound, ServiceError):
-        return False
-    return True
 
 
 @task
@@ -65,9 +52,12 @@ with DAG(
     },
 ) as dag:
     upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}")
-    link = DownloadLinkOperator(task_id="link", file_id=FILE_ID)
+    # An upload is only queued. This waits for the file in the triggerer, without a worker slot, and then makes a fresh link.
+    link = DownloadLinkOperator(
+        task_id="link", file_id=FILE_ID, wait_for_file=True, poll_interval=2, timeout=600, deferrable=True
+    )
     # A teardown runs even when a task in the middle fails.
     clean_up = DeleteFolderOperator(task_id="clean_up", folder_id="{{ params.staging_folder_id }}")
 
     loaded = load(link.output["download_link"], "{{ params.expected_sha256 }}")
-    upload >> wait_for_file(FILE_ID) >> link >> loaded >> clean_up.as_teardown(setups=upload)
+    upload >> link >> loaded >> clean_up.as_teardown(setups=upload)

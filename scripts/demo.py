@@ -33,7 +33,11 @@ def main() -> int:
     migrate(home)
     content = os.urandom(SIZE)
     expected = hashlib.sha256(content).hexdigest()
-    with tempfile.TemporaryDirectory(dir=home.parent, prefix="run-") as folder, Emulator() as emulator, serving(content) as url:
+    with (
+        tempfile.TemporaryDirectory(dir=home.parent, prefix="run-") as folder,
+        Emulator(fetch_delay=1) as emulator,
+        serving(content) as url,
+    ):
         print("Running dags_examples/staged_etl.py ...", flush=True)
         result = run_staged_etl(copy_of(home, Path(folder) / "home"), emulator, url, expected)
         state = emulator.state()

@@ -24,6 +24,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from airflow_provider_cloudstore.clients.reasons import reason_of
+from airflow_provider_cloudstore.clients.trust import CONNECT_TIMEOUT
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Request, Response
@@ -32,8 +33,6 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-CONNECT_TIMEOUT = 10.0
-"""Seconds to connect, TLS included, where the whole request may not take even less."""
 _CHUNK = 16 * 1024
 
 

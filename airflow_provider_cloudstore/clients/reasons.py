@@ -25,7 +25,7 @@ def reason_of(error: BaseException) -> str:
     """
     causes = list(_causes(error))
     for cause in causes:
-        if isinstance(cause, ssl.SSLCertVerificationError):
+        if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
             return f"TLS certificate not accepted: {cause.verify_message}"
     for known, words in _WORDS:
         if any(isinstance(cause, known) for cause in causes):

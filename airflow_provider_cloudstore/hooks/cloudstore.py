@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook, Connection, mask_secret
 
 from airflow_provider_cloudstore.protocol.answers import DownloadLink, FolderDeletion, RemoteUpload
@@ -23,9 +24,11 @@ from airflow_provider_cloudstore.protocol.errors import (
 )
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings
+from airflow_provider_cloudstore.protocol.waiting import LookForFile
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHAVIOUR
 
 if TYPE_CHECKING:
+    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
 T = TypeVar("T")
@@ -140,6 +143,22 @@ class CloudStoreHook(BaseHook):
         mask(link.secrets)
         return link
 
+    def look_for_file(self, file_id: str) -> DownloadLink | CloudStoreError:
+        """Ask once whether a file is there, which it is when a link for it can be made.
+
+        :param file_id: the file.
+        :returns: the link, or the error that says why there is none; whether it means "not yet" is for
+            :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait` to say.
+        """
+        with airflow_errors():
+            call = LookForFile(file_id, self.settings)
+        try:
+            link = self._perform(call)
+        except CloudStoreError as error:
+            return error
+        mask(link.secrets)
+        return link
+
     def test_connection(self) -> tuple[bool, str]:
         """Whether the service answers and does not refuse the token; it asks for a link of a file that is not there."""
         try:
@@ -162,25 +181,98 @@ class CloudStoreHook(BaseHook):
         if unknown := sorted(extra.keys() - EXTRA_KEYS):
             self.log.warning("Extras of connection '%s' that mean nothing here: %s", self.cloudstore_conn_id, unknown)
         self._settings = settings_of(connection, extra)
+        mask(self._settings.secrets)
+        return self._settings
+
+
+class CloudStoreAsyncHook(BaseHook):
+    """The same for event loops: triggers, and tasks that do many calls at once. Use it with ``async with``.
+
+    All hooks of one event loop that lead to the same address share one HTTP session.
+
+    Every method raises :class:`~airflow_provider_cloudstore.protocol.errors.CloudStoreError`; a permanent one is also an
+    ``AirflowFailException``.
+
+    :param cloudstore_conn_id: the Airflow connection of type ``cloudstore``.
+    """
+
+    def __init__(self, cloudstore_conn_id: str = CloudStoreHook.default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cloudstore_conn_id = cloudstore_conn_id
+        self._open = AsyncExitStack()
+        self._settings: Settings
+        self._client: AsyncClient
+
+    async def __aenter__(self) -> Self:
+        from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
+
+        with airflow_errors():
+            await self._read_settings()
+        session = await self._open.enter_async_context(shared_session(self._settings))
+        self._client = AsyncClient(self._settings, self._read_settings, session)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+
+    async def delete_folder(self, folder_id: str) -> FolderDeletion:
+        """As :meth:`CloudStoreHook.delete_folder`."""
+        with airflow_errors():
+            return await self._perform(DeleteFolder(folder_id, self._settings))
+
+    async def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
+        """As :meth:`CloudStoreHook.upload_from_url`."""
+        with airflow_errors():
+            call = UploadFromUrl(url, self._settings, repeat=retry_unknown_outcome)
+            await amask(call.secrets)
+            return await self._perform(call)
+
+    async def create_download_link(self, file_id: str) -> DownloadLink:
+        """As :meth:`CloudStoreHook.create_download_link`."""
+        with airflow_errors():
+            link = await self._perform(CreateDownloadLink(file_id, self._settings))
+        await amask(link.secrets)
+        return link
+
+    async def look_for_file(self, file_id: str) -> CloudStoreError | None:
+        """Ask once whether a file is there; the link that proves it is dropped at once.
+
+        :param file_id: the file.
+        :returns: nothing if it is there, else the error that says why there is no link.
+        """
+        call = LookForFile(file_id, self._settings)
+        try:
+            await self._perform(call)
+        except CloudStoreError as error:
+            return error
+        return None
+
+    async def _perform(self, call: Call[T]) -> T:
+        return await self._client.perform(call, on_retry=self.log.warning)
+
+    async def _read_settings(self) -> Settings:
+        connection = await get_async_connection(self.cloudstore_conn_id, hook=self)
+        self._settings = settings_of(connection, await get_async_extra_dejson(connection))
+        await amask(self._settings.secrets)
         return self._settings
 
 
 def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
-    """The settings in an Airflow connection, with its secrets registered for masking.
+    """The settings in an Airflow connection.
 
     :param connection: the connection.
     :param extra: its extra, parsed.
     :raises ConfigurationError: if it cannot be used as it stands.
     """
-    settings = Settings.from_connection(
+    return Settings.from_connection(
         host=connection.host,
         schema=connection.schema,
         port=connection.port,
         password=connection.password,
         extra=extra,
     )
-    mask([settings.access_token, *([settings.proxy] if settings.proxy else [])])
-    return settings
 
 
 def mask(secrets: Iterable[Secret]) -> None:
@@ -191,6 +283,26 @@ def mask(secrets: Iterable[Secret]) -> None:
     for secret in secrets:
         for form in printed_forms(secret):
             mask_secret(form)
+
+
+async def amask(secrets: Iterable[Secret]) -> None:
+    """As :func:`mask`, on an event loop.
+
+    Airflow 3 before 3.3.2 has no way to do so there that neither blocks nor fails; then only what Airflow masks by itself, a
+    connection's password, is masked. What this package prints holds no secret, masked or not.
+
+    :param secrets: what must not be printed by this process from now on.
+    """
+    try:
+        from airflow.sdk.log import amask_secret
+    except ModuleNotFoundError:  # Airflow 2: masking is a matter of this process alone
+        mask(secrets)
+    except ImportError:
+        return
+    else:
+        for secret in secrets:
+            for form in printed_forms(secret):
+                await amask_secret(form)
 
 
 def time_budget() -> float:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow.providers.common.compat.sdk import BaseOperator, Context
+import pendulum
+from airflow.providers.common.compat.sdk import BaseOperator, Context, conf
 
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, mask
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask
+from airflow_provider_cloudstore.protocol.answers import DownloadLink
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
+from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
 
 XCOM_DOWNLOAD_LINK = "download_link"
 
@@ -92,21 +98,72 @@ class DownloadLinkOperator(BaseOperator):
     Airflow stores and shows XComs in clear: whoever may read them can download the file until the token ends.
 
     :param file_id: the file (templated).
+    :param wait_for_file: wait until the file is there: an upload is only queued. It waits as ``FileAvailableSensor`` does.
+    :param poll_interval: seconds between two looks.
+    :param timeout: seconds that the wait may take.
+    :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.
     :param cloudstore_conn_id: the Airflow connection (templated).
+    :raises ValueError: if ``poll_interval`` or ``timeout`` is not above 0.
     """
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
     ui_color = "#d5f0d5"
 
-    def __init__(self, *, file_id: str, cloudstore_conn_id: str = CloudStoreHook.default_conn_name, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        file_id: str,
+        wait_for_file: bool = False,
+        poll_interval: float = 10.0,
+        timeout: float = 3600.0,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        if not (poll_interval > 0 and timeout > 0):
+            raise ValueError("poll_interval and timeout are seconds, and must be above 0")
         self.file_id = file_id
+        self.wait_for_file = wait_for_file
+        self.poll_interval = poll_interval
+        self.timeout = timeout
+        self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
 
     def execute(self, context: Context) -> str:
-        """Make the link and hand it on."""
+        """Make the link, once the file is there if that was asked for, and hand it on."""
+        with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
+            link = self._wait(context, hook) if self.wait_for_file else hook.create_download_link(self.file_id)
+        return self._hand_on(context, link)
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
+        """Make a fresh link after the triggerer has waited, so that it is as young as it can be."""
+        check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             link = hook.create_download_link(self.file_id)
+        return self._hand_on(context, link)
+
+    def _wait(self, context: Context, hook: CloudStoreHook) -> DownloadLink:
+        wait = FileWait(str(self.file_id), self.poll_interval, pendulum.now("UTC").add(seconds=self.timeout))
+        while isinstance(found := hook.look_for_file(self.file_id), CloudStoreError):
+            if line := wait.not_yet(found):
+                self.log.info(line)
+            if self.deferrable:
+                defer_until_available(
+                    self,
+                    context,
+                    cloudstore_conn_id=self.cloudstore_conn_id,
+                    file_id=str(self.file_id),
+                    poll_interval=self.poll_interval,
+                    seconds=self.timeout,
+                )
+            now = pendulum.now("UTC")
+            if wait.over(now):
+                raise file_not_available(wait.file_id, self.timeout, wait.words)
+            time.sleep(wait.pause(now, found))
+        return found
+
+    def _hand_on(self, context: Context, link: DownloadLink) -> str:
         if self.do_xcom_push:
             context["ti"].xcom_push(key=XCOM_DOWNLOAD_LINK, value=link.to_dict())
         self.log.info("A download link for file '%s' is made; it ends at %s", link.file_id, link.expires_at or "a time not told")

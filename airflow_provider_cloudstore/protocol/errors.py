@@ -6,7 +6,7 @@ library's exception, because those print whole URLs.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class CloudStoreError(Exception):
@@ -48,6 +48,30 @@ class CloudStoreError(Exception):
         about = " ".join(part for part in (operation, f"'{subject}'" if subject else "") if part)
         tries = f" (attempt {attempts})" if attempts > 1 else ""
         super().__init__(f"{about + ': ' if about else ''}{what}{tries}.{' ' + self.advice if self.advice else ''}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON can hold it: what a trigger's event tells the worker."""
+        return {"kind": type(self).__name__, **vars(self), "again": False}
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> CloudStoreError:
+        """The error that :meth:`to_dict` told of.
+
+        :param data: what it returned.
+        :raises KeyError: if there is no such error.
+        """
+        fields = dict(data)
+        kind = _kinds(CloudStoreError)[fields.pop("kind")]
+        fields.pop("again")
+        return kind(**fields)
+
+
+def _kinds(base: type[CloudStoreError]) -> dict[str, type[CloudStoreError]]:
+    found = {base.__name__: base}
+    for kind in base.__subclasses__():
+        if kind.__module__ == __name__:
+            found |= _kinds(kind)
+    return found
 
 
 class ConfigurationError(CloudStoreError):
@@ -160,6 +184,12 @@ class NotFound(RequestRefused):
         "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
         "A file that was queued for upload is found only after the service has fetched it."
     )
+
+
+class FileNotAvailable(CloudStoreError):
+    """A wait for a file ended without it."""
+
+    advice = "Look in the service whether the upload failed, or allow more time with 'timeout'."
 
 
 class MethodNotAllowed(RequestRefused):

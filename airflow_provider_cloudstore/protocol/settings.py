@@ -11,7 +11,7 @@ from typing import Any, Self
 from urllib.parse import SplitResult, urlsplit
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
 
 API_PREFIX = "/cloud/api/v2"
 DEFAULT_TIMEOUT = 30.0
@@ -67,6 +67,11 @@ class Settings:
             protected_folder_ids=_protected(given),
             token_path=_token_path(given),
         )
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What of it must not be printed: the token, and the credentials in the proxy's URL."""
+        return (self.access_token, *(url_secrets(self.proxy.reveal()) if self.proxy else ()))
 
 
 def is_loopback(host: str) -> bool:

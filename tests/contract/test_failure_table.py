@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import pendulum
 import pytest
 import trustme
 
+from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import calls, errors
@@ -28,7 +30,18 @@ def blocking(call: Call[Any], own: Settings, reload: Callable[[], Settings], bud
         return client.perform(call, budget=budget)
 
 
-CLIENTS: dict[str, Perform] = {"blocking": blocking}
+def asynchronous(call: Call[Any], own: Settings, reload: Callable[[], Settings], budget: float) -> Any:
+    async def reload_it() -> Settings:
+        return reload()
+
+    async def run() -> Any:
+        async with shared_session(own) as session:
+            return await AsyncClient(own, reload_it, session).perform(call, budget=budget)
+
+    return asyncio.run(run())
+
+
+CLIENTS: dict[str, Perform] = {"blocking": blocking, "asynchronous": asynchronous}
 
 OPERATIONS: dict[str, tuple[type[Call[Any]], str]] = {
     "delete": (DeleteFolder, "staging"),

@@ -103,7 +103,7 @@ def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator
     masked: list[str] = []
     monkeypatch.setattr(cloudstore, "mask_secret", masked.append)
     store_file(emulator)
-    token, proxy = "a+b/c=d", "http://user:pass@127.0.0.1:9"
+    token, proxy = "a+b/c=d", "http://proxyuser:proxy%2Fpass@127.0.0.1:9"
     emulator.call(lambda service: setattr(service, "access_token", token))
     connect(monkeypatch, host=emulator.url, password=token)
     hook = CloudStoreHook()
@@ -111,7 +111,7 @@ def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator
     hook.upload_from_url("https://u:p%2Bw@h/f?sig=x%2Fyz")
     connect(monkeypatch, host=emulator.url, password=token, extra={"proxy": proxy})
     assert CloudStoreHook().settings
-    for secret in (token, link.token, "p+w", "p%2Bw", "x/yz", "x%2Fyz", proxy):
+    for secret in (token, link.token, "p+w", "p%2Bw", "x/yz", "x%2Fyz", "proxyuser", "proxy/pass"):
         assert set(printed_forms(Secret(secret))) <= set(masked)
 
 

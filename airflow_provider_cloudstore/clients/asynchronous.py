@@ -1,0 +1,186 @@
+"""Sends the protocol's requests with ``aiohttp``, for event loops: triggers, and tasks that do many calls at once.
+
+All users of one connection in one event loop share one session: thousands of waiters in a triggerer open a handful of sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import aiohttp
+import pendulum
+from tenacity import AsyncRetrying
+from yarl import URL
+
+from airflow_provider_cloudstore.clients.reasons import reason_of
+from airflow_provider_cloudstore.clients.trust import CONNECT_TIMEOUT, tls_context
+from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
+from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Request, Response
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+POOL_LIMIT = 32
+"""Sockets that one shared session opens at the most."""
+_KEEP_ALIVE = 60.0
+_CHUNK = 16 * 1024
+
+
+class AsyncClient:
+    """The operations over a session.
+
+    :param settings: the address, the token, the time limits.
+    :param reload: reads the settings again; asked once in a call whose token was refused.
+    :param session: the session; see :func:`shared_session`.
+    """
+
+    def __init__(self, settings: Settings, reload: Callable[[], Awaitable[Settings]], session: Session) -> None:
+        self._settings = settings
+        self._reload = reload
+        self._session = session
+
+    async def perform(self, call: Call[T], *, budget: float = DEFAULT_BUDGET, on_retry: Callable[[str], None] = log.warning) -> T:
+        """Send a call's requests until one of them settles it.
+
+        :param call: what to do.
+        :param budget: seconds for all attempts and the pauses between them.
+        :param on_retry: is given one line before each pause.
+        :raises CloudStoreError: if it failed for good, its attempts or its time are used up.
+        """
+        ends_at = time.monotonic() + budget
+        async for attempt in AsyncRetrying(**retry_policy(call, budget, on_retry)):
+            with attempt:
+                if call.token_refused:
+                    call.renew(await self._reload())
+                async with self._session.turn:
+                    result = call.finish(await self._send(call.request(), ends_at - time.monotonic()))
+        return result
+
+    async def _send(self, request: Request, time_left: float) -> Response | Failure:
+        """Send one request. A library's exception ends here: it is not even the context of what is raised later."""
+        limit = max(0.001, min(self._settings.timeout, time_left))
+        sent_at = pendulum.now("UTC")
+        watch = SimpleNamespace(connected=False)
+        failed: str
+        try:
+            async with self._session.http.request(
+                request.method,
+                URL(request.url, encoded=True),
+                headers=request.headers,
+                data=request.body,
+                timeout=aiohttp.ClientTimeout(total=limit, sock_connect=min(limit, CONNECT_TIMEOUT)),
+                proxy=self._session.proxy,
+                allow_redirects=False,
+                skip_auto_headers=("Accept", "Content-Type"),
+                trace_request_ctx=watch,
+            ) as answer:
+                body = b""
+                async for chunk in answer.content.iter_chunked(_CHUNK):
+                    body += chunk
+                    if len(body) > MAX_BODY_BYTES:
+                        answer.close()
+                        break
+                return Response(
+                    answer.status,
+                    {name.lower(): value for name, value in answer.headers.items()},
+                    body[:MAX_BODY_BYTES],
+                    sent_at,
+                    pendulum.now("UTC"),
+                    too_large=len(body) > MAX_BODY_BYTES,
+                )
+        except aiohttp.ServerTimeoutError:
+            failed = "timed out"
+        except TimeoutError:
+            failed = f"no whole answer within {limit:g} s"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            failed = reason_of(error)
+        if not watch.connected:
+            return Failure(Break.NEVER_SENT, f"no connection to the service: {failed}")
+        return Failure(Break.OUTCOME_UNKNOWN, failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An open HTTP session and the turns to use it: who waits for a socket does not use up the time of its request."""
+
+    http: aiohttp.ClientSession
+    turn: asyncio.Semaphore
+    proxy: str | None = field(repr=False)
+
+
+@dataclass(slots=True)
+class _Shared:
+    opening: asyncio.Task[Session]
+    users: int = 0
+
+
+_shared: dict[tuple[Any, ...], _Shared] = {}
+_closing: set[asyncio.Task[None]] = set()
+
+
+@asynccontextmanager
+async def shared_session(settings: Settings) -> AsyncIterator[Session]:
+    """The session of all who use the same address from the same event loop: opened for the first, closed after the last.
+
+    Safe against cancellation at every ``await``: opening and closing are tasks of their own, which a cancelled user leaves
+    to the others.
+
+    :param settings: the address, and how to verify it.
+    """
+    loop = asyncio.get_running_loop()
+    key = (loop, settings.base_url, settings.verify, settings.proxy)
+    shared = _shared.get(key)
+    if shared is None:
+        shared = _shared[key] = _Shared(loop.create_task(_open(settings)))
+    shared.users += 1
+    try:
+        yield await asyncio.shield(shared.opening)
+    finally:
+        shared.users -= 1
+        if not shared.users:
+            del _shared[key]
+            closing = loop.create_task(_close(shared.opening))
+            _closing.add(closing)
+            closing.add_done_callback(_closing.discard)
+            await asyncio.shield(closing)
+
+
+async def _open(settings: Settings) -> Session:
+    context = await asyncio.to_thread(tls_context, settings.verify)  # it reads files
+    connector = aiohttp.TCPConnector(limit=POOL_LIMIT, ssl=context, keepalive_timeout=_KEEP_ALIVE)
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(_connected)
+    trace.on_connection_reuseconn.append(_connected)
+    http = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[trace])
+    return Session(http, asyncio.Semaphore(POOL_LIMIT), _proxy(settings))
+
+
+async def _close(opening: asyncio.Task[Session]) -> None:
+    await asyncio.wait([opening])
+    if not opening.cancelled() and not opening.exception():
+        await opening.result().http.close()
+
+
+async def _connected(session: aiohttp.ClientSession, context: SimpleNamespace, params: Any) -> None:
+    context.trace_request_ctx.connected = True
+
+
+def _proxy(settings: Settings) -> str | None:
+    """The connection's proxy, else the environment's. Not aiohttp's ``trust_env``, which adds what ``.netrc`` says."""
+    if settings.proxy:
+        return settings.proxy.reveal()
+    parts = urlsplit(settings.base_url)
+    if urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)

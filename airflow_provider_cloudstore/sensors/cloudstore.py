@@ -1,0 +1,85 @@
+"""Waits for a file, and does nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pendulum
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, conf
+
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileNotAvailable
+from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
+from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
+
+
+class FileAvailableSensor(BaseSensorOperator):
+    """Wait until a file is there, which it is when a download link for it can be made (API document, section 4.3).
+
+    An upload is only queued, and the API has no operation that tells its state. "Not found" and an error envelope mean "not
+    yet"; 429, 5xx and a service that cannot be reached are waited out; any other error ends the wait at once.
+
+    :param file_id: the file (templated).
+    :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.
+    :param cloudstore_conn_id: the Airflow connection (templated).
+    """
+
+    template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
+    ui_color = "#f5ecc8"
+
+    def __init__(
+        self,
+        *,
+        file_id: str,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.file_id = file_id
+        self.deferrable = deferrable
+        self.cloudstore_conn_id = cloudstore_conn_id
+        self._wait: FileWait | None = None
+
+    def execute(self, context: Context) -> Any:
+        """Wait; what ``soft_fail``, ``mode`` and the like mean is Airflow's to say."""
+        try:
+            return super().execute(context)
+        except AirflowSensorTimeout:  # Airflow's own words know neither the file nor what the service said
+            words = self._wait.words if self._wait else ""
+        raise AirflowSensorTimeout(str(file_not_available(self.file_id, self.timeout, words)))
+
+    def poke(self, context: Context) -> bool:
+        """Look once. A deferrable sensor that does not find the file defers from here."""
+        if self._wait is None:
+            ends_at = pendulum.now("UTC").add(seconds=self.timeout)
+            self._wait = FileWait(str(self.file_id), self.poke_interval, ends_at)
+        with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
+            found = hook.look_for_file(self.file_id)
+            if isinstance(found, CloudStoreError):
+                if line := self._wait.not_yet(found):
+                    self.log.info(line)
+                if self.deferrable:
+                    defer_until_available(
+                        self,
+                        context,
+                        cloudstore_conn_id=self.cloudstore_conn_id,
+                        file_id=str(self.file_id),
+                        poll_interval=self.poke_interval,
+                        seconds=self.timeout,
+                    )
+                return False
+        self.log.info("File '%s' is there", self.file_id)
+        return True
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
+        """Go on after the triggerer has waited."""
+        try:
+            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+        except FileNotAvailable as error:
+            late = str(error)
+        else:
+            self.log.info("File '%s' is there", self.file_id)
+            return
+        raise AirflowSensorTimeout(late)

@@ -1,0 +1,1 @@
+"""Airflow glue: waiting that costs no worker."""
