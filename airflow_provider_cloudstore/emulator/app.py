@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
+from weakref import WeakSet
 
 from aiohttp import web
 
@@ -32,6 +33,9 @@ class Service:
     access_token: str
     shape: Shape
     faults: Faults = field(default_factory=Faults)
+    connections: Callable[[], Collection[object]] = tuple
+    """The connections that are open now, once it is served."""
+    _seen: WeakSet[object] = field(default_factory=WeakSet)
 
     def app(self) -> web.Application:
         """The application, to be run by aiohttp's server."""
@@ -57,10 +61,18 @@ class Service:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self.store.requests[name] += 1
+            self._count_connection(request)
             fault = self.faults.take(name)
             return await (fault.spoil(request, self.shape, lambda: work(request)) if fault else work(request))
 
         return handle
+
+    def _count_connection(self, request: web.Request) -> None:
+        counters = self.store.connections
+        if request.transport not in self._seen:
+            self._seen.add(request.transport)
+            counters["opened"] += 1
+        counters["peak"] = max(counters["peak"], len(self.connections()))
 
     async def _close(self, app: web.Application) -> None:
         await self.store.close()

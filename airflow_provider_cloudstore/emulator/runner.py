@@ -64,6 +64,7 @@ async def running(options: Options) -> AsyncIterator[tuple[Service, str]]:
     service = Service(store, token, Shape(options.answers), Faults([replace(fault) for fault in options.faults]))
     runner = web.AppRunner(service.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
     await runner.setup()
+    service.connections = lambda: runner.server.connections if runner.server else []
     try:
         site = web.TCPSite(runner, HOST, options.port, ssl_context=options.tls)
         await site.start()

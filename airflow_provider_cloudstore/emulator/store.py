@@ -65,6 +65,7 @@ class Store:
     folders: set[str] = field(default_factory=set)
     requests: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
+    connections: Counter[str] = field(default_factory=Counter)
     _fetches: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _session: aiohttp.ClientSession | None = None
 
@@ -157,6 +158,7 @@ class Store:
         return {
             "requests": dict(self.requests),
             "effects": dict(self.effects),
+            "connections": dict(self.connections),
             "folders": sorted(self.folders),
             "files": [asdict(stored) for stored in self.files.values()],
             "tokens": [asdict(token) | {"expires_at": token.expires_at.isoformat()} for token in self.tokens.values()],

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pendulum
+import pytest
+
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.waiting import FileWait, LookForFile, file_not_available
+from tests.protocol.test_calls import LOST, NEVER_SENT, Loop, answer
+from tests.support import settings
+
+NOW = pendulum.datetime(2026, 1, 1)
+LATER = NOW.add(seconds=60)
+
+
+@pytest.mark.parametrize(
+    "kind", [errors.NotFound, errors.ServiceError, errors.RateLimited, errors.ServerFailure, errors.ServiceUnreachable]
+)
+def test_a_file_that_is_not_there_and_a_service_that_is_ailing_are_waited_out(kind: type[CloudStoreError]) -> None:
+    assert FileWait("f1", 5, LATER).not_yet(kind("why")) == (
+        "File 'f1' is not there yet (why); looking every 5 s until 2026-01-01 00:01:00 UTC"
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        errors.TokenRefused, errors.PermissionDenied, errors.BadRequest, errors.MethodNotAllowed, errors.RedirectRefused,
+        errors.RequestRefused, errors.UnusableAnswer, errors.ConfigurationError, errors.InvalidInputError,
+    ],
+)  # fmt: skip
+def test_what_looking_again_cannot_help_ends_the_wait_at_once(kind: type[CloudStoreError]) -> None:
+    error = kind("why")
+    with pytest.raises(kind) as ended:
+        FileWait("f1", 5, LATER).not_yet(error)
+    assert ended.value is error
+
+
+def test_the_services_words_are_told_when_they_change_and_not_at_every_look() -> None:
+    wait = FileWait("f1", 5, LATER)
+    told = [bool(wait.not_yet(errors.NotFound(what))) for what in ("a", "a", "b", "b", "a")]
+    assert told == [True, False, True, False, True]
+    assert wait.words == "a"
+
+
+def test_pauses_are_spread_around_the_interval() -> None:
+    wait = FileWait("f1", 10, LATER)
+    pauses = [wait.pause(NOW, errors.NotFound("x")) for _ in range(500)]
+    assert 8 <= min(pauses) < 8.5
+    assert 11.5 < max(pauses) <= 12
+    firsts = [wait.first_pause() for _ in range(500)]
+    assert 0 <= min(firsts) < 0.5
+    assert 9.5 < max(firsts) <= 10
+
+
+def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> None:
+    wait = FileWait("f1", 10, LATER)
+    assert wait.pause(NOW, errors.RateLimited("x", retry_after=30)) == 30
+    assert wait.pause(NOW, errors.RateLimited("x", retry_after=300)) == 60
+    assert wait.pause(LATER.add(seconds=-3), errors.NotFound("x")) == 3
+    assert wait.pause(LATER.add(seconds=3), errors.NotFound("x")) == 0
+
+
+def test_the_wait_is_over_at_the_deadline() -> None:
+    wait = FileWait("f1", 10, LATER)
+    assert not wait.over(LATER.add(seconds=-0.1))
+    assert wait.over(LATER)
+
+
+@pytest.mark.parametrize("outcome", [answer(404), answer(500), answer(429, retry_after="1"), LOST, NEVER_SENT])
+def test_a_look_is_one_request(outcome: object) -> None:
+    loop = Loop(LookForFile("f1", settings()), outcome, answer(body=b"t"))  # type: ignore[arg-type]
+    with pytest.raises(CloudStoreError) as failed:
+        loop.run()
+    assert failed.value.attempts == len(loop.tokens) == 1
+
+
+def test_a_look_with_a_refused_token_is_asked_again_with_the_new_one() -> None:
+    loop = Loop(LookForFile("f1", settings()), answer(401), answer(body=b"t"), next_token="new-token")
+    assert loop.run().token == "t"
+    loop = Loop(LookForFile("f1", settings()), answer(401), answer(404), next_token="new-token")
+    with pytest.raises(errors.NotFound):
+        loop.run()
+
+
+def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_words() -> None:
+    assert str(file_not_available("f1", 90, "HTTP 404: no")) == (
+        "wait 'f1': the file was not there within 90 s, the last answer was: HTTP 404: no. "
+        "Look in the service whether the upload failed, or allow more time with 'timeout'."
+    )
+    assert "the last answer was: none" in str(file_not_available("f1", 90, ""))
+    assert not file_not_available("f1", 90, "").permanent
+
+
+def test_an_error_survives_the_way_through_an_event() -> None:
+    for kind in (errors.PermissionDenied, errors.RateLimited, errors.FileNotAvailable):
+        error = kind("why", operation="o", subject="s", status=403, sent=True, attempts=2, retry_after=1.5)
+        error.again = True
+        back = CloudStoreError.from_dict(error.to_dict())
+        assert type(back) is kind
+        assert str(back) == str(error)
+        assert (back.status, back.sent, back.attempts, back.retry_after, back.what) == (403, True, 2, 1.5, "why")
+    with pytest.raises(KeyError):
+        CloudStoreError.from_dict({**error.to_dict(), "kind": "NoSuchError"})

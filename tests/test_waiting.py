@@ -1,0 +1,252 @@
+"""The same wait on a worker and in the triggerer: the same XCom, the same sentences in the log, the same errors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pendulum
+import pytest
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+    BaseOperator,
+    TaskDeferred,
+)
+
+from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
+from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
+from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
+from tests.support import store_file
+
+QUICK: dict[str, Any] = {"poll_interval": 0.05}
+
+
+@dataclass
+class Outcome:
+    """What came of a task: its return value, its XComs, the kind and text of its error, and what it logged."""
+
+    value: Any = None
+    xcoms: dict[str, Any] = field(default_factory=dict)
+    error: BaseException | None = None
+    lines: list[str] = field(default_factory=list)
+    deferred: bool = False
+
+    def push(self, key: str, value: Any) -> None:
+        self.xcoms[key] = value
+
+
+class Worker:
+    """Runs a task as Airflow does: on the worker, in the triggerer if it defers, and on the worker again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lines: list[str] = []
+        logger = logging.Logger("task")
+        logger.addFilter(self._note)
+        for kind in (BaseOperator, FileAvailableTrigger):
+            monkeypatch.setattr(kind, "log", logger)
+
+    def _note(self, record: logging.LogRecord) -> bool:
+        line = record.getMessage()
+        if not any(airflows in line for airflows in ("cannot be called outside", "Success criteria met")):
+            self.lines.append(line)
+        return False
+
+    def run(self, task: BaseOperator) -> Outcome:
+        outcome = Outcome(lines=self.lines)
+        ti = SimpleNamespace(
+            start_date=pendulum.now("UTC"),
+            xcom_push=outcome.push,
+            get_first_reschedule_date=lambda context: None,
+        )
+        context: Any = {"ti": ti, "task": task}
+        try:
+            outcome.value = self._run(task, context, outcome)
+        except (Exception, AirflowTaskTimeout) as error:  # noqa: BLE001  (the outcome is what is tested)
+            outcome.error = error
+        return outcome
+
+    def _run(self, task: BaseOperator, context: Any, outcome: Outcome) -> Any:
+        try:
+            return task.execute(context)
+        except TaskDeferred as deferred:
+            outcome.deferred = True
+            again = FileAvailableTrigger(**deferred.trigger.serialize()[1])
+
+        async def wait() -> list[Any]:
+            return [event.payload async for event in again.run()]
+
+        (event,) = asyncio.run(wait())
+        return task.resume_execution("execute_complete", {"event": event}, context)
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    return Worker(monkeypatch)
+
+
+Make = Callable[..., BaseOperator]
+
+
+def link(deferrable: bool, **more: Any) -> BaseOperator:
+    return DownloadLinkOperator(
+        task_id="t", file_id="f1", wait_for_file=True, deferrable=deferrable, **{**QUICK, "timeout": 20.0, **more}
+    )
+
+
+def sensor(deferrable: bool, **more: Any) -> BaseOperator:
+    return FileAvailableSensor(
+        task_id="t", file_id="f1", deferrable=deferrable, **{"poke_interval": 0.05, "timeout": 20.0, **more}
+    )
+
+
+@pytest.fixture(params=[False, True], ids=["on-the-worker", "deferred"])
+def deferrable(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(params=[link, sensor], ids=["operator", "sensor"])
+def make(request: pytest.FixtureRequest) -> Make:
+    made: Make = request.param
+    return made
+
+
+def later(seconds: float, work: Callable[[], Any]) -> None:
+    threading.Timer(seconds, work).start()
+
+
+def distinct(lines: list[str]) -> list[str]:
+    """The sentences without repetition and without the moment of the deadline, which differs from run to run."""
+    return list(dict.fromkeys(line.split(" until ")[0] for line in lines))
+
+
+def test_a_file_that_is_there_already_costs_no_deferral(worker: Worker, emulator: Emulator, make: Make, deferrable: bool) -> None:
+    store_file(emulator)
+    outcome = worker.run(make(deferrable))
+    assert outcome.error is None
+    assert not outcome.deferred
+    assert emulator.state()["requests"] == {"link": 1}
+
+
+def test_a_file_that_comes_later_is_waited_for(worker: Worker, emulator: Emulator, make: Make, deferrable: bool) -> None:
+    later(0.4, lambda: store_file(emulator))
+    outcome = worker.run(make(deferrable))
+    assert outcome.error is None
+    assert outcome.deferred is deferrable
+    last = "File 'f1' is there" if make is sensor else "A download link for file 'f1' is made; it ends at "
+    lines = distinct(outcome.lines)
+    assert lines[0] == "File 'f1' is not there yet (HTTP 404: Could not find the file); looking every 0.05 s"
+    assert lines[1].startswith(last)
+    assert len(lines) == 2
+    if make is link:
+        tokens = [token["token"] for token in emulator.state()["tokens"]]
+        assert outcome.value == tokens[-1]
+        assert outcome.xcoms["download_link"]["token"] == tokens[-1]
+        assert len(tokens) == (2 if deferrable else 1)  # deferred: the one that proved it, which was dropped, and a fresh one
+
+
+def test_a_timeout_says_how_long_for_what_and_the_services_last_words(
+    worker: Worker, emulator: Emulator, make: Make, deferrable: bool
+) -> None:
+    outcome = worker.run(make(deferrable, timeout=0.5))
+    assert isinstance(outcome.error, AirflowSensorTimeout if make is sensor else errors.FileNotAvailable)
+    assert str(outcome.error) == (
+        "wait 'f1': the file was not there within 0.5 s, the last answer was: HTTP 404: Could not find the file. "
+        "Look in the service whether the upload failed, or allow more time with 'timeout'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ({"kind": "status", "status": 403, "body": "no"}, errors.PermissionDenied),
+        ({"kind": "status", "status": 400, "body": "no"}, errors.BadRequest),
+        ({"kind": "status", "status": 200, "body": "<html>"}, errors.UnusableAnswer),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 3], ids=["at-once", "in-mid-wait"])
+def test_an_error_that_waiting_cannot_help_is_the_same(
+    worker: Worker, emulator: Emulator, make: Make, deferrable: bool, fault: dict[str, Any], kind: Any, before: int
+) -> None:
+    if before:
+        emulator.fault("status", status=404, times=before)
+    emulator.fault(times=0, **fault)
+    outcome = worker.run(make(deferrable))
+    assert isinstance(outcome.error, kind)
+    assert isinstance(outcome.error, AirflowFailException) is kind.permanent
+    assert str(outcome.error).startswith("download link 'f1': HTTP ")
+    assert emulator.state()["requests"] == {"link": before + 1}
+
+
+def test_a_refused_token_is_the_same(
+    worker: Worker, emulator: Emulator, make: Make, deferrable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection(emulator.url, "wrong-token"))
+    outcome = worker.run(make(deferrable))
+    assert isinstance(outcome.error, errors.TokenRefused)
+    assert "wrong-token" not in str(outcome.error)
+
+
+@pytest.mark.parametrize("status", [404, 403])
+def test_soft_fail_skips_whether_the_file_does_not_come_or_cannot(
+    worker: Worker, emulator: Emulator, deferrable: bool, status: int
+) -> None:
+    emulator.fault("status", status=status, times=0)
+    outcome = worker.run(sensor(deferrable, timeout=0.4, soft_fail=True))
+    assert isinstance(outcome.error, AirflowSkipException)
+
+
+def test_a_deferred_wait_ends_with_execution_timeout_if_that_is_shorter(worker: Worker, emulator: Emulator, make: Make) -> None:
+    began = time.monotonic()
+    outcome = worker.run(make(True, execution_timeout=timedelta(seconds=2)))
+    assert isinstance(outcome.error, AirflowTaskTimeout)
+    assert "within 2 s" in str(outcome.error)
+    assert "Could not find the file" in str(outcome.error)
+    assert time.monotonic() - began < 4
+
+
+def test_a_missing_id_is_refused_before_anything_is_sent(
+    worker: Worker, emulator: Emulator, make: Make, deferrable: bool
+) -> None:
+    task = make(deferrable)
+    task.file_id = "None"
+    outcome = worker.run(task)
+    assert isinstance(outcome.error, errors.InvalidInputError)
+    assert isinstance(outcome.error, AirflowFailException)
+    assert emulator.state()["requests"] == {}
+
+
+@pytest.mark.parametrize("event", [{}, {"status": "done"}, {"status": "timeout"}, {"status": "failed", "error": "x"}])
+def test_an_event_that_is_not_the_triggers_own_fails_loudly(worker: Worker, make: Make, event: dict[str, Any]) -> None:
+    task: Any = make(True)
+    with pytest.raises(AirflowException, match="an event that is none of its own"):
+        task.execute_complete({"ti": SimpleNamespace(start_date=pendulum.now("UTC"))}, event)
+
+
+def test_the_file_may_be_gone_again_before_the_fresh_link(worker: Worker, emulator: Emulator) -> None:
+    task: Any = link(True)
+    with pytest.raises(errors.NotFound):
+        task.execute_complete({"ti": None}, {"status": "available"})
+
+
+@pytest.mark.parametrize("more", [{"poll_interval": 0}, {"timeout": 0}, {"timeout": -1}])
+def test_an_interval_or_timeout_that_makes_no_sense_is_refused_in_the_dag_file(more: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        link(False, **more)
+
+
+def test_deferrable_follows_airflows_default() -> None:
+    assert FileAvailableSensor(task_id="t", file_id="f").deferrable is False
+    assert DownloadLinkOperator(task_id="t2", file_id="f").deferrable is False

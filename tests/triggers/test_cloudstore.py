@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+import pendulum
+import pytest
+from airflow.providers.common.compat.sdk import BaseHook
+
+from airflow_provider_cloudstore.clients import asynchronous
+from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
+from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
+from tests.support import eventually, store_file
+
+
+def trigger(seconds: float = 20.0, interval: float = 0.05, file_id: str = "f1") -> FileAvailableTrigger:
+    deadline = pendulum.now("UTC").add(seconds=seconds).to_iso8601_string()
+    made = FileAvailableTrigger("cloudstore_default", file_id, interval, deadline)
+    path, kwargs = made.serialize()
+    assert path == "airflow_provider_cloudstore.triggers.cloudstore.FileAvailableTrigger"
+    return FileAvailableTrigger(**json.loads(json.dumps(kwargs)))  # as the triggerer makes it
+
+
+async def events(of: FileAvailableTrigger) -> list[dict[str, Any]]:
+    return [dict(event.payload) async for event in of.run()]
+
+
+def run(of: FileAvailableTrigger) -> dict[str, Any]:
+    (event,) = asyncio.run(events(of))
+    return event
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("cloudstore_conn_id", ""), ("file_id", ""), ("file_id", 5), ("poll_interval", 0), ("poll_interval", -1),
+        ("poll_interval", float("nan")), ("poll_interval", float("inf")), ("deadline", "soon"),
+        ("deadline", "2026-01-01T00:00:00"),
+        ("deadline", "2026-01-01"), ("deadline", "P1D"),
+    ],
+)  # fmt: skip
+def test_arguments_that_make_no_sense_are_refused_when_it_is_made(field: str, value: Any) -> None:
+    fine = {"cloudstore_conn_id": "c", "file_id": "f", "poll_interval": 1.0, "deadline": "2026-01-01T00:00:00Z"}
+    FileAvailableTrigger(**fine)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"must be|[Uu]nable to parse|Invalid"):
+        FileAvailableTrigger(**{**fine, field: value})
+
+
+def test_the_event_says_that_the_file_is_there_and_nothing_more(emulator: Emulator) -> None:
+    store_file(emulator)
+    assert run(trigger()) == {"status": "available"}
+    state = emulator.state()
+    assert state["requests"] == {"link": 1}
+
+
+def test_it_looks_until_the_file_is_there_and_only_reads(emulator: Emulator) -> None:
+    async def wait() -> list[dict[str, Any]]:
+        waiting = asyncio.create_task(events(trigger()))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        store_file(emulator)
+        return await waiting
+
+    assert asyncio.run(wait()) == [{"status": "available"}]
+    assert emulator.state()["requests"].keys() == {"link"}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "status", "status": 404}, {"kind": "error_envelope", "body": "queued"}, {"kind": "status", "status": 500},
+        {"kind": "status", "status": 429, "headers": {"Retry-After": "0"}}, {"kind": "drop_before"}, {"kind": "half"},
+    ],
+)  # fmt: skip
+def test_not_yet_and_an_ailing_service_are_waited_out(emulator: Emulator, fault: dict[str, Any]) -> None:
+    store_file(emulator)
+    emulator.fault(times=3, **fault)
+    assert run(trigger()) == {"status": "available"}
+    assert emulator.state()["requests"]["link"] >= 4
+
+
+def test_a_service_that_cannot_be_reached_is_waited_out(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection("http://127.0.0.1:9", "token"))
+    event = run(trigger(seconds=0.5))
+    assert event["status"] == "timeout"
+    assert "connection refused" in event["words"]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, "BadRequest"), (403, "PermissionDenied"), (405, "MethodNotAllowed"), (302, "RedirectRefused")]
+)
+def test_what_looking_again_cannot_help_ends_the_wait_at_once(emulator: Emulator, status: int, kind: str) -> None:
+    emulator.fault("status", status=status, times=0)
+    event = run(trigger())
+    assert (event["status"], event["error"]["kind"], event["error"]["status"]) == ("failed", kind, status)
+    assert emulator.state()["requests"] == {"link": 1}
+    json.dumps(event)
+
+
+def test_a_refused_token_ends_the_wait_after_the_connection_was_read_again(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection(emulator.url, "wrong-token"))
+    event = run(trigger())
+    assert event["error"]["kind"] == "TokenRefused"
+    assert "wrong-token" not in json.dumps(event)
+    assert emulator.state()["requests"] == {"link": 1}
+
+
+def test_a_rotated_token_is_picked_up_in_the_middle_of_a_wait(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wait() -> list[dict[str, Any]]:
+        waiting = asyncio.create_task(events(trigger()))
+        await asyncio.sleep(0.2)
+        emulator.call(lambda service: setattr(service, "access_token", "rotated-token"))
+        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection(emulator.url, "rotated-token"))
+        await asyncio.sleep(0.2)
+        store_file(emulator)
+        return await waiting
+
+    assert asyncio.run(wait()) == [{"status": "available"}]
+
+
+def test_a_connection_that_cannot_be_used_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps({"conn_type": "cloudstore", "host": "ftp://x", "password": "p"})
+    )
+    assert run(trigger())["error"]["kind"] == "ConfigurationError"
+
+
+def test_the_deadline_ends_the_wait_with_the_services_last_words(emulator: Emulator) -> None:
+    began = time.monotonic()
+    event = run(trigger(seconds=0.5))
+    assert event == {"status": "timeout", "words": "HTTP 404: Could not find the file"}
+    assert 0.4 <= time.monotonic() - began < 1.5
+
+
+def test_a_deadline_in_the_past_costs_one_look(emulator: Emulator) -> None:
+    assert run(trigger(seconds=-10))["status"] == "timeout"
+    store_file(emulator)
+    assert run(trigger(seconds=-10)) == {"status": "available"}
+
+
+@pytest.mark.parametrize("status", [401, 404, 500, 429])
+def test_every_path_sleeps(emulator: Emulator, status: int) -> None:
+    emulator.fault("status", status=status, times=0)
+    run(trigger(seconds=1, interval=0.2))
+    assert emulator.state()["requests"]["link"] <= 9
+
+
+@pytest.mark.parametrize("after", [0.0, 0.01, 0.05, 0.2])
+def test_cancelling_it_sends_no_event_and_leaves_nothing_open(emulator: Emulator, after: float) -> None:
+    emulator.fault("delay", seconds=0.03, times=0)
+
+    async def cancel() -> None:
+        waiting = asyncio.create_task(events(trigger()))
+        await asyncio.sleep(after)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await asyncio.gather(*asynchronous._closing)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(cancel())
+    assert not asynchronous._shared
+    eventually(lambda: emulator.call(lambda service: not service.connections()))
+
+
+def test_waiters_with_one_connection_share_a_session(emulator: Emulator) -> None:
+    sessions: set[int] = set()
+
+    async def wait() -> list[Any]:
+        waiting = [asyncio.create_task(events(trigger(seconds=1.5, file_id=f"f{number}"))) for number in range(50)]
+        await asyncio.sleep(0.7)
+        sessions.update(id(shared.opening) for shared in asynchronous._shared.values())
+        for number in range(50):
+            await asyncio.to_thread(store_file, emulator, file_id=f"f{number}")
+        return list(await asyncio.gather(*waiting))
+
+    assert asyncio.run(wait()) == [[{"status": "available"}]] * 50
+    assert len(sessions) == 1
+    assert not asynchronous._shared
+
+
+@asynccontextmanager
+async def watchdog(allowed: float) -> AsyncIterator[None]:
+    """Fails if the event loop was blocked for longer than ``allowed`` seconds."""
+    worst = 0.0
+
+    async def watch() -> None:
+        nonlocal worst
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(0.001)
+            worst = max(worst, time.perf_counter() - began)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        await asyncio.sleep(0.01)
+        watching.cancel()
+    assert worst < allowed, f"the event loop was blocked for {worst:.3f} s"
+
+
+def test_the_event_loop_is_never_blocked_not_even_while_the_connection_is_read(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = BaseHook.get_connection.__func__  # type: ignore[attr-defined]
+
+    def slow(cls: type[BaseHook], conn_id: str) -> Any:
+        time.sleep(0.5)  # a secrets backend that takes its time
+        return original(cls, conn_id)
+
+    monkeypatch.setattr(BaseHook, "get_connection", classmethod(slow))
+    if hasattr(BaseHook, "aget_connection"):
+
+        async def slow_too(cls: type[BaseHook], conn_id: str) -> Any:
+            return await asyncio.to_thread(slow, cls, conn_id)
+
+        monkeypatch.setattr(BaseHook, "aget_connection", classmethod(slow_too))
+
+    async def wait() -> list[dict[str, Any]]:
+        async with watchdog(0.2):
+            return await events(trigger(seconds=1.5))
+
+    asyncio.run(events(trigger(seconds=-1)))  # imports
+    assert asyncio.run(wait())[0]["status"] == "timeout"
+
+
+def test_the_watchdog_can_fail() -> None:
+    async def block() -> None:
+        async with watchdog(0.2):
+            await asyncio.sleep(0.01)
+            time.sleep(0.3)  # noqa: ASYNC251  (what must not happen)
+            await asyncio.sleep(0)
+
+    with pytest.raises(AssertionError, match="blocked"):
+        asyncio.run(block())
+
+
+def test_its_arguments_hold_no_secret(emulator: Emulator) -> None:
+    _, kwargs = trigger().serialize()
+    assert kwargs.keys() == {"cloudstore_conn_id", "file_id", "poll_interval", "deadline"}
+    assert emulator.access_token not in json.dumps(kwargs)
+    assert datetime.fromisoformat(kwargs["deadline"]).utcoffset() is not None
