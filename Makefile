@@ -5,7 +5,7 @@ OLD := 2.11.2
 BIN := .venv/airflow-$(NEW)/bin
 OLD_BIN := .venv/airflow-$(OLD)/bin
 
-.PHONY: help env-new env-old demo test test-old test-properties test-wheel test-canary up lint constraints clean
+.PHONY: help env-new env-old demo test test-old test-properties test-wheel test-canary bench up lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -34,6 +34,9 @@ test-wheel: env-new ## the wheel beside Airflow in an empty environment
 test-canary: env-new env-old ## secrets on a whole Airflow, on both versions
 	@$(BIN)/python -m pytest -m slow tests/canary
 	@$(OLD_BIN)/python -m pytest -m slow tests/canary
+
+bench: env-new ## the benchmarks; figures of a shared machine, to be compared within a run
+	@$(BIN)/python benchmarks/waiting.py
 
 up: env-new ## Airflow's own UI with the example DAGs, the connection and the emulator
 	@$(BIN)/python -m scripts.up

@@ -12,7 +12,6 @@ import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -34,6 +33,8 @@ log = logging.getLogger(__name__)
 POOL_LIMIT = 32
 """Sockets that one shared session opens at the most."""
 _KEEP_ALIVE = 60.0
+# aiohttp keeps what happens before a connection stands apart, TLS and proxy included.
+_NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
 _CHUNK = 16 * 1024
 
 
@@ -61,29 +62,36 @@ class AsyncClient:
         ends_at = time.monotonic() + budget
         async for attempt in AsyncRetrying(**retry_policy(call, budget, on_retry)):
             with attempt:
-                if call.token_refused:
-                    call.renew(await self._reload())
-                async with self._session.turn:
-                    result = call.finish(await self._send(call.request(), ends_at - time.monotonic()))
+                result = await self.attempt(call, ends_at - time.monotonic())
         return result
+
+    async def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
+        """Send one request of a call.
+
+        :param call: what to do.
+        :param time_left: seconds that it may take, if the connection's timeout is not shorter.
+        :raises CloudStoreError: if this attempt failed.
+        """
+        if call.token_refused:
+            call.renew(await self._reload())
+        async with self._session.turn:
+            return call.finish(await self._send(call.request(), time_left))
 
     async def _send(self, request: Request, time_left: float) -> Response | Failure:
         """Send one request. A library's exception ends here: it is not even the context of what is raised later."""
         limit = max(0.001, min(self._settings.timeout, time_left))
         sent_at = pendulum.now("UTC")
-        watch = SimpleNamespace(connected=False)
-        failed: str
         try:
             async with self._session.http.request(
                 request.method,
                 URL(request.url, encoded=True),
                 headers=request.headers,
                 data=request.body,
-                timeout=aiohttp.ClientTimeout(total=limit, sock_connect=min(limit, CONNECT_TIMEOUT)),
+                # The time to connect is the shorter one: it alone tells that the request was never sent.
+                timeout=aiohttp.ClientTimeout(total=limit, sock_connect=min(0.9 * limit, CONNECT_TIMEOUT)),
                 proxy=self._session.proxy,
                 allow_redirects=False,
                 skip_auto_headers=("Accept", "Content-Type"),
-                trace_request_ctx=watch,
             ) as answer:
                 body = b""
                 async for chunk in answer.content.iter_chunked(_CHUNK):
@@ -99,15 +107,12 @@ class AsyncClient:
                     pendulum.now("UTC"),
                     too_large=len(body) > MAX_BODY_BYTES,
                 )
-        except aiohttp.ServerTimeoutError:
-            failed = "timed out"
+        except _NEVER_SENT as error:
+            return Failure(Break.NEVER_SENT, f"no connection to the service: {reason_of(error)}")
         except TimeoutError:
-            failed = f"no whole answer within {limit:g} s"
+            return Failure(Break.OUTCOME_UNKNOWN, f"no whole answer within {limit:g} s")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            failed = reason_of(error)
-        if not watch.connected:
-            return Failure(Break.NEVER_SENT, f"no connection to the service: {failed}")
-        return Failure(Break.OUTCOME_UNKNOWN, failed)
+            return Failure(Break.OUTCOME_UNKNOWN, reason_of(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +164,7 @@ async def shared_session(settings: Settings) -> AsyncIterator[Session]:
 async def _open(settings: Settings) -> Session:
     context = await asyncio.to_thread(tls_context, settings.verify)  # it reads files
     connector = aiohttp.TCPConnector(limit=POOL_LIMIT, ssl=context, keepalive_timeout=_KEEP_ALIVE)
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_create_end.append(_connected)
-    trace.on_connection_reuseconn.append(_connected)
-    http = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[trace])
+    http = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
     return Session(http, asyncio.Semaphore(POOL_LIMIT), _proxy(settings))
 
 
@@ -170,10 +172,6 @@ async def _close(opening: asyncio.Task[Session]) -> None:
     await asyncio.wait([opening])
     if not opening.cancelled() and not opening.exception():
         await opening.result().http.close()
-
-
-async def _connected(session: aiohttp.ClientSession, context: SimpleNamespace, params: Any) -> None:
-    context.trace_request_ctx.connected = True
 
 
 def _proxy(settings: Settings) -> str | None:

@@ -75,10 +75,19 @@ class BlockingClient:
         ends_at = time.monotonic() + budget
         for attempt in Retrying(**retry_policy(call, budget, on_retry)):
             with attempt:
-                if call.token_refused:
-                    call.renew(self._reload())
-                result = call.finish(self._send(call.request(), ends_at - time.monotonic()))
+                result = self.attempt(call, ends_at - time.monotonic())
         return result
+
+    def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
+        """Send one request of a call.
+
+        :param call: what to do.
+        :param time_left: seconds that it may take, if the connection's timeout is not shorter.
+        :raises CloudStoreError: if this attempt failed.
+        """
+        if call.token_refused:
+            call.renew(self._reload())
+        return call.finish(self._send(call.request(), time_left))
 
     def _send(self, request: Request, time_left: float) -> Response | Failure:
         """Send one request. A library's exception ends here: it is not even the context of what is raised later."""

@@ -24,7 +24,6 @@ from airflow_provider_cloudstore.protocol.errors import (
 )
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings
-from airflow_provider_cloudstore.protocol.waiting import LookForFile
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHAVIOUR
 
 if TYPE_CHECKING:
@@ -151,9 +150,15 @@ class CloudStoreHook(BaseHook):
             :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait` to say.
         """
         with airflow_errors():
-            call = LookForFile(file_id, self.settings)
+            call = CreateDownloadLink(file_id, self.settings)
+        found = self._look(call)
+        if call.token_refused:  # once more, with the token that the connection holds now
+            found = self._look(call)
+        return found
+
+    def _look(self, call: CreateDownloadLink) -> DownloadLink | CloudStoreError:
         try:
-            link = self._perform(call)
+            link = self.get_conn().attempt(call, time_budget())
         except CloudStoreError as error:
             return error
         mask(link.secrets)
@@ -242,9 +247,16 @@ class CloudStoreAsyncHook(BaseHook):
         :param file_id: the file.
         :returns: nothing if it is there, else the error that says why there is no link.
         """
-        call = LookForFile(file_id, self._settings)
+        call = CreateDownloadLink(file_id, self._settings)
+        missing = await self._look(call)
+        if call.token_refused:  # once more, with the token that the connection holds now
+            missing = await self._look(call)
+        return missing
+
+    async def _look(self, call: CreateDownloadLink) -> CloudStoreError | None:
+        # One attempt and no retry policy: the pauses between two looks are the waiting's.
         try:
-            await self._perform(call)
+            await self._client.attempt(call)
         except CloudStoreError as error:
             return error
         return None
@@ -329,7 +341,7 @@ class _FailingTypes(dict[type[CloudStoreError], type[CloudStoreError]]):
     """For each permanent error the type that is an ``AirflowFailException`` too, made when it first occurs."""
 
     def __missing__(self, kind: type[CloudStoreError]) -> type[CloudStoreError]:
-        own = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+        own = {"__module__": __name__, "__doc__": kind.__doc__}
         self[kind] = type(kind.__name__, (kind, AirflowFailException), own)
         return self[kind]
 

@@ -6,6 +6,7 @@ value alone therefore protects nothing.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable
@@ -78,8 +79,14 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     :param text: anything that is about to be shown.
     :param secrets: what must not stand in it.
     """
+    pattern = _pattern(tuple(secrets))
+    return pattern.sub(MASK, text) if pattern else text
+
+
+@functools.lru_cache(maxsize=64)  # a waiter asks for that of the same token at every poll
+def _pattern(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
     forms = sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True)
-    return re.sub("|".join(map(re.escape, forms)), MASK, text) if forms else text
+    return re.compile("|".join(map(re.escape, forms))) if forms else None
 
 
 def redact_url(url: str) -> str:

@@ -10,7 +10,6 @@ import random
 from pendulum import DateTime
 
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
 _NOT_YET = (
@@ -21,15 +20,6 @@ _NOT_YET = (
     errors.ServiceUnreachable,
 )
 _JITTER = 0.2
-
-
-class LookForFile(CreateDownloadLink):
-    """Ask once whether a link can be made; the pauses between two looks are the waiting's, not the call's."""
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the one request was sent. A renewed token has one more."""
-        return self.attempts > self._renewals
 
 
 class FileWait:
@@ -75,7 +65,7 @@ class FileWait:
         :param error: what the last look ended with.
         """
         wanted = max(self._interval * random.uniform(1 - _JITTER, 1 + _JITTER), error.retry_after or 0.0)
-        return max(0.0, min(wanted, (self.deadline - now).total_seconds()))
+        return max(0.0, min(wanted, self.deadline.timestamp() - now.timestamp()))
 
     def over(self, now: DateTime) -> bool:
         """Whether the deadline has come.

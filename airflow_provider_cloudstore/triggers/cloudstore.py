@@ -59,16 +59,17 @@ class FileAvailableTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until the file is there, the deadline has come, or looking again cannot help; then send one event."""
+        wait = FileWait(self.file_id, self.poll_interval, self._ends_at)
+        # Before the connection is read: a triggerer that starts with thousands of these is not held up by all of them at once.
+        await asyncio.sleep(wait.first_pause())
         try:
             async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
-                event = await self._wait(hook)
+                event = await self._look_until(hook, wait)
         except CloudStoreError as error:
             event = {"status": "failed", "error": error.to_dict()}
         yield TriggerEvent(event)
 
-    async def _wait(self, hook: CloudStoreAsyncHook) -> dict[str, Any]:
-        wait = FileWait(self.file_id, self.poll_interval, self._ends_at)
-        await asyncio.sleep(wait.first_pause())
+    async def _look_until(self, hook: CloudStoreAsyncHook, wait: FileWait) -> dict[str, Any]:
         while (missing := await hook.look_for_file(self.file_id)) is not None:
             if line := wait.not_yet(missing):
                 self.log.info(line)

@@ -5,9 +5,7 @@ import pytest
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from airflow_provider_cloudstore.protocol.waiting import FileWait, LookForFile, file_not_available
-from tests.protocol.test_calls import LOST, NEVER_SENT, Loop, answer
-from tests.support import settings
+from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
 
 NOW = pendulum.datetime(2026, 1, 1)
 LATER = NOW.add(seconds=60)
@@ -65,22 +63,6 @@ def test_the_wait_is_over_at_the_deadline() -> None:
     wait = FileWait("f1", 10, LATER)
     assert not wait.over(LATER.add(seconds=-0.1))
     assert wait.over(LATER)
-
-
-@pytest.mark.parametrize("outcome", [answer(404), answer(500), answer(429, retry_after="1"), LOST, NEVER_SENT])
-def test_a_look_is_one_request(outcome: object) -> None:
-    loop = Loop(LookForFile("f1", settings()), outcome, answer(body=b"t"))  # type: ignore[arg-type]
-    with pytest.raises(CloudStoreError) as failed:
-        loop.run()
-    assert failed.value.attempts == len(loop.tokens) == 1
-
-
-def test_a_look_with_a_refused_token_is_asked_again_with_the_new_one() -> None:
-    loop = Loop(LookForFile("f1", settings()), answer(401), answer(body=b"t"), next_token="new-token")
-    assert loop.run().token == "t"
-    loop = Loop(LookForFile("f1", settings()), answer(401), answer(404), next_token="new-token")
-    with pytest.raises(errors.NotFound):
-        loop.run()
 
 
 def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_words() -> None:

@@ -1,0 +1,179 @@
+"""Thousands of waiters in one process: ``FileAvailableTrigger`` beside the HTTP provider's ``HttpSensorTrigger``.
+
+Both wait for files that do not come, against the emulator over TLS on loopback, one after the other in the same run. The emulator
+and each contender have a process of their own, so that CPU seconds and memory are the contender's alone. Figures of a shared
+machine move; compare those of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import resource
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+from airflow_provider_cloudstore.emulator.runner import Options, running
+
+_TICK = 0.02  # how often the event loop is looked at: often enough to see a gap, seldom enough not to cost what is measured
+OURS, THEIRS = "FileAvailableTrigger", "HttpSensorTrigger"
+
+
+def main() -> None:
+    """Run the benchmark and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--waiters", type=int, default=1000)
+    parser.add_argument("--interval", type=float, default=5.0, help="seconds between two polls of a waiter")
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long each contender waits")
+    parser.add_argument("--only", choices=[OURS, THEIRS])
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(Path(folder) / "ca.pem")
+        authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(Path(folder) / "server.pem")
+        contenders = [given.only] if given.only else [OURS, THEIRS]
+        results = [measure(name, folder, given) for name in contenders]
+    print(f"{given.waiters} waiters, a poll every {given.interval:g} s each, for {given.seconds:g} s, over TLS on loopback\n")
+    print(f"{'':44}" + "".join(f"{result['name']:>22}" for result in results) + (f"{'ratio':>9}" if len(results) > 1 else ""))
+    for key, words in ROWS.items():
+        cells = [result[key] for result in results]
+        ratio = f"{cells[0] / cells[1]:9.3f}" if len(cells) > 1 and cells[1] else ""
+        print(f"{words:44}" + "".join(f"{cell:22.2f}" for cell in cells) + ratio)
+
+
+ROWS = {
+    "polls": "polls that arrived",
+    "cpu": "CPU seconds per 1,000 polls",
+    "opened": "connections (TLS handshakes) per 1,000 polls",
+    "peak": "most sockets open at once",
+    "memory": "peak memory per waiter (KiB)",
+    "gap": "largest gap of the event loop (ms)",
+    "gc": "longest garbage collection among them (ms)",
+}
+
+
+def measure(name: str, folder: str, given: argparse.Namespace) -> dict[str, Any]:
+    """Run one contender against a fresh emulator.
+
+    :returns: its figures.
+    """
+    server = subprocess.Popen(
+        [sys.executable, __file__, "serve", folder], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    url = server.stdout.readline().strip()
+    home = Path(folder) / "home"
+    env = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")} | {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW_CONN_OURS": json.dumps(
+            {"conn_type": "cloudstore", "host": url, "password": "token", "extra": {"verify": str(Path(folder) / "ca.pem")}}
+        ),
+        "AIRFLOW_CONN_THEIRS": json.dumps({"conn_type": "http", "host": url}),
+        "SSL_CERT_FILE": str(Path(folder) / "ca.pem"),
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+    }
+    arguments = [name, str(given.waiters), str(given.interval), str(given.seconds)]
+    done = subprocess.run([sys.executable, __file__, "wait", *arguments], env=env, stdout=subprocess.PIPE, text=True, check=True)
+    own = json.loads(done.stdout.splitlines()[-1])
+    out, _ = server.communicate("stop\n", timeout=60)
+    state = json.loads(out.splitlines()[-1])
+    thousands = state["requests"]["link"] / 1000
+    return {
+        "name": name,
+        "polls": state["requests"]["link"],
+        "cpu": own["cpu"] / thousands,
+        "opened": state["connections"]["opened"] / thousands,
+        "peak": state["connections"]["peak"],
+        "memory": own["memory"] / given.waiters,
+        "gap": own["gap"] * 1000,
+        "gc": own["gc"] * 1000,
+    }
+
+
+async def serve(folder: str) -> None:
+    """The emulator, until a line comes in; then its counters."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(Path(folder) / "server.pem")
+    async with running(Options(access_token="token", tls=tls)) as (service, url):
+        print(url, flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        print(json.dumps(service.store.snapshot()), flush=True)
+
+
+async def wait(name: str, waiters: int, interval: float, seconds: float) -> None:
+    """One contender: so many triggers, for so long; then what it cost."""
+    triggers = [_trigger(name, number, interval, seconds) for number in range(waiters)]
+    warm_up = asyncio.create_task(_run(_trigger(name, waiters, 0.1, seconds)))  # what is imported once is not what a poll costs
+    await asyncio.sleep(3)
+    warm_up.cancel()
+    before, collections = _memory(), _Collections()
+    cpu, worst, ends_at = time.process_time(), 0.0, time.monotonic() + seconds
+    tasks = [asyncio.create_task(_run(trigger)) for trigger in triggers]
+    while time.monotonic() < ends_at:
+        began = time.perf_counter()
+        await asyncio.sleep(_TICK)
+        worst = max(worst, time.perf_counter() - began - _TICK)
+    spent = time.process_time() - cpu
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    print(json.dumps({"cpu": spent, "gap": worst, "memory": _memory() - before, "gc": collections.longest}), flush=True)
+
+
+class _Collections:
+    """How long Python's garbage collections took, which stop an event loop whoever made the garbage."""
+
+    def __init__(self) -> None:
+        self.longest = self._began = 0.0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, info: dict[str, Any]) -> None:
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self.longest = max(self.longest, time.perf_counter() - self._began)
+
+
+def _trigger(name: str, number: int, interval: float, seconds: float) -> Any:
+    if name == OURS:
+        import pendulum
+
+        from airflow_provider_cloudstore.clients import asynchronous  # noqa: F401  (imported before the clock starts)
+        from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
+
+        deadline = pendulum.now("UTC").add(seconds=seconds + 3600).to_iso8601_string()
+        return FileAvailableTrigger("ours", f"f{number}", interval, deadline)
+    from airflow.providers.http.triggers.http import HttpSensorTrigger
+
+    endpoint = f"cloud/api/v2/file/download?access_token=token&file_id=f{number}"
+    return HttpSensorTrigger(endpoint=endpoint, http_conn_id="theirs", poke_interval=interval, method="GET")
+
+
+async def _run(trigger: Any) -> None:
+    async for _ in trigger.run():
+        raise AssertionError("the file came, which it should not")
+
+
+def _memory() -> float:
+    """The most memory that this process had so far, in KiB."""
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:2]:
+        case ["serve"]:
+            asyncio.run(serve(sys.argv[2]))
+        case ["wait"]:
+            asyncio.run(wait(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5])))
+        case _:
+            main()
