@@ -108,7 +108,7 @@ class RealAirflow:
 
         :returns: its run id.
         """
-        self.until(f"the DAG {dag_id} is known", lambda: self.rows("select 1 from serialized_dag where dag_id = ?", dag_id))
+        self.until(f"the DAG {dag_id} is known", lambda: self._knows(dag_id))
         run_id = f"run_{time.time_ns()}"
         self.cli("dags", "unpause", dag_id)
         self.cli("dags", "trigger", dag_id, "--run-id", run_id, "--conf", json.dumps(conf))
@@ -159,6 +159,11 @@ class RealAirflow:
     def consoles(self) -> Iterator[tuple[Path, str]]:
         """What each component printed."""
         return _texts(self.output)
+
+    def _knows(self, dag_id: str) -> bool:
+        broken = self.rows("select stacktrace from import_error")
+        assert not broken, broken[0][0]
+        return bool(self.rows("select 1 from serialized_dag where dag_id = ?", dag_id))
 
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:

@@ -43,6 +43,7 @@ class Outcome:
     error: BaseException | None = None
     lines: list[str] = field(default_factory=list)
     deferred: bool = False
+    patience: timedelta | None = None
 
     def push(self, key: str, value: Any) -> None:
         self.xcoms[key] = value
@@ -84,6 +85,7 @@ class Worker:
         except TaskDeferred as deferred:
             outcome.deferred = True
             again = FileAvailableTrigger(**deferred.trigger.serialize()[1])
+            outcome.patience = deferred.timeout
 
         async def wait() -> list[Any]:
             return [event.payload async for event in again.run()]
@@ -145,6 +147,7 @@ def test_a_file_that_comes_later_is_waited_for(worker: Worker, emulator: Emulato
     outcome = worker.run(make(deferrable))
     assert outcome.error is None
     assert outcome.deferred is deferrable
+    assert type(outcome.patience) is (timedelta if deferrable else type(None))  # Airflow 3 sends no other kind to its supervisor
     last = "File 'f1' is there" if make is sensor else "A download link for file 'f1' is made; it ends at "
     lines = distinct(outcome.lines)
     assert lines[0] == "File 'f1' is not there yet (HTTP 404: Could not find the file); looking every 0.05 s"

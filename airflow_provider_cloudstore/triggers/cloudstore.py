@@ -101,7 +101,9 @@ def defer_until_available(
     now = pendulum.now("UTC")
     deadline = min(now.add(seconds=seconds), _execution_ends(task, context) or DateTime.max.replace(tzinfo=now.tzinfo))
     trigger = FileAvailableTrigger(cloudstore_conn_id, file_id, poll_interval, deadline.to_iso8601_string())
-    task.defer(trigger=trigger, method_name="execute_complete", timeout=deadline - now + _GRACE)
+    # A plain timedelta: Airflow 3 cannot send pendulum's kind to its supervisor, and fails the task without a reason.
+    patience = timedelta(seconds=(deadline - now).total_seconds()) + _GRACE
+    task.defer(trigger=trigger, method_name="execute_complete", timeout=patience)
 
 
 def check_event(task: BaseOperator, context: Context, event: Mapping[str, Any], *, file_id: str, seconds: float) -> None:

@@ -123,7 +123,7 @@ def test_every_operator_ran_and_ended_as_its_service_makes_it_end(
     succeed |= {"delete.canary_drop", "delete.canary_half"}  # lost, and gone when looked for the second time
     assert {task for task, state in states.items() if state == "success"} == succeed
     assert {task for task, state in states.items() if state == "failed"} == states.keys() - succeed
-    assert len(states) == 3 * len(connections) + 2
+    assert len(states) == 3 * len(connections) + 7
 
 
 def leaks(texts: Iterable[tuple[Path, str]]) -> set[tuple[str, str, str]]:

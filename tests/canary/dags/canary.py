@@ -36,5 +36,15 @@ with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
         DeleteFolderOperator(task_id=f"delete.{conn_id}", folder_id="doomed", cloudstore_conn_id=conn_id)
         RemoteUrlUploadOperator(task_id=f"upload.{conn_id}", url=SOURCE, cloudstore_conn_id=conn_id)
         DownloadLinkOperator(task_id=f"link.{conn_id}", file_id="f1", cloudstore_conn_id=conn_id)
+    for name in ("ok", "403", "404", "500", "envelope"):  # deferred, and not one of these files comes
+        DownloadLinkOperator(
+            task_id=f"wait.canary_{name}",
+            file_id="late",
+            wait_for_file=True,
+            deferrable=True,
+            poll_interval=0.5,
+            timeout=4,
+            cloudstore_conn_id=f"canary_{name}",
+        )
     RemoteUrlUploadOperator.partial(task_id="mapped_upload", cloudstore_conn_id="canary_ok").expand(url=[SOURCE, SOURCE])
     careless()

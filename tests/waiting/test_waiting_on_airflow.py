@@ -1,0 +1,91 @@
+"""A slow upload on a whole Airflow with one worker slot: the wait holds no slot, and a killed triggerer loses nothing.
+
+Slow: ``make test-waiting`` runs it on three Airflows.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from scripts.source_server import serving
+from tests.real_airflow import AIRFLOW_2, RealAirflow
+
+pytestmark = pytest.mark.slow
+
+DAGS = Path(__file__).resolve().parent / "dags"
+CONTENT = b"x" * 200_000
+ACCESS_TOKEN = "access-token-of-the-waiting-test"
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with Emulator(access_token=ACCESS_TOKEN, fetch_delay=45) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def airflow(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAirflow]:
+    home = tmp_path_factory.mktemp("waiting") / "home"
+    with RealAirflow(home, DAGS, AIRFLOW__CORE__PARALLELISM="1") as running:
+        running.store({"cloudstore_default": json.loads(emulator.connection)}, {})
+        running.start_all()
+        yield running
+
+
+def deferred_rows(airflow: RealAirflow) -> str:
+    """All that the database holds of triggers and of tasks that are to go on."""
+    columns = "next_kwargs" if AIRFLOW_2 else "next_method, next_kwargs"
+    rows = [*airflow.rows("select * from trigger"), *airflow.rows(f"select {columns} from task_instance")]
+    return str(rows)
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "triggerer-killed"])
+def test_a_slow_upload_is_waited_for_without_a_worker_and_ends_in_one_link(
+    airflow: RealAirflow, emulator: Emulator, kill: bool
+) -> None:
+    def reset(service: Any) -> None:
+        service.store.requests.clear()
+        service.store.effects.clear()
+
+    emulator.call(reset)
+    with serving(CONTENT) as source:
+        run_id = airflow.trigger("waiting", source=source)
+
+        def waiting() -> bool:
+            states = airflow.states(run_id)
+            assert "failed" not in states.values(), states
+            return states.get(("link", -1)) == states.get(("sensor", -1)) == "deferred"
+
+        airflow.until("both waits are deferred", waiting)
+        # There is one worker slot. Another task could not run now if a wait held it.
+        airflow.until("the slot is free", lambda: airflow.states(run_id).get(("meanwhile", -1)) == "success")
+        assert waiting()
+        seen = deferred_rows(airflow)
+        airflow.until("the triggerer looks", lambda: emulator.state()["requests"].get("link", 0) > 4)
+        if kill:
+            airflow.stop("triggerer", signal.SIGKILL)
+            looked = emulator.state()["requests"]["link"]
+            assert waiting()
+            airflow.start("triggerer")
+            airflow.until("the new triggerer looks", lambda: emulator.state()["requests"]["link"] > looked + 2)
+        seen += deferred_rows(airflow)
+        states = airflow.finish(run_id)
+    seen += deferred_rows(airflow)
+    assert set(states.values()) == {"success"}
+    state = emulator.state()
+    tokens = [token["token"] for token in state["tokens"]]
+    assert state["effects"]["upload"] == state["requests"]["upload"] == 1
+    xcom = str(airflow.rows("select value from xcom where task_id = 'link' and run_id = ?", run_id))
+    used = [token for token in tokens if token in xcom]
+    assert len(used) == 1
+    assert next(token["downloads"] for token in state["tokens"] if token["token"] == used[0]) == 1
+    assert "FileAvailableTrigger" in seen
+    for secret in (ACCESS_TOKEN, *tokens):
+        assert secret not in seen
