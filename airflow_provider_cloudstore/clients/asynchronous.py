@@ -23,6 +23,7 @@ from yarl import URL
 from airflow_provider_cloudstore.clients.reasons import reason_of
 from airflow_provider_cloudstore.clients.trust import CONNECT_TIMEOUT, tls_context
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
+from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Request, Response
 
@@ -31,7 +32,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 POOL_LIMIT = 32
-"""Sockets that one shared session opens at the most."""
+"""Sockets that one shared session opens at the most, where its users do not say otherwise."""
 _KEEP_ALIVE = 60.0
 # aiohttp keeps what happens before a connection stands apart, TLS and proxy included.
 _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
@@ -135,19 +136,20 @@ _closing: set[asyncio.Task[None]] = set()
 
 
 @asynccontextmanager
-async def shared_session(settings: Settings) -> AsyncIterator[Session]:
+async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIterator[Session]:
     """The session of all who use the same address from the same event loop: opened for the first, closed after the last.
 
     Safe against cancellation at every ``await``: opening and closing are tasks of their own, which a cancelled user leaves
     to the others.
 
     :param settings: the address, and how to verify it.
+    :param limit: sockets that it opens at the most.
     """
     loop = asyncio.get_running_loop()
-    key = (loop, settings.base_url, settings.verify, settings.proxy)
+    key = (loop, settings.base_url, settings.verify, settings.proxy, limit)
     shared = _shared.get(key)
     if shared is None:
-        shared = _shared[key] = _Shared(loop.create_task(_open(settings)))
+        shared = _shared[key] = _Shared(loop.create_task(_open(settings, limit)))
     shared.users += 1
     try:
         yield await asyncio.shield(shared.opening)
@@ -161,11 +163,16 @@ async def shared_session(settings: Settings) -> AsyncIterator[Session]:
             await asyncio.shield(closing)
 
 
-async def _open(settings: Settings) -> Session:
-    context = await asyncio.to_thread(tls_context, settings.verify)  # it reads files
-    connector = aiohttp.TCPConnector(limit=POOL_LIMIT, ssl=context, keepalive_timeout=_KEEP_ALIVE)
+async def _open(settings: Settings, limit: int) -> Session:
+    try:
+        context = await asyncio.to_thread(tls_context, settings.verify)  # it reads files
+    except OSError:  # ssl.SSLError is one
+        context = None
+    if context is None:
+        raise ConfigurationError("the CA bundle of extra 'verify', or of REQUESTS_CA_BUNDLE, cannot be read")
+    connector = aiohttp.TCPConnector(limit=limit, ssl=context, keepalive_timeout=_KEEP_ALIVE)
     http = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-    return Session(http, asyncio.Semaphore(POOL_LIMIT), _proxy(settings))
+    return Session(http, asyncio.Semaphore(limit), _proxy(settings))
 
 
 async def _close(opening: asyncio.Task[Session]) -> None:

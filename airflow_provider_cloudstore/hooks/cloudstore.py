@@ -97,7 +97,7 @@ class CloudStoreHook(BaseHook):
         if self._client is None:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-            self._client = BlockingClient(self.settings, self._read_settings)
+            self._client = BlockingClient(self.settings, self.read_settings)
         return self._client
 
     @property
@@ -108,7 +108,7 @@ class CloudStoreHook(BaseHook):
         """
         if self._settings is None:
             with airflow_errors():
-                return self._read_settings()
+                return self.read_settings()
         return self._settings
 
     def delete_folder(self, folder_id: str) -> FolderDeletion:
@@ -180,7 +180,11 @@ class CloudStoreHook(BaseHook):
     def _perform(self, call: Call[T]) -> T:
         return self.get_conn().perform(call, budget=time_budget(), on_retry=self.log.warning)
 
-    def _read_settings(self) -> Settings:
+    def read_settings(self) -> Settings:
+        """Read the Airflow connection, again if it was read before: its token may have been rotated.
+
+        :raises ConfigurationError: if it cannot be used as it stands.
+        """
         connection = self.get_connection(self.cloudstore_conn_id)
         extra = connection.extra_dejson
         if unknown := sorted(extra.keys() - EXTRA_KEYS):
@@ -213,7 +217,7 @@ class CloudStoreAsyncHook(BaseHook):
 
         with airflow_errors():
             await self._read_settings()
-        session = await self._open.enter_async_context(shared_session(self._settings))
+            session = await self._open.enter_async_context(shared_session(self._settings))
         self._client = AsyncClient(self._settings, self._read_settings, session)
         return self
 
@@ -317,12 +321,17 @@ async def amask(secrets: Iterable[Secret]) -> None:
                 await amask_secret(form)
 
 
+def time_left() -> float:
+    """Seconds that Airflow's alarm for ``execution_timeout`` has left, and 0 where there is none."""
+    return signal.getitimer(signal.ITIMER_REAL)[0]
+
+
 def time_budget() -> float:
     """Seconds that a call may take: what Airflow's alarm for ``execution_timeout`` has left, but a second; at most five minutes.
 
     Ending before the alarm gives the user an error that says what happened, in place of a bare timeout.
     """
-    left = signal.getitimer(signal.ITIMER_REAL)[0]
+    left = time_left()
     return min(DEFAULT_BUDGET, left - min(1.0, left / 10)) if left else DEFAULT_BUDGET
 
 

@@ -147,7 +147,7 @@ def service_words(body: Json) -> str:
         words = next((body[key] for key in ("response", "message") if isinstance(body.get(key), str)), "")
     else:
         words = body if isinstance(body, str) and "<" not in body else ""
-    return " ".join(words.split())[:300]
+    return " ".join(words.split())
 
 
 def is_web_page(response: Response, body: Json) -> bool:

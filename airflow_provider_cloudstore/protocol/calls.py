@@ -27,6 +27,7 @@ DEFAULT_BUDGET = 300.0
 """Seconds that one call may take with all its attempts, where no ``execution_timeout`` is shorter."""
 _BACKOFF_FROM = 1.0
 _BACKOFF_TO = 60.0
+_LONGEST_WORDS = 300
 
 
 class Call(ABC, Generic[T]):
@@ -90,7 +91,6 @@ class Call(ABC, Generic[T]):
         """
         if isinstance(outcome, Failure):
             kind, what = judge_failure(self.operation, outcome, repeat=self._repeat)
-            self._remember(kind)
             raise self._error(kind, what, None)
         body = None if outcome.too_large else answers.parse_body(outcome)
         verdict = judge_response(self.operation, outcome, body, repeat=self._repeat)
@@ -106,19 +106,28 @@ class Call(ABC, Generic[T]):
         self, verdict: tuple[type[errors.CloudStoreError], str], response: Response, body: Json
     ) -> errors.CloudStoreError:
         kind, what = verdict
-        self._remember(kind)
-        words = answers.error_words(body) or answers.service_words(body)
+        # Redacted before it is cut: of a secret that is cut in two, nobody could find the rest.
+        words = redact(answers.error_words(body) or answers.service_words(body), self.secrets)[:_LONGEST_WORDS]
         error = self._error(kind, f"{what}: {words}" if words else what, response.status, retry_after(response))
         if kind is errors.TokenRefused and not self._renewals:
             self._renewals, self.token_refused, error.again = 1, True, True
         return error
 
-    def _remember(self, kind: type[errors.CloudStoreError]) -> None:
-        self._may_have_worked |= kind is errors.ServerFailure
+    def _final(self, kind: type[errors.CloudStoreError]) -> type[errors.CloudStoreError]:
+        """``kind``, unless an attempt may have worked: that stays so, whatever the later ones end with."""
+        self._may_have_worked |= kind is errors.ServerFailure or issubclass(kind, errors.OutcomeUnknown)
+        if not self._may_have_worked or kind is errors.TokenRefused:
+            return kind
+        if self.operation.repeatable:
+            return errors.ServerFailure if kind is errors.ServiceUnreachable else kind
+        if issubclass(kind, errors.OutcomeUnknown):
+            return kind
+        return errors.RepeatableOutcomeUnknown if kind.again else errors.OutcomeUnknown
 
     def _error(
         self, kind: type[errors.CloudStoreError], what: str, status: int | None, pause: float | None = None
     ) -> errors.CloudStoreError:
+        kind = self._final(kind)
         return kind(
             redact(what, self.secrets),
             operation=self.operation.name,
@@ -131,11 +140,19 @@ class Call(ABC, Generic[T]):
 
     def _storable(self, body: Json) -> Json:
         """``body`` as an XCom may hold it: a service that repeats the source URL repeats what gives access to it."""
-        clean = redact(json.dumps(body), self.secrets)
         try:
-            return cast("Json", json.loads(clean))
-        except ValueError:  # a secret that stood as a number left a hole in the JSON
-            return clean
+            return self._without_secrets(body)
+        except RecursionError:
+            return redact(json.dumps(body), self.secrets)
+
+    def _without_secrets(self, body: Json) -> Json:
+        if isinstance(body, dict):
+            return {redact(key, self.secrets): self._without_secrets(value) for key, value in body.items()}
+        if isinstance(body, list):
+            return [self._without_secrets(item) for item in body]
+        text = str(body)
+        clean = redact(text, self.secrets)
+        return body if clean == text else clean
 
 
 class DeleteFolder(Call[FolderDeletion]):

@@ -192,6 +192,25 @@ class FileNotAvailable(CloudStoreError):
     advice = "Look in the service whether the upload failed, or allow more time with 'timeout'."
 
 
+class BatchFailed(CloudStoreError):
+    """A batch ended, and some of its uploads failed. All were tried, so a retry of the same has nothing to do."""
+
+    permanent = True
+    advice = "The XCom lists the first failures, the receipts all of them. Send those again once their cause is gone."
+
+
+class BatchKilled(CloudStoreError):
+    """The task of a batch was told to end."""
+
+    advice = "What is finished is stored: a retry of the task goes on there."
+
+
+class BatchStopped(CloudStoreError):
+    """A batch ended with its first failure. A retry goes on with it."""
+
+    advice = "Airflow's retries go on with this one; what was queued before is not sent again."
+
+
 class MethodNotAllowed(RequestRefused):
     """HTTP 405: something other than this API answers at that address."""
 

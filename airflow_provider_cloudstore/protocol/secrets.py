@@ -16,6 +16,7 @@ MASK = "***"
 # The characters that requests and yarl (aiohttp) leave alone when they encode a URL that somebody else put together.
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
+_SHORTEST_VALUE = 8  # of a query parameter that may be a credential
 _SHORTEST = 3  # a shorter "secret" would blank out half of every sentence, and hides nothing
 
 
@@ -107,7 +108,9 @@ def redact_url(url: str) -> str:
 
 
 def url_secrets(url: str) -> tuple[Secret, ...]:
-    """What stands in ``url`` and may give access: user, password, and the value of every query parameter, and the fragment.
+    """What stands in ``url`` and may give access: user, password, fragment, the query, and the longer values in it.
+
+    A short value, such as ``id=200``, is no credential by itself, and hiding it would hide the same text wherever it stands.
 
     :param url: a URL, such as a presigned one.
     """
@@ -117,6 +120,7 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
         return (Secret(url),)
     pairs = [pair.partition("=") for pair in parts.query.split("&")]
     userinfo = parts.netloc.rpartition("@")[0]
-    pieces = [*userinfo.split(":", 1), *(value or name for name, _, value in pairs), parts.fragment]
+    values = [value or name for name, _, value in pairs]
+    pieces = [*userinfo.split(":", 1), parts.fragment, parts.query, *(value for value in values if len(value) >= _SHORTEST_VALUE)]
     found = {decoded for piece in pieces for decoded in (piece, unquote(piece), unquote_plus(piece)) if decoded}
     return tuple(Secret(piece) for piece in sorted(found))

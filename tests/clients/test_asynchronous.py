@@ -122,7 +122,7 @@ def test_a_session_that_cannot_be_opened_fails_every_user_and_leaves_nothing(tmp
     async def run() -> list[Any]:
         return list(await asyncio.gather(use(), use(), return_exceptions=True))
 
-    assert all(isinstance(result, OSError) for result in asyncio.run(run()))
+    assert all(isinstance(result, errors.ConfigurationError) for result in asyncio.run(run()))
     assert not asynchronous._shared
 
 

@@ -76,6 +76,13 @@ def test_a_url_rendered_twice_is_still_sent_as_it_was() -> None:
         assert operator._source.reveal() == SOURCE
 
 
+@pytest.mark.parametrize("broken", ["user:hunter2@host/x", "https:/user:hunter2@host/x", "https://[bad/?sig=hunter2"])
+def test_a_text_that_is_no_url_but_holds_credentials_is_not_shown(broken: str) -> None:
+    operator = RemoteUrlUploadOperator(task_id="upload", url=broken)
+    operator.render_template_fields({})
+    assert "hunter2" not in operator.url
+
+
 def test_a_url_without_credentials_is_shown_whole() -> None:
     operator = RemoteUrlUploadOperator(task_id="upload", url="https://h/f")
     operator.render_template_fields({})

@@ -119,8 +119,8 @@ def test_a_request_prints_no_token(operation: Operation) -> None:
 
 
 def test_only_a_source_url_holds_secrets() -> None:
-    url = "https://h/f?sig=abc"
+    url = "https://h/f?sig=abcdefgh"
     assert UPLOAD_FROM_URL.shown(url) == "https://h/f?***"
-    assert [secret.reveal() for secret in UPLOAD_FROM_URL.secrets(url)] == ["abc"]
+    assert [secret.reveal() for secret in UPLOAD_FROM_URL.secrets(url)] == ["abcdefgh", "sig=abcdefgh"]
     assert DELETE_FOLDER.shown("a?b") == "a?b"
     assert DELETE_FOLDER.secrets("a?b") == ()
