@@ -7,7 +7,7 @@ BIN := .venv/airflow-$(NEW)/bin
 OLD_BIN := .venv/airflow-$(OLD)/bin
 MIDDLE_BIN := .venv/airflow-$(MIDDLE)/bin
 
-.PHONY: help env-new env-old env-middle demo test test-old test-properties test-wheel test-canary test-waiting bench up lint constraints clean
+.PHONY: help env-new env-old env-middle demo test test-old test-properties test-wheel test-canary test-waiting test-kill bench up lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -44,8 +44,13 @@ test-waiting: env-new env-old env-middle ## deferred waits on a whole Airflow, o
 	@$(OLD_BIN)/python -m pytest -m slow tests/waiting
 	@$(MIDDLE_BIN)/python -m pytest -m slow tests/waiting
 
+test-kill: env-new ## a batch task killed fifty times, twice, on a whole Airflow
+	@$(BIN)/python -m pytest -m slow -s tests/batch
+
 bench: env-new ## the benchmarks; figures of a shared machine, to be compared within a run
 	@$(BIN)/python benchmarks/waiting.py
+	@$(BIN)/python benchmarks/batch.py
+	@PYTHONPATH=. $(BIN)/python benchmarks/mapped.py
 
 up: env-new ## Airflow's own UI with the example DAGs, the connection and the emulator
 	@$(BIN)/python -m scripts.up

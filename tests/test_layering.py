@@ -14,6 +14,7 @@ OWN = PACKAGE.name
 STANDARD = sys.stdlib_module_names - {"socket", "time", "asyncio", "ssl", "threading", "select", "http"}
 ALLOWED = {
     "protocol": {OWN, f"{OWN}.protocol", "pendulum", "tenacity", *STANDARD},
+    "batch": {f"{OWN}.protocol", f"{OWN}.clients", f"{OWN}.batch", "tenacity", *sys.stdlib_module_names},
     "clients": {
         f"{OWN}.protocol",
         f"{OWN}.clients",

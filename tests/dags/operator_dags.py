@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import DAG, Param, task
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadLinkOperator,
+    RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
 
@@ -43,3 +44,11 @@ with DAG("link", schedule=None, start_date=START) as link:
 
 with DAG("link_without_xcom", schedule=None, start_date=START) as link_without_xcom:
     DownloadLinkOperator(task_id="link", file_id="f1", do_xcom_push=False)
+
+with DAG(
+    "batch",
+    schedule=None,
+    start_date=START,
+    params={"urls": Param([], type=["array", "string"]), "receipts": Param("", type="string")},
+) as batch:
+    RemoteUrlBatchUploadOperator(task_id="batch", urls="{{ params.urls }}", receipts="{{ params.receipts }}", url_column="link")

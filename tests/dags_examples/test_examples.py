@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from dags_examples import cleanup, share_link, staged_etl
+from dags_examples import bulk_upload, cleanup, share_link, staged_etl
 from tests.support import run_dag, store_file
 
 pytestmark = pytest.mark.usefixtures("airflow_db")
@@ -67,3 +69,13 @@ def test_cleanup_deletes_every_folder_of_the_list_in_a_task_of_its_own(emulator:
     assert state == "success"
     assert emulator.state()["effects"] == {"delete": 2}
     assert emulator.state()["folders"] == ["staging"]
+
+
+def test_bulk_upload_queues_every_url_of_the_manifest_and_records_it(emulator: Emulator, tmp_path: Path) -> None:
+    manifest = tmp_path / "urls.csv.gz"
+    manifest.write_bytes(gzip.compress(b"id,url\n1,ftp://127.0.0.1:9/1\n2,ftp://127.0.0.1:9/2\n3,ftp://127.0.0.1:9/1\n"))
+    state, _, values = run_dag(bulk_upload.dag, {"manifest": str(manifest), "receipts": str(tmp_path / "receipts")})
+    assert state == "success"
+    assert values["summarize"] == "2 of 3 URLs are queued, 1 stood twice"
+    assert emulator.state()["effects"] == {"upload": 2}
+    assert len(list((tmp_path / "receipts").glob("*/part-*.jsonl"))) >= 1

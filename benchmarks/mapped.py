@@ -1,0 +1,49 @@
+"""One batch task beside one mapped ``HttpOperator`` task a URL, on a real scheduler (LocalExecutor, SQLite), in the same run.
+
+The time is that of the DAG run, from its start to its end as Airflow's database tells it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.real_airflow import RealAirflow
+
+
+def main() -> None:
+    """Run both and print how long each took."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--urls", type=int, default=200)
+    given = parser.parse_args()
+    took: dict[str, float] = {}
+    dags = Path(__file__).resolve().parent / "dags"
+    with tempfile.TemporaryDirectory() as folder, Emulator(access_token="token", fetch_delay=3600) as emulator:
+        connections = {
+            "cloudstore_default": json.loads(emulator.connection),
+            "theirs": {"conn_type": "http", "host": emulator.url},
+        }
+        with RealAirflow(Path(folder) / "home", dags, BENCH_URLS=str(given.urls), AIRFLOW__CORE__PARALLELISM="16") as airflow:
+            airflow.store(connections, {})
+            airflow.start_all()
+            for dag_id in ("batched", "mapped"):
+                before = len(emulator.state()["files"])
+                run_id = airflow.trigger(dag_id)
+                states = set(airflow.finish(run_id, 1800).values())
+                assert states == {"success"}, states
+                assert len(emulator.state()["files"]) - before == given.urls
+                ((start, end),) = airflow.rows("select start_date, end_date from dag_run where run_id = ?", run_id)
+                took[dag_id] = (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+    print(
+        f"{given.urls} URLs: {took['mapped']:.1f} s as mapped HttpOperator tasks, {took['batched']:.2f} s as one batch task: ",
+        end="",
+    )
+    print(f"{took['mapped'] / took['batched']:.0f} times faster")
+
+
+if __name__ == "__main__":
+    main()

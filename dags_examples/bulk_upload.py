@@ -1,0 +1,39 @@
+"""Queue every URL of a manifest in one task: as fast as the service allows, resumed where it stopped, with a record of each."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG, Param, task
+
+from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
+
+
+@task
+def summarize(summary: dict[str, Any]) -> str:
+    """The XCom of the batch is small: counts, where the receipts are, and the first failures."""
+    return f"{summary['queued']} of {summary['total']} URLs are queued, {summary['skipped']} stood twice"
+
+
+with DAG(
+    dag_id="bulk_upload",
+    schedule=None,
+    start_date=datetime(2026, 1, 1),
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
+    params={
+        # CHANGE THESE, here or when you trigger a run. Text, CSV or JSON Lines, plain or gzip; a path, s3://, gs:// and so on.
+        "manifest": Param("s3://bucket/urls.csv.gz", type="string"),
+        "receipts": Param("s3://bucket/receipts", type="string"),
+    },
+) as dag:
+    batch = RemoteUrlBatchUploadOperator(
+        task_id="batch",
+        urls="{{ params.manifest }}",
+        url_column="url",
+        # Receipts of one run do not belong to another: keep them apart by the run.
+        receipts="{{ params.receipts }}/{{ run_id | replace(':', '_') }}",
+        max_concurrency=16,
+        requests_per_second=100,
+    )
+    summarize(batch.output)

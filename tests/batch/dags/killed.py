@@ -1,0 +1,34 @@
+"""A batch in a task that says under which process id it runs, so that a test can kill it."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG
+
+from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
+
+
+class Killable(RemoteUrlBatchUploadOperator):
+    """The operator, which notes its process id."""
+
+    def execute(self, context: Any) -> Any:
+        if os.environ["KILLED_BY"] == "receipts":
+            context = {"ti": context["ti"]}  # as before Airflow 3.3: no state store
+        Path(os.environ["KILLED_PID"]).write_text(str(os.getpid()))
+        return super().execute(context)
+
+
+with DAG("killed", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
+    Killable(
+        task_id="batch",
+        urls=os.environ["KILLED_MANIFEST"],
+        receipts=os.environ.get("KILLED_RECEIPTS"),
+        requests_per_second=float(os.environ["KILLED_RATE"]),
+        max_concurrency=8,
+        retries=200,
+        retry_delay=timedelta(seconds=0),
+    )

@@ -1,0 +1,47 @@
+"""What the docs show is there, and works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_readmes_dag_is_a_dag_of_the_operators_it_names() -> None:
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    names: dict[str, object] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    dag = names["upload"].dag  # type: ignore[attr-defined]
+    assert {type(task).__name__ for task in dag.tasks} == {
+        "RemoteUrlUploadOperator",
+        "DownloadLinkOperator",
+        "DeleteFolderOperator",
+    }
+    assert len(code.splitlines()) <= 14
+
+
+def test_every_error_and_every_extra_is_explained() -> None:
+    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)}
+    told = (ROOT / "docs" / "failures.md").read_text()
+    assert not {name for name in kinds if f"`{name}`" not in told}
+    assert not {key for key in EXTRA_KEYS if f"`{key}`" not in (ROOT / "README.md").read_text()}
+
+
+def test_every_make_target_that_the_docs_name_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for page in PAGES:
+        for target in re.findall(r"`make ([a-z-]+)`", page.read_text()):
+            assert f"\n{target}:" in makefile, f"{page.name}: make {target}"
