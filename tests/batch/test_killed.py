@@ -24,7 +24,7 @@ DAGS = Path(__file__).resolve().parent / "dags"
 KILLS = 50
 RATE = 200
 CONCURRENCY = 8
-COUNT = 8_000
+COUNT = 14_000  # more than fifty tries can finish
 # What one kill may send twice: what was in flight, and what was finished since the last checkpoint. That is a second apart, and
 # takes a while to be written on a machine that does other things too.
 TWICE = CONCURRENCY + int(RATE * 1.5)
