@@ -100,7 +100,11 @@ def connections() -> Iterator[dict[str, dict[str, Any]]]:
 def airflow(connections: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAirflow]:
     """An Airflow that has run the canary DAG to its end."""
     home = tmp_path_factory.mktemp("canary") / "home"
-    env = {"CANARY_CONNECTIONS": ",".join(connections), "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG"}
+    env = {
+        "CANARY_CONNECTIONS": ",".join(connections),
+        "CANARY_RECEIPTS": str(home / "receipts-"),
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
+    }
     with RealAirflow(home, DAGS, **env) as running:
         running.store(connections, {"canary_source": SOURCE})
         running.start_all()
@@ -120,10 +124,11 @@ def test_every_operator_ran_and_ended_as_its_service_makes_it_end(
 ) -> None:
     succeed = {f"{operator}.canary_{name}" for operator in ("delete", "upload", "link") for name in ("ok", "longer")}
     succeed |= {"delete.canary_echo", "upload.canary_echo", "mapped_upload", "careless"}
+    succeed |= {"batch.canary_ok", "batch.canary_echo"}
     succeed |= {"delete.canary_drop", "delete.canary_half"}  # lost, and gone when looked for the second time
     assert {task for task, state in states.items() if state == "success"} == succeed
     assert {task for task, state in states.items() if state == "failed"} == states.keys() - succeed
-    assert len(states) == 3 * len(connections) + 7
+    assert len(states) == 3 * len(connections) + 12
 
 
 def leaks(texts: Iterable[tuple[Path, str]]) -> set[tuple[str, str, str]]:
@@ -152,6 +157,12 @@ def test_no_console_shows_a_secret_but_where_airflow_itself_does_not_mask(airflo
     unmasked = ("[task.stdout]", "msg=SetXCom(key='download_link'", "msg=SetXCom(key='return_value'")
     found = leaks(airflow.consoles())
     assert not {leak for leak in found if not any(mark in leak[1] for mark in unmasked)}
+
+
+def test_no_receipt_shows_a_secret(airflow: RealAirflow) -> None:
+    parts = [(part, part.read_text()) for part in airflow.home.glob("receipts-*/part-*.jsonl")]
+    assert len(parts) == 5
+    assert not leaks(parts)
 
 
 def test_no_table_but_the_connections_and_the_documented_xcoms_shows_a_secret(airflow: RealAirflow) -> None:

@@ -12,6 +12,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadLinkOperator,
+    RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
 
@@ -44,6 +45,13 @@ with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
             deferrable=True,
             poll_interval=0.5,
             timeout=4,
+            cloudstore_conn_id=f"canary_{name}",
+        )
+    for name in ("ok", "400", "500", "envelope", "echo"):
+        RemoteUrlBatchUploadOperator(
+            task_id=f"batch.canary_{name}",
+            urls="{{ [var.value.canary_source, var.value.canary_source] }}",
+            receipts=os.environ["CANARY_RECEIPTS"] + name,
             cloudstore_conn_id=f"canary_{name}",
         )
     RemoteUrlUploadOperator.partial(task_id="mapped_upload", cloudstore_conn_id="canary_ok").expand(url=[SOURCE, SOURCE])
