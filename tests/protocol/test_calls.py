@@ -306,3 +306,11 @@ def test_after_a_lost_attempt_nobody_says_that_nothing_was_sent(kind: type[Call[
         Loop(kind("x1", settings(max_attempts=2)), LOST, NEVER_SENT).run()
     assert failed.value.sent
     assert "Nothing was sent" not in str(failed.value)
+
+
+@pytest.mark.parametrize("depth", range(50, 1300, 50))
+def test_an_answer_however_deep_is_stored_without_a_secret(depth: int) -> None:
+    body = b"[" * depth + json.dumps(TOKEN).encode() + b"]" * depth
+    stored = Loop(DeleteFolder("d1", settings()), answer(body=body)).run().response
+    assert TOKEN not in (stored if isinstance(stored, str) else json.dumps(stored))
+    assert "***" in (stored if isinstance(stored, str) else json.dumps(stored))
