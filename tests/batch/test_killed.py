@@ -11,6 +11,7 @@ import random
 import signal
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,29 @@ def test_after_fifty_kills_every_url_has_arrived_and_few_twice(progress: str, tm
     twice = sum(arrived.values()) - COUNT
     print(f"{progress}: {kills} kills, {twice} of {COUNT} URLs arrived once more, {twice / kills:.1f} a kill")
     assert twice <= kills * TWICE
+
+
+@pytest.mark.skipif(AIRFLOW_2, reason="Airflow 2 has no state store to go on from; the signal itself is tested with Airflow 3")
+def test_sigterm_saves_the_progress_and_the_retry_goes_on_with_nothing_sent_twice(tmp_path: Path) -> None:
+    manifest, pid_file = tmp_path / "urls.txt", tmp_path / "pid"
+    urls = [f"https://source.example/{number}" for number in range(2_000)]
+    manifest.write_text("\n".join(urls))
+    env = {"KILLED_BY": "state-store", "KILLED_PID": str(pid_file), "KILLED_MANIFEST": str(manifest), "KILLED_RATE": str(RATE)}
+    with Emulator(fetch_delay=3600) as emulator, RealAirflow(tmp_path / "home", DAGS, **env) as airflow:
+        airflow.store({"cloudstore_default": json.loads(emulator.connection)}, {})
+        airflow.start_all()
+        run_id = airflow.trigger("killed")
+        pid = int(airflow.until("the task runs", lambda: pid_file.exists() and pid_file.read_text()))
+        airflow.until("uploads arrive", lambda: len(emulator.state()["files"]) > 300)
+        sent = datetime.now(UTC)
+        os.kill(pid, signal.SIGTERM)
+        assert airflow.finish(run_id, 120) == {("batch", -1): "success"}
+        arrived = [stored["source"] for stored in emulator.state()["files"]]
+        log = next(text for file, text in airflow.logs() if "task_id=batch" in str(file) and file.name == "attempt=1.log")
+        tries = airflow.rows("select try_number from task_instance where run_id = ?", run_id)
+    ended = next(json.loads(line)["timestamp"] for line in log.splitlines() if "Task failed with exception" in line)
+    took = (datetime.fromisoformat(ended) - sent).total_seconds()
+    print(f"ended {took:.1f} s after SIGTERM, {len(arrived) - len(urls)} URLs arrived twice")
+    assert took < 2
+    assert sorted(arrived) == sorted(urls)
+    assert tries == [(2,)]
