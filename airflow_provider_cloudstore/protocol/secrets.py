@@ -58,6 +58,8 @@ def printed_forms(secret: Secret) -> tuple[str, ...]:
     value = secret.reveal()
     if len(value) < _SHORTEST:
         return ()
+    if value.isascii() and value.isalnum():
+        return (value,)  # it is the same in every encoding
     raw = value.encode("utf-8", "replace").decode("utf-8")
     encoded = {
         quote(raw, safe=""),
@@ -80,14 +82,15 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     :param text: anything that is about to be shown.
     :param secrets: what must not stand in it.
     """
-    pattern = _pattern(tuple(secrets))
-    return pattern.sub(MASK, text) if pattern else text
+    forms = _forms(tuple(secrets))
+    if not any(form in text for form in forms):
+        return text  # the usual case, which is not worth a pattern: a batch has other secrets at every URL
+    return re.sub("|".join(map(re.escape, forms)), MASK, text)
 
 
-@functools.lru_cache(maxsize=64)  # a waiter asks for that of the same token at every poll
-def _pattern(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
-    forms = sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, forms))) if forms else None
+@functools.lru_cache(maxsize=64)  # a waiter asks for those of the same token at every poll
+def _forms(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+    return tuple(sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True))
 
 
 def redact_url(url: str) -> str:
