@@ -193,7 +193,7 @@ def test_the_time_that_the_service_names_is_waited_out(perform: Perform, fresh: 
     own = settings(fresh.url)
     began = time.monotonic()
     perform(kind(subject, own), own, unused, 60)
-    assert 0.9 <= time.monotonic() - began < 3 if not date else 0.5 <= time.monotonic() - began < 4
+    assert (0.5 if date else 0.9) <= time.monotonic() - began < 10
     assert fresh.state()["requests"] == {operation: 2}
 
 
@@ -205,7 +205,7 @@ def test_a_time_that_the_budget_does_not_hold_is_not_waited_for(perform: Perform
     began = time.monotonic()
     with pytest.raises(errors.RateLimited):
         perform(kind(subject, own), own, unused, 300)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -216,7 +216,7 @@ def test_no_request_outlives_the_budget(perform: Perform, fresh: Emulator, opera
     began = time.monotonic()
     with pytest.raises(errors.CloudStoreError):
         perform(kind(subject, own, repeat=True), own, unused, 1.0)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

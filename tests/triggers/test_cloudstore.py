@@ -136,7 +136,7 @@ def test_the_deadline_ends_the_wait_with_the_services_last_words(emulator: Emula
     began = time.monotonic()
     event = run(trigger(seconds=0.5))
     assert event == {"status": "timeout", "words": "HTTP 404: Could not find the file"}
-    assert 0.4 <= time.monotonic() - began < 1.5
+    assert 0.4 <= time.monotonic() - began < 5
 
 
 def test_a_deadline_in_the_past_costs_one_look(emulator: Emulator) -> None:
@@ -225,7 +225,7 @@ def test_the_event_loop_is_never_blocked_not_even_while_the_connection_is_read(
         monkeypatch.setattr(BaseHook, "aget_connection", classmethod(slow_too))
 
     async def wait() -> list[dict[str, Any]]:
-        async with watchdog(0.2):
+        async with watchdog(0.4):
             return await events(trigger(seconds=1.5))
 
     asyncio.run(events(trigger(seconds=-1)))  # imports
@@ -236,7 +236,7 @@ def test_the_watchdog_can_fail() -> None:
     async def block() -> None:
         async with watchdog(0.2):
             await asyncio.sleep(0.01)
-            time.sleep(0.3)  # noqa: ASYNC251  (what must not happen)
+            time.sleep(0.5)  # noqa: ASYNC251  (what must not happen)
             await asyncio.sleep(0)
 
     with pytest.raises(AssertionError, match="blocked"):
