@@ -126,9 +126,7 @@ def test_a_rotated_token_is_picked_up_in_the_middle_of_a_wait(emulator: Emulator
 
 
 def test_a_connection_that_cannot_be_used_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps({"conn_type": "cloudstore", "host": "ftp://x", "password": "p"})
-    )
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection("ftp://x", "a-token-of-its-own"))
     assert run(trigger())["error"]["kind"] == "ConfigurationError"
 
 
