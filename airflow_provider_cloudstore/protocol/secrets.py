@@ -17,6 +17,7 @@ MASK = "***"
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
 _SHORTEST_VALUE = 8  # of a query parameter that may be a credential
+_WORD = re.compile(r"[a-z]{1,12}|[A-Z][a-z]{0,11}|[A-Z]{1,12}")  # `format=response` is none, and would hide the word everywhere
 _SHORTEST = 3  # a shorter "secret" would blank out half of every sentence, and hides nothing
 
 
@@ -113,7 +114,8 @@ def redact_url(url: str) -> str:
 def url_secrets(url: str) -> tuple[Secret, ...]:
     """What stands in ``url`` and may give access: user, password, fragment, the query, and the longer values in it.
 
-    A short value, such as ``id=200``, is no credential by itself, and hiding it would hide the same text wherever it stands.
+    A short value or a word, such as ``id=200`` or ``format=response``, is no credential by itself, and hiding it would hide the
+    same text everywhere.
 
     :param url: a URL, such as a presigned one.
     """
@@ -124,6 +126,12 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
     pairs = [pair.partition("=") for pair in parts.query.split("&")]
     userinfo = parts.netloc.rpartition("@")[0]
     values = [value or name for name, _, value in pairs]
-    pieces = [*userinfo.split(":", 1), parts.fragment, parts.query, *(value for value in values if len(value) >= _SHORTEST_VALUE)]
+    pieces = [
+        userinfo,
+        *userinfo.split(":", 1),
+        parts.fragment,
+        parts.query,
+        *(value for value in values if len(value) >= _SHORTEST_VALUE),
+    ]
     found = {decoded for piece in pieces for decoded in (piece, unquote(piece), unquote_plus(piece)) if decoded}
     return tuple(Secret(piece) for piece in sorted(found))
