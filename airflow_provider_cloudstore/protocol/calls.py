@@ -139,7 +139,7 @@ class Call(ABC, Generic[T]):
             operation=self.operation.name,
             subject=self._shown,
             status=status,
-            sent=kind is not errors.ServiceUnreachable,
+            sent=kind not in (errors.ServiceUnreachable, errors.ConfigurationError),
             attempts=self.attempts,
             retry_after=pause,
         )

@@ -4,6 +4,7 @@
 what happened                               delete folder            remote upload           download link
 ==========================================  =======================  ======================  =============
 never sent                                  again                    again                   again
+407 from a proxy, on CONNECT                permanent                permanent               permanent
 429, or 503 with ``Retry-After``            again, after that time   the same                the same
 sent, outcome unknown; other 5xx; 101       again                    ``OutcomeUnknown``      again
 401                                         the connection is read again: a new token is tried, the same one is permanent
@@ -52,6 +53,8 @@ def judge_failure(operation: Operation, failure: Failure, *, repeat: bool) -> Ve
     """
     if failure.kind is Break.NEVER_SENT:
         return errors.ServiceUnreachable, failure.reason
+    if failure.kind is Break.PROXY_REFUSED:
+        return errors.ConfigurationError, failure.reason
     return _unknown(operation, repeat), failure.reason
 
 

@@ -171,7 +171,6 @@ def serve_bytes(*pieces: bytes) -> tuple[str, threading.Thread]:
         b"HTTP/1.1 abc OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nplain",
         b"HTTP/1.1 200 OK\r\n" + b"X-Header: x\r\n" * 200 + b"\r\n",
     ],
 )
