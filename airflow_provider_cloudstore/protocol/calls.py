@@ -109,6 +109,7 @@ class Call(ABC, Generic[T]):
         # Redacted before it is cut: of a secret that is cut in two, nobody could find the rest.
         words = redact(answers.error_words(body) or answers.service_words(body), self.secrets)[:_LONGEST_WORDS]
         error = self._error(kind, f"{what}: {words}" if words else what, response.status, retry_after(response))
+        error.words = "" if answers.is_web_page(response, body) else words
         if kind is errors.TokenRefused and not self._renewals:
             self._renewals, self.token_refused, error.again = 1, True, True
         return error

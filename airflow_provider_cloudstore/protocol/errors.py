@@ -19,6 +19,7 @@ class CloudStoreError(Exception):
     :param sent: whether the request may have reached the service.
     :param attempts: how many requests were sent before this error was final.
     :param retry_after: seconds that the service asked to wait, if it did.
+    :param words: the service's own words, free of secrets; empty where nothing or a web page came in place of its answer.
     """
 
     permanent: ClassVar[bool] = False
@@ -37,6 +38,7 @@ class CloudStoreError(Exception):
         sent: bool = False,
         attempts: int = 0,
         retry_after: float | None = None,
+        words: str = "",
     ) -> None:
         self.what = what
         self.operation = operation
@@ -45,9 +47,14 @@ class CloudStoreError(Exception):
         self.sent = sent
         self.attempts = attempts
         self.retry_after = retry_after
+        self.words = words
         about = " ".join(part for part in (operation, f"'{subject}'" if subject else "") if part)
         tries = f" (attempt {attempts})" if attempts > 1 else ""
         super().__init__(f"{about + ': ' if about else ''}{what}{tries}.{' ' + self.advice if self.advice else ''}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """An error goes through ``pickle`` and ``copy`` unchanged; by default it would be made anew from its message."""
+        return restore, (type(self), self.args, vars(self))
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON can hold it: what a trigger's event tells the worker."""
@@ -64,6 +71,18 @@ class CloudStoreError(Exception):
         kind = _kinds(CloudStoreError)[fields.pop("kind")]
         fields.pop("again")
         return kind(**fields)
+
+
+def restore(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CloudStoreError:
+    """An error as it was when it was pickled or copied.
+
+    :param kind: its type.
+    :param args: its message.
+    :param fields: all its data.
+    """
+    error = kind.__new__(kind, *args)
+    vars(error).update(fields)
+    return error
 
 
 def _kinds(base: type[CloudStoreError]) -> dict[str, type[CloudStoreError]]:
