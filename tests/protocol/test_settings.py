@@ -92,7 +92,9 @@ def test_a_host_that_cannot_be_used_is_refused_with_what_to_write(host: str | No
     assert not refused.value.sent
 
 
-@pytest.mark.parametrize("password", [None, "", "two words", "line\nbreak", "tab\t", "trailing ", "nul\x00", "no\u00a0break", "\ud800"])
+@pytest.mark.parametrize(
+    "password", [None, "", "two words", "line\nbreak", "tab\t", "trailing ", "nul\x00", "no\u00a0break", "\ud800"]
+)
 def test_a_token_that_cannot_be_one_is_refused_without_being_shown(password: str | None) -> None:
     says = (
         "^the connection has no password" if not password else "^the access token in the connection's password .*: copy it again"
@@ -160,7 +162,7 @@ def test_an_extra_that_makes_no_sense_is_refused_by_its_name(extra: dict[str, An
 @pytest.mark.parametrize("text", ["[1]", '"hunter2"', "hunter2", "{", "1", "null", "{'timeout': 1}", '{"timeout": %s}' % ("9" * 5000),
                                   "[" * 100_000, 5])  # fmt: skip
 def test_an_extra_that_is_no_json_object_is_refused_without_being_shown(text: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r'^the connection\'s extra must be a JSON object, such as') as refused:
+    with pytest.raises(ConfigurationError, match=r"^the connection\'s extra must be a JSON object, such as") as refused:
         read_extra(text)
     assert "hunter2" not in str(refused.value)
     assert refused.value.__context__ is None
