@@ -183,11 +183,24 @@ def test_a_web_page_does_not_prove_that_the_service_answered(monkeypatch: pytest
 
 
 UNUSABLE: list[dict[str, Any]] = [
-    {"extra": [1]}, {"extra": "hunter2x"}, {"extra": '"hunter2x"'}, {"extra": {"timeout": 10**400}}, {"extra": {"max_attempts": 10**400}},
-    {"host": "back\\slash"}, {"host": "tab\there"}, {"host": "a..b"}, {"host": "h:70000"}, {"host": "h:"}, {"host": "u:hunter2x@h"},
-    {"host": "a" * 64}, {"port": 70000}, {"extra": {"proxy": "socks5://u:hunter2x@p:1"}}, {"extra": {"proxy": "http://u:hunter2x@"}},
-    {"extra": {"proxy": "p:70000"}}, {"password": "hunter2x token"},
-]  # fmt: skip
+    {"extra": [1]},
+    {"extra": "hunter2x"},
+    {"extra": '"hunter2x"'},
+    {"extra": {"timeout": 10**400}},
+    {"extra": {"max_attempts": 10**400}},
+    {"host": "back\\slash"},
+    {"host": "tab\there"},
+    {"host": "a..b"},
+    {"host": "h:70000"},
+    {"host": "h:"},
+    {"host": "u:hunter2x@h"},
+    {"host": "a" * 64},
+    {"port": 70000},
+    {"extra": {"proxy": "socks5://u:hunter2x@p:1"}},
+    {"extra": {"proxy": "http://u:hunter2x@"}},
+    {"extra": {"proxy": "p:70000"}},
+    {"password": "hunter2x token"},
+]
 
 
 @pytest.mark.parametrize("fields", UNUSABLE, ids=str)

@@ -85,7 +85,7 @@ def test_a_text_that_is_no_url_but_holds_credentials_is_not_shown(broken: str) -
 
 
 @pytest.mark.parametrize("given", [["https://u:hunter2@h/x"], {"https://u:hunter2@h/x": 1}, "https://user:hunter/2@host/x"])
-def test_a_source_that_is_no_text_or_ambiguous_is_refused_and_shown_nowhere(given: Any) -> None:
+def test_a_source_that_is_no_text_or_ambiguous_is_refused_and_shown_nowhere(emulator: Emulator, given: Any) -> None:
     operator = RemoteUrlUploadOperator(task_id="upload", url=given)
     for _ in range(2):
         operator.render_template_fields({})
@@ -96,7 +96,7 @@ def test_a_source_that_is_no_text_or_ambiguous_is_refused_and_shown_nowhere(give
     assert isinstance(refused.value, AirflowFailException)
 
 
-def test_a_missing_source_says_so() -> None:
+def test_a_missing_source_says_so(emulator: Emulator) -> None:
     operator = RemoteUrlUploadOperator(task_id="upload", url=None)  # type: ignore[arg-type]
     operator.render_template_fields({})
     with pytest.raises(InvalidInputError, match="template renders when its source is missing"):
