@@ -17,9 +17,9 @@ class AmbiguousUrlError(ValueError):
 def split_url(url: str) -> SplitResult:
     """The parts of an absolute URL (RFC 3986 section 3), with a host and, if any, a port from 1 to 65535.
 
-    Of user info that holds a raw ``/``, ``?``, ``#`` or ``@`` most readers take a part for the host, the path or the query. So an
-    ``@`` that could end such user info is refused: every one after a colon in the authority, and in a path every one that does
-    not begin a segment, as in ``/@scope/package``.
+    Of user info that holds a raw ``/`` or ``@`` most readers take a part for the host or the path. So an ``@`` in a path is refused
+    where it could end such user info: after a colon in the authority, and wherever it does not begin a segment, as in
+    ``/@scope/package``. A raw ``?`` or ``#`` in a password leaves no valid port, or hides in the query, which is never shown.
 
     :param url: the URL.
     :raises AmbiguousUrlError: with what is wrong, and nothing of the URL.
@@ -35,7 +35,7 @@ def split_url(url: str) -> SplitResult:
     user_info, _, address = authority.rpartition("@")
     if "@" in user_info:
         raise AmbiguousUrlError("has more than one '@' before its path: write those in user info as %40")
-    after_colon = ":" in re.sub(r"\[.*\]", "", authority) and "@" in shape["path"] + shape["rest"]
+    after_colon = ":" in re.sub(r"\[.*\]", "", authority) and "@" in shape["path"]
     if after_colon or re.search(r"(?<!/)@", shape["path"]):
         raise AmbiguousUrlError(
             "has an '@' that may end user info with a '/', '?' or '#' in it: write those as %2F, %3F, %23, %40"
