@@ -32,9 +32,7 @@ def main(name: str, extras: str = "test") -> int:
     airflow, _, wanted = name.partition("-py")
     python = find_python(wanted) if wanted else sys.executable
     if python is None:
-        print(
-            f"NOT RUN: Airflow {airflow} on Python {wanted}: no python{wanted} that starts on PATH or among pyenv's", flush=True
-        )
+        print(f"NOT RUN: Airflow {airflow} on Python {wanted}: no python{wanted} that starts, on PATH or of pyenv", flush=True)
         return NO_PYTHON
     constraints = ROOT / "constraints" / f"airflow-{airflow}.txt"
     home = ROOT / ".venv" / f"airflow-{name}"

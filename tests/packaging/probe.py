@@ -15,7 +15,7 @@ def connection_form() -> dict[str, Any]:
     """The form's own fields and the changed standard ones, from where this Airflow takes them."""
     from airflow.providers_manager import ProvidersManager
 
-    manager = ProvidersManager()
+    manager: Any = ProvidersManager()  # type: ignore[no-untyped-call]
     prefix = "extra__cloudstore__"
     # Filled from the hook's classmethods before Airflow 3.2, from the provider info since.
     widgets = {name.removeprefix(prefix) for name in manager.connection_form_widgets if name.startswith(prefix)}
