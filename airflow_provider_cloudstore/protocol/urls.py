@@ -17,8 +17,8 @@ class AmbiguousUrlError(ValueError):
 def split_url(url: str) -> SplitResult:
     """The parts of an absolute URL (RFC 3986 section 3), with a host and, if any, a port from 1 to 65535.
 
-    Of user info that holds a raw ``/`` or ``@`` most readers take a part for the host or the path. So an ``@`` in a path is refused
-    where it could end such user info: after a colon in the authority, and wherever it does not begin a segment, as in
+    Of user info that holds a raw ``/`` or ``@`` most readers take a part for the host or the path. So an ``@`` in a path is
+    refused where it could end such user info: after a colon in the authority, and wherever it does not begin a segment, as in
     ``/@scope/package``. A raw ``?`` or ``#`` in a password leaves no valid port, or hides in the query, which is never shown.
 
     :param url: the URL.

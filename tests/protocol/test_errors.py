@@ -13,7 +13,9 @@ from airflow_provider_cloudstore.protocol import errors
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)]
 DATA: dict[str, Any] = {
-    "operation": "delete folder", "subject": "d1", "status": 418, "sent": True, "attempts": 3, "retry_after": 1.5, "message": "no", "web_page": True,
+    "operation": "delete folder", "subject": "d1", "status": 418, "sent": True, "attempts": 3, "retry_after": 1.5,
+    "message": "no",
+    "web_page": True,
 }  # fmt: skip
 
 

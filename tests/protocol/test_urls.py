@@ -55,7 +55,8 @@ def test_a_source_that_everybody_reads_alike_is_shown_without_its_secrets(url: s
 
 @pytest.mark.parametrize(
     "url",
-    ["https://h/@scope/package", "https://h:8443/f?mail=a@b", "https://h/f?mail=a@b", "https://u:p@h:8443/f?sig=a%40b", "https://[::1]/f?mail=a@b", "https://h./f",
+    ["https://h/@scope/package", "https://h:8443/f?mail=a@b", "https://h/f?mail=a@b",
+     "https://u:p@h:8443/f?sig=a%40b", "https://[::1]/f?mail=a@b", "https://h./f",
      "https://bücher.example/f", "https://10.0.0.1:65535", "https://a_b/f"],
 )  # fmt: skip
 def test_a_source_that_everybody_reads_alike_is_sent_as_it_is(url: str) -> None:
