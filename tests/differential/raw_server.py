@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -48,6 +48,8 @@ class RawServer:
         self.port: int = self._listener.getsockname()[1]
         self.requests: Counter[str] = Counter()
         self.strays: list[bytes] = []
+        self._playing = 0
+        self._changed = threading.Condition()
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -74,9 +76,27 @@ class RawServer:
                 key = name.group().decode() if name else "stray"
                 script = self._script(key, self.requests[key])
                 self.requests[key] += 1
-                _play(script, connection)
-                if script.closes:
-                    return
+                with self._at_work():
+                    _play(script, connection)
+                    if script.closes:
+                        connection.close()
+                        return
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with self._changed:
+            self._playing += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._playing -= 1
+                self._changed.notify_all()
+
+    def settle(self) -> None:
+        """Wait until every script is played to its end: a connection that it closes is closed."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: not self._playing, 30), "a script does not end"
 
 
 def _requests(connection: socket.socket) -> Iterator[bytes]:
