@@ -180,11 +180,22 @@ class Harness:
         except Exception as error:  # noqa: BLE001  (whatever it is, it is compared)
             seen.error = error
         seen.seconds, seen.cpu = time.monotonic() - started, time.thread_time() - cpu
-        # The next call finds every connection as this response leaves it, not as it is by chance.
-        self._server.settle()
-        self._loop.run_until_complete(asyncio.sleep(0.001))
+        self._loop.run_until_complete(self._settle())
         seen.logged = "\n".join(self._log.lines)
         return seen
+
+    def pause(self, seconds: float) -> None:
+        """What a pause between two attempts is good for here."""
+        self._server.settle()
+
+    async def pause_later(self, seconds: float) -> None:
+        """As :meth:`pause`."""
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """See to it that the next request finds every connection as the last response leaves it, and not as it is by chance."""
+        self._server.settle()
+        await asyncio.sleep(0.001)
 
     def _after(self, case: Case) -> Iterator[tuple[str, str]]:
         """What a response leaves behind: for the next call on the same connection, or in the background."""
@@ -213,13 +224,10 @@ class Harness:
 def harness() -> Iterator[Harness]:
     """A harness without the pauses between two attempts."""
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocking, "Retrying", partial(Retrying, sleep=lambda seconds: None))
-        patch.setattr(asynchronous, "AsyncRetrying", partial(AsyncRetrying, sleep=_no_pause))
-        yield Harness(stack)
-
-
-async def _no_pause(seconds: float) -> None:
-    return None
+        running = Harness(stack)
+        patch.setattr(blocking, "Retrying", partial(Retrying, sleep=running.pause))
+        patch.setattr(asynchronous, "AsyncRetrying", partial(AsyncRetrying, sleep=running.pause_later))
+        yield running
 
 
 def _settings(port: int) -> dict[str, Settings]:
@@ -313,7 +321,7 @@ def _wrongly_stored(result: Any, operation: str, case: Case) -> Iterator[tuple[s
         yield "secret stored", f"{form} in {text[:1500]}"
     document = tame_document(case.responses[0]) if len(case.responses) == 1 and operation != LINK else None
     everything = (ACCESS_TOKEN, PROXY_PASSWORD, SOURCE_PASSWORD, SOURCE_SIGNATURE)
-    if document is None or found_in(json.dumps(document, ensure_ascii=False), everything):
+    if document is None or found_in(repr(list(_texts_in(document, None))) + "".join(_texts_in(document, None)), everything):
         return
     if stored["response"] != document:
         yield "stored otherwise", f"{stored['response']!r:.700} for {document!r:.700}"

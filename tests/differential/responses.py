@@ -330,7 +330,6 @@ def _lost(rng: Random, draft: _Draft) -> RawResponse:
             chunked + size + part,
             chunked + size + body + b"\r\n",
             chunked + b"".join(_chunks(rng, body)),
-            chunked + b"".join(_chunks(rng, body)) + b"0",
             whole[: rng.randint(0, len(draft.interim) + 12)],
             draft.head()[:-3],
         ]
@@ -417,6 +416,8 @@ def _odd_chunks(rng: Random, draft: _Draft) -> RawResponse:
             size + b"\r\n" + body + b"\r\n0\r\nno colon\r\n\r\n",
             size + b"\r\n" + body + b"\r\n0\r\n" + b"X: y\r\n" * 20_000,
             b"1_0\r\n" + body,
+            b"".join(_chunks(rng, body)) + b"0",
+            b"".join(_chunks(rng, body)) + b"0\r\n",
         ]
     )
     return replace(draft.done(draft.head(("Transfer-Encoding", "chunked")) + sent, Framing.ODD, closes=True), readings=(b"",))
