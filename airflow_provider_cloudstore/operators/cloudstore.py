@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.errors import BatchFailed, BatchKilled, BatchStopped, CloudStoreError, InvalidInputError
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
-from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
+from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_not_available
 from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
 
 if TYPE_CHECKING:
@@ -152,13 +152,25 @@ class DownloadLinkOperator(BaseOperator):
         """Make a fresh link after the triggerer has waited, so that it is as young as it can be."""
         check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            link = hook.create_download_link(self.file_id)
+            link = self._fresh_link(hook)
         return self._hand_on(context, link)
+
+    def _fresh_link(self, hook: CloudStoreHook) -> DownloadLink:
+        odd = OddResponses()  # what ends no wait while the trigger polls must not end it here either
+        while True:
+            try:
+                return hook.create_download_link(self.file_id)
+            except CloudStoreError as error:
+                if not odd.tolerates(error, pendulum.now("UTC")):
+                    raise
+                self.log.warning("The response says nothing of file '%s' (%s); trying again", self.file_id, error.what)
+            time.sleep(min(self.poll_interval, ODD_SECONDS / (ODD_POLLS - 1)))
 
     def _wait(self, context: Context, hook: CloudStoreHook) -> DownloadLink:
         wait = FileWait(str(self.file_id), self.poll_interval, pendulum.now("UTC").add(seconds=self.timeout))
         while isinstance(found := hook.look_for_file(self.file_id), CloudStoreError):
-            if line := wait.not_yet(found):
+            now = pendulum.now("UTC")
+            if line := wait.not_yet(found, now):
                 self.log.info(line)
             if self.deferrable:
                 defer_until_available(
@@ -169,7 +181,6 @@ class DownloadLinkOperator(BaseOperator):
                     poll_interval=self.poll_interval,
                     seconds=self.timeout,
                 )
-            now = pendulum.now("UTC")
             if wait.over(now):
                 raise file_not_available(wait.file_id, self.timeout, wait.words)
             time.sleep(wait.pause(now, found))

@@ -19,6 +19,7 @@ class CloudStoreError(Exception):
     :param sent: whether the request may have reached the service.
     :param attempts: how many requests were sent before this error was final.
     :param retry_after: seconds that the service asked to wait, if it did.
+    :param web_page: whether a page for people came in place of the service's response: it says nothing of the subject.
     """
 
     permanent: ClassVar[bool] = False
@@ -37,6 +38,7 @@ class CloudStoreError(Exception):
         sent: bool = False,
         attempts: int = 0,
         retry_after: float | None = None,
+        web_page: bool = False,
     ) -> None:
         self.what = what
         self.operation = operation
@@ -45,6 +47,7 @@ class CloudStoreError(Exception):
         self.sent = sent
         self.attempts = attempts
         self.retry_after = retry_after
+        self.web_page = web_page
         about = " ".join(part for part in (operation, f"'{subject}'" if subject else "") if part)
         tries = f" (attempt {attempts})" if attempts > 1 else ""
         super().__init__(f"{about + ': ' if about else ''}{what}{tries}.{' ' + self.advice if self.advice else ''}")
