@@ -74,7 +74,9 @@ def test_it_looks_until_the_file_is_there_and_only_reads(emulator: Emulator) -> 
 @pytest.mark.parametrize(
     "fault",
     [
-        {"kind": "status", "status": 404}, {"kind": "error_envelope", "body": "queued"}, {"kind": "status", "status": 500},
+        {"kind": "status", "status": 404}, {"kind": "status", "status": 404, "body": "<html>no</html>"},
+        {"kind": "status", "status": 503, "body": "<html>no</html>"},
+        {"kind": "error_envelope", "body": "queued"}, {"kind": "status", "status": 500},
         {"kind": "status", "status": 429, "headers": {"Retry-After": "0"}}, {"kind": "drop_before"}, {"kind": "half"},
     ],
 )  # fmt: skip
