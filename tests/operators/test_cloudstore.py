@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
@@ -106,9 +105,9 @@ def test_a_link_is_a_token_for_one_task_and_a_whole_link_for_another(emulator: E
     assert state == "success"
     token, link = values["use"]
     assert token == values["link"] == emulator.state()["tokens"][0]["token"]
-    assert link.keys() == {"file_id", "token", "url", "created_at", "expires_at"}
+    assert link.keys() == {"file_id", "token", "url_with_token", "created_at", "expires_at"}
     assert (link["file_id"], link["token"]) == ("f1", token)
-    assert link["url"] == f"{emulator.url}/download?download_token={token}"
+    assert link["url_with_token"] == f"{emulator.url}/download?download_token={token}"
     assert datetime.fromisoformat(link["created_at"]) < datetime.fromisoformat(link["expires_at"])
 
 
