@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
