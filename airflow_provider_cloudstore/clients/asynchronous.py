@@ -25,7 +25,7 @@ from airflow_provider_cloudstore.clients.trust import CONNECT_TIMEOUT, tls_conte
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Request, Response
+from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Request, Response, headers_of
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class AsyncClient:
                         break
                 return Response(
                     answer.status,
-                    {name.lower(): value for name, value in answer.headers.items()},
+                    headers_of((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers),
                     body[:MAX_BODY_BYTES],
                     sent_at,
                     pendulum.now("UTC"),
@@ -171,7 +171,7 @@ async def _open(settings: Settings, limit: int) -> Session:
     if context is None:
         raise ConfigurationError("the CA bundle of extra 'verify', or of REQUESTS_CA_BUNDLE, cannot be read")
     connector = aiohttp.TCPConnector(limit=limit, ssl=context, keepalive_timeout=_KEEP_ALIVE)
-    http = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+    http = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
     return Session(http, asyncio.Semaphore(limit), _proxy(settings))
 
 

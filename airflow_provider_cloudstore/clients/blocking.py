@@ -27,7 +27,7 @@ from airflow_provider_cloudstore.clients.reasons import reason_of
 from airflow_provider_cloudstore.clients.trust import CONNECT_TIMEOUT
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Request, Response
+from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Request, Response, headers_of
 
 T = TypeVar("T")
 
@@ -110,14 +110,14 @@ class BlockingClient:
                     stream=True,
                 ) as answer:
                     body = b""
-                    for chunk in answer.iter_content(_CHUNK):
+                    for chunk in answer.raw.stream(_CHUNK, decode_content=False):
                         body += chunk
                         if len(body) > MAX_BODY_BYTES:
                             break
                 if not self._watch.expired:
                     return Response(
                         answer.status_code,
-                        {name.lower(): value for name, value in answer.headers.items()},
+                        headers_of(answer.raw.headers.iteritems()),
                         body[:MAX_BODY_BYTES],
                         sent_at,
                         pendulum.now("UTC"),

@@ -6,6 +6,8 @@ Written as JSON, on the command line and to the state endpoint: ``{"kind": "drop
 from __future__ import annotations
 
 import asyncio
+import base64
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -46,6 +48,55 @@ class Kind(Enum):
     """The effect, and its answer with the ``Content-Type`` in ``headers`` (default ``text/html``)."""
     ERROR_ENVELOPE = "error_envelope"
     """HTTP 200 with an error envelope whose words are ``body``; without the effect."""
+    RAW = "raw"
+    """The bytes in ``raw`` or ``base64`` in place of an answer, then the end of the connection unless ``close`` is false."""
+
+
+_KINDS = tuple(kind.value for kind in Kind)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(value: Any, encoding: str = "utf-8") -> bool:
+    try:
+        str.encode(value, encoding)
+    except (TypeError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def _is_base64(value: Any) -> bool:
+    try:
+        base64.b64decode(value, validate=True)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_headers(value: Any) -> bool:
+    return isinstance(value, dict) and all(_is_text(one) and one.isprintable() for pair in value.items() for one in pair)
+
+
+_YES_OR_NO = (lambda value: isinstance(value, bool), "true or false")
+_EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "kind": (lambda value: value in _KINDS, f"one of {', '.join(_KINDS)}"),
+    "operation": (lambda value: value in OPERATIONS, f"one of {', '.join(OPERATIONS)}"),
+    "times": (lambda value: _is_whole(value) and value >= 0, "a whole number, 0 for all requests"),
+    "status": (lambda value: _is_whole(value) and 100 <= value <= 999, "a whole number from 100 to 999"),
+    "headers": (_is_headers, "an object of texts without line breaks"),
+    "body": (_is_text, "a text"),
+    "seconds": (
+        lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf,
+        "a number of seconds",
+    ),
+    "effect": _YES_OR_NO,
+    "raw": (lambda value: _is_text(value, "latin-1"), "a text whose characters are bytes, U+0000 to U+00FF"),
+    "base64": (_is_base64, "bytes in base64"),
+    "close": _YES_OR_NO,
+}
+"""For each field of a fault: whether a value will do, and what is expected."""
 
 
 @dataclass(slots=True)
@@ -59,7 +110,10 @@ class Fault:
     :param headers: more headers of the answer.
     :param body: the answer's body, or its words.
     :param seconds: how long to wait (``delay``, ``trickle``).
-    :param effect: whether the operation has its effect all the same (``status``).
+    :param effect: whether the operation has its effect all the same (``status``, ``raw``).
+    :param raw: all bytes of the answer, status line included, one character a byte (``raw``).
+    :param base64: the same in base64, in place of ``raw``.
+    :param close: whether the connection ends after those bytes (``raw``).
     """
 
     kind: Kind
@@ -70,6 +124,9 @@ class Fault:
     body: str = ""
     seconds: float = 1.0
     effect: bool = False
+    raw: str | None = None
+    base64: str | None = None
+    close: bool = True
 
     @classmethod
     def parse(cls, given: Any) -> Self:
@@ -81,12 +138,20 @@ class Fault:
         names = {one.name for one in fields(cls)}
         if not isinstance(given, Mapping) or not given.keys() <= names or "kind" not in given:
             raise ValueError(f"a fault is an object with a 'kind' and any of {', '.join(sorted(names - {'kind'}))}")
-        fault = cls(**{**given, "kind": Kind(given["kind"])})
-        if fault.operation not in OPERATIONS:
-            raise ValueError(f"'operation' is one of {', '.join(OPERATIONS)}")
-        if not (isinstance(fault.times, int) and isinstance(fault.status, int) and isinstance(fault.headers, dict)):
-            raise ValueError("'times' and 'status' are whole numbers, 'headers' is an object")
-        return fault
+        for name, value in given.items():
+            right, expected = _EXPECTED[name]
+            if not right(value):
+                raise ValueError(f"'{name}' is {expected}")
+        if given["kind"] != Kind.RAW.value and given.keys() & {"raw", "base64", "close"}:
+            raise ValueError("'raw', 'base64' and 'close' belong to the kind 'raw'")
+        if given["kind"] == Kind.RAW.value and ("raw" in given) == ("base64" in given):
+            raise ValueError("the kind 'raw' needs the bytes of the answer, in 'raw' or in 'base64'")
+        return cls(**{**given, "kind": Kind(given["kind"])})
+
+    @property
+    def answer(self) -> bytes:
+        """The bytes of a ``raw`` fault."""
+        return (self.raw or "").encode("latin-1") if self.base64 is None else base64.b64decode(self.base64)
 
     async def spoil(self, request: web.Request, shape: Shape, work: Work) -> web.StreamResponse:
         """Answer ``request`` wrongly.
@@ -107,6 +172,9 @@ class Fault:
                 return failure(Shape.ENVELOPE, 200, self.body)
             case Kind.DROP_BEFORE:
                 return _drop(request)
+            case Kind.RAW:
+                await (work() if self.effect else request.read())  # unread, it would turn the end of the connection into a reset
+                return await _write(request, self.answer, close=self.close)
             case _:
                 return await self._spoil_answer(request, await work())
 
@@ -164,7 +232,7 @@ def _head(answer: web.StreamResponse, length: int | None) -> bytes:
     return "\r\n".join(lines).encode()
 
 
-async def _write(request: web.Request, *pieces: bytes, pause: float = 0.0) -> web.StreamResponse:
+async def _write(request: web.Request, *pieces: bytes, pause: float = 0.0, close: bool = True) -> web.StreamResponse:
     """Write raw bytes and end the connection; the client may be gone before."""
     for piece in pieces:
         if request.transport is None or request.transport.is_closing():
@@ -173,7 +241,21 @@ async def _write(request: web.Request, *pieces: bytes, pause: float = 0.0) -> we
         await request.writer.drain()
         if pause:
             await asyncio.sleep(pause)
-    return _drop(request)
+    return _drop(request) if close else _Written()
+
+
+class _Written(web.StreamResponse):
+    """Tells aiohttp's server that the answer is written, and that the next request may come on the same connection."""
+
+    @property
+    def keep_alive(self) -> bool:
+        return True
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
 
 
 def _drop(request: web.Request) -> web.StreamResponse:

@@ -18,6 +18,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.errors import BatchFailed, BatchKilled, BatchStopped, CloudStoreError, InvalidInputError
+from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
 from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_not_available
@@ -93,11 +94,13 @@ class RemoteUrlUploadOperator(BaseOperator):
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         # Airflow shows and stores `url` after this, of a plain task and of a mapped one, and before `execute`.
         super()._do_render_template_fields(*args, **kwargs)
-        hides = isinstance(self.url, str) and bool(_MAY_HIDE & set(self.url))
-        shown = redact_url(self.url) if hides else self.url
-        if shown != self.url:
-            self._source = Secret(self.url)
-            mask(url_secrets(self.url))
+        given: Any = self.url  # a template can render anything
+        if given is None or (isinstance(given, str) and not _MAY_HIDE & set(given)):
+            return
+        shown = redact_url(given) if isinstance(given, str) else MASK
+        if shown != given:
+            self._source = Secret(given)  # the guard refuses what is no text, by its type
+            mask(url_secrets(given) if isinstance(given, str) else ())
             self.url = shown
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -296,6 +299,9 @@ class RemoteUrlBatchUploadOperator(BaseOperator):
         """Queue the uploads that earlier tries have not finished."""
         from airflow_provider_cloudstore.batch.receipts import Receipts
 
+        if self.receipts:
+            with airflow_errors():
+                validate_present(str(self.receipts), "receipts")
         store = context.get("task_state_store")
         receipts = Receipts(ObjectStoragePath(self.receipts)) if self.receipts else None
         if store is None and not receipts:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pendulum
 from pendulum import DateTime
 
+from airflow_provider_cloudstore.protocol.encodings import hides_secret
 from airflow_provider_cloudstore.protocol.secrets import Secret, url_secrets
+from airflow_provider_cloudstore.protocol.storable import Json
 from airflow_provider_cloudstore.protocol.values import Response
 
-Json = dict[str, Any] | list[Any] | str | int | float | bool | None
+log = logging.getLogger(__name__)
 
 _TOKEN_NAMES = ("download_token", "token")
 _URL_NAMES = ("download_url", "url")
 _EXPIRY_NAMES = ("expires_at", "expires", "expires_in")
 _LONGEST_TOKEN = 4096
+_TOKEN = re.compile('[^\\s<>"{}\\\\\x00-\x20\x7f-\xa0\ud800-\udfff\ufffd]+')
+_LONGEST_URL = 8192
+_LONGEST_DATE = 64
 _EPOCH_FROM = 100_000_000  # a smaller number cannot be a date since 1973, so it counts seconds from now
 _MILLISECONDS_FROM = 100_000_000_000
 
@@ -99,96 +104,49 @@ def _iso(moment: DateTime) -> str:
     return moment.in_timezone("UTC").to_iso8601_string()
 
 
-def parse_body(response: Response) -> Json:
-    """The body as parsed JSON where it is JSON, else as text, and None where it is empty.
-
-    Only what every Airflow database can store is taken for JSON: no ``NaN``, no NUL, no lone surrogate.
-
-    :param response: the response; its body is at most 1 MiB.
-    """
-    text = _decode(response).replace("\x00", "").strip()
-    if not text:
-        return None
-    try:
-        parsed: Json = json.loads(text)
-        stored = json.dumps(parsed, ensure_ascii=False, allow_nan=False)
-        stored.encode("utf-8")
-    except (ValueError, RecursionError):  # not JSON, NaN, a number of 4,301 digits, a lone surrogate, or too deep
-        return text
-    return text if "\\u0000" in stored else parsed
-
-
-def _decode(response: Response) -> str:
-    charset = re.search(r"charset=[\"']?([\w.:-]+)", response.headers.get("content-type", ""), re.IGNORECASE)
-    try:
-        return response.body.decode(charset.group(1) if charset else "utf-8-sig")
-    except (LookupError, ValueError, AssertionError):  # unknown charset, wrong bytes, a codec that is not for text
-        return response.body.decode("utf-8", "replace")
-
-
-def error_words(body: Json) -> str | None:
-    """The service's own words if ``body`` is an error envelope, else None; an envelope without words has some given.
-
-    :param body: what :func:`parse_body` returned.
-    """
-    if not isinstance(body, dict):
-        return None
-    states = [body.get(key) for key in ("_status", "status")]
-    if not any(isinstance(state, str) and state.strip().lower() == "error" for state in states):
-        return None
-    return service_words(body) or "no reason given"
-
-
-def service_words(body: Json) -> str:
-    """What the service says in ``body``, for people to read; empty where it says nothing.
-
-    :param body: what :func:`parse_body` returned.
-    """
-    if isinstance(body, dict):
-        words = next((body[key] for key in ("response", "message") if isinstance(body.get(key), str)), "")
-    else:
-        words = body if isinstance(body, str) and "<" not in body else ""
-    return " ".join(words.split())
-
-
-def is_web_page(response: Response, body: Json) -> bool:
-    """Whether a person's page came instead of an API's answer: a login page, a proxy's, the wrong host's.
-
-    :param response: the response.
-    :param body: its body, from :func:`parse_body`.
-    """
-    html = response.headers.get("content-type", "").lower().startswith(("text/html", "application/xhtml"))
-    return isinstance(body, str) and (html or bool(re.match(r"\s*<(!doctype|html|head|body)\b", body, re.IGNORECASE)))
-
-
-def find_link(file_id: str, response: Response, body: Json, token_path: tuple[str, ...]) -> DownloadLink | None:
-    """The download link in an answer, or None where there is no token in it.
+def find_link(
+    file_id: str, response: Response, data: Json, token_path: tuple[str, ...], secrets: Iterable[Secret]
+) -> DownloadLink | None:
+    """The download link in a response, or None where there is no token in it.
 
     :param file_id: the file that it is for.
     :param response: the response.
-    :param body: its body, from :func:`parse_body`.
+    :param data: its parsed body.
     :param token_path: where the token is; empty to look in all the usual places.
+    :param secrets: the secrets of the call. A service that repeats one of them, in whatever encoding, has given no token.
     """
-    token = _token_at(body, token_path) if token_path else _find_token(body)
+    known = tuple(secrets)
+    candidates = [_at(data, token_path)] if token_path else _candidates(data)
+    tokens = (token for value in candidates if (token := _as_token(value)) and not _repeats(token, known))
+    token = next(tokens, None)
     if token is None:
         return None
-    url = next((value for _, value in _fields(body, _URL_NAMES) if isinstance(value, str) and value), None)
-    return DownloadLink(file_id, token, url, response.received_at, _find_expiry(body, response.received_at))
-
-
-def keys_of(body: Json) -> str:
-    """The names, never the values, of what was in an answer; for the message that says that no token was.
-
-    :param body: what :func:`parse_body` returned.
-    """
-    if not isinstance(body, dict):
-        return (
-            f"its body is {'empty' if body is None else 'a text' if isinstance(body, str) else 'a JSON ' + type(body).__name__}"
+    urls = [value for _, value in _fields(data, _URL_NAMES)]
+    url = next((value for value in urls if _is_public_url(value, known)), None)
+    if urls and url is None:
+        log.warning(
+            "Left out the download URL of file '%s': it is not an absolute http(s) URL, or it repeats a credential",
+            file_id,
         )
-    data = body.get("data")
-    names = [*map(str, body), *(f"data.{key}" for key in data)] if isinstance(data, dict) else list(map(str, body))
-    shown = [name if re.fullmatch(r"[\w.-]{1,40}", name) else "?" for name in names[:20]]
-    return f"it has the keys {', '.join(shown)}" if shown else "it is an empty JSON object"
+    return DownloadLink(file_id, token, url, response.received_at, _find_expiry(data, response.received_at))
+
+
+def _repeats(text: str, secrets: tuple[Secret, ...]) -> bool:
+    return Secret(text) in secrets or hides_secret(text, secrets)
+
+
+def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
+    """Whether ``value`` is an absolute URL that may be handed on."""
+    if (
+        not isinstance(value, str)
+        or len(value) > _LONGEST_URL
+        or not re.fullmatch(r"https?://[^\s\\\x00-\x20\x7f-\xa0\ud800-\udfff]+", value, re.IGNORECASE)
+    ):
+        return False
+    try:
+        return bool(urlsplit(value).hostname) and not _repeats(value, secrets)
+    except ValueError:
+        return False
 
 
 def _places(body: Json) -> Iterator[Mapping[str, Any]]:
@@ -207,28 +165,27 @@ def _fields(body: Json, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def _as_token(value: Any) -> str | None:
-    """``value`` if it can be a token: printable, in one piece, and no markup."""
+    """``value`` if it can be a token: printable, in one piece, and neither markup nor broken JSON."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
-    if isinstance(value, str) and re.fullmatch(r"[^\s<>\x00-\x1f\x7f]+", value) and len(value) <= _LONGEST_TOKEN:
-        return value
-    return None
+    return value if isinstance(value, str) and len(value) <= _LONGEST_TOKEN and _TOKEN.fullmatch(value) else None
 
 
-def _token_at(body: Json, path: tuple[str, ...]) -> str | None:
+def _at(body: Json, path: tuple[str, ...]) -> Any:
     value: Any = body
     for key in path:
         if isinstance(value, list) and re.fullmatch(r"\d{1,6}", key, re.ASCII):
             value = value[int(key)] if int(key) < len(value) else None
         else:
             value = value.get(key) if isinstance(value, dict) else None
-    return _as_token(value)
+    return value
 
 
-def _find_token(body: Json) -> str | None:
-    named = [_as_token(value) for _, value in _fields(body, _TOKEN_NAMES)]
-    in_urls = [_as_token(_query_value(value, _TOKEN_NAMES)) for _, value in _fields(body, _URL_NAMES)]
-    return next((token for token in (*named, *in_urls, _as_token(body)) if token is not None), None)
+def _candidates(body: Json) -> Iterator[Any]:
+    """What may be the token, the likeliest first."""
+    yield from (value for _, value in _fields(body, _TOKEN_NAMES))
+    yield from (_query_value(value, _TOKEN_NAMES) for _, value in _fields(body, _URL_NAMES))
+    yield body
 
 
 def _query_value(url: Any, names: tuple[str, ...]) -> str | None:
@@ -252,7 +209,7 @@ def _utc(parsed: object) -> DateTime | None:
 
 
 def _moment(value: Any, received_at: DateTime, *, relative: bool) -> DateTime | None:
-    if isinstance(value, bool):
+    if isinstance(value, bool) or (isinstance(value, str) and len(value) > _LONGEST_DATE):
         return None
     try:
         if isinstance(value, str) and not re.fullmatch(r"\d+(\.\d+)?", value, re.ASCII):

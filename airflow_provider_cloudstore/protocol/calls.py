@@ -6,7 +6,6 @@ attempts before it left open: an attempt that may have had its effect, and a tok
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -14,11 +13,14 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from tenacity import RetryCallState, retry_if_exception, stop_before_delay, wait_random_exponential
 
 from airflow_provider_cloudstore.protocol import answers, errors
-from airflow_provider_cloudstore.protocol.answers import DownloadLink, FolderDeletion, Json, RemoteUpload
-from airflow_provider_cloudstore.protocol.failures import NOT_THERE, judge_failure, judge_response, retry_after
+from airflow_provider_cloudstore.protocol.answers import DownloadLink, FolderDeletion, RemoteUpload
+from airflow_provider_cloudstore.protocol.content import Content, read_content
+from airflow_provider_cloudstore.protocol.encodings import hides_secret
+from airflow_provider_cloudstore.protocol.failures import is_gone, judge_failure, judge_response, retry_after
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.storable import MOST_CHARACTERS, Json, storable
 from airflow_provider_cloudstore.protocol.values import Failure, Request, Response
 
 T = TypeVar("T")
@@ -27,7 +29,10 @@ DEFAULT_BUDGET = 300.0
 """Seconds that one call may take with all its attempts, where no ``execution_timeout`` is shorter."""
 _BACKOFF_FROM = 1.0
 _BACKOFF_TO = 60.0
-_LONGEST_WORDS = 300
+_LONGEST_MESSAGE = 300
+_WITHHELD = "(withheld: it holds a credential in an encoded form)"
+_MARGIN = 4096  # characters behind what is shown, so that an encoded credential that is cut in two is still recognised
+_SMALL = 8192  # characters of a response that is checked as a whole, which costs less than text by text
 
 
 class Call(ABC, Generic[T]):
@@ -47,18 +52,18 @@ class Call(ABC, Generic[T]):
         self.attempts = 0
         self.token_refused = False
         self._subject = self.operation.check(subject, settings)
-        self.secrets: tuple[Secret, ...] = (settings.access_token, *self.operation.secrets(self._subject))
+        self.secrets: tuple[Secret, ...] = (*settings.secrets, *self.operation.secrets(self._subject))
         self._shown = redact(self.operation.shown(self._subject), self.secrets)
         self._repeat = repeat
         self._renewals = 0
         self._may_have_worked = False
 
     @abstractmethod
-    def result(self, response: Response, body: Json) -> T | None:
-        """The result of a successful answer, or None where the answer does not hold one.
+    def result(self, response: Response, content: Content) -> T | None:
+        """The result of a successful response, or None where the response does not hold one.
 
-        :param response: the answer.
-        :param body: its body, parsed.
+        :param response: the response.
+        :param content: what its body says.
         """
 
     @property
@@ -76,7 +81,7 @@ class Call(ABC, Generic[T]):
             raise self._error(errors.TokenRefused, "HTTP 401: the service refused the access token", 401)
         self.settings = settings
         self.token_refused = False
-        self.secrets += (settings.access_token,)
+        self.secrets += settings.secrets
 
     def request(self) -> Request:
         """The request of the next attempt."""
@@ -92,23 +97,24 @@ class Call(ABC, Generic[T]):
         if isinstance(outcome, Failure):
             kind, what = judge_failure(self.operation, outcome, repeat=self._repeat)
             raise self._error(kind, what, None)
-        body = None if outcome.too_large else answers.parse_body(outcome)
-        verdict = judge_response(self.operation, outcome, body, repeat=self._repeat)
-        if verdict is not None and not (self._may_have_worked and self.operation.deletes and outcome.status in NOT_THERE):
-            raise self._refusal(verdict, outcome, body)
-        result = self.result(outcome, body)
+        content = read_content(outcome)
+        verdict = judge_response(self.operation, outcome, content, repeat=self._repeat)
+        if verdict is not None and not (self._may_have_worked and self.operation.deletes and is_gone(outcome, content)):
+            raise self._refusal(verdict, outcome, content)
+        result = self.result(outcome, content)
         if result is None:
-            what = f"HTTP {outcome.status}, but the answer holds no download token: {answers.keys_of(body)}"
+            what = f"HTTP {outcome.status}, but the answer holds no download token: {self._safe(content.keys)}"
             raise self._error(errors.UnusableAnswer, what, outcome.status)
         return result
 
     def _refusal(
-        self, verdict: tuple[type[errors.CloudStoreError], str], response: Response, body: Json
+        self, verdict: tuple[type[errors.CloudStoreError], str], response: Response, content: Content
     ) -> errors.CloudStoreError:
         kind, what = verdict
-        # Redacted before it is cut: of a secret that is cut in two, nobody could find the rest.
-        words = redact(answers.error_words(body) or answers.service_words(body), self.secrets)[:_LONGEST_WORDS]
-        error = self._error(kind, f"{what}: {words}" if words else what, response.status, retry_after(response))
+        # Checked before it is cut: of a secret that is cut in two, nobody could find the rest.
+        message = self._safe(content.error_message or content.message)[:_LONGEST_MESSAGE]
+        error = self._error(kind, f"{what}: {message}" if message else what, response.status, retry_after(response))
+        error.web_page, error.message = content.is_web_page, message
         if kind is errors.TokenRefused and not self._renewals:
             self._renewals, self.token_refused, error.again = 1, True, True
         return error
@@ -133,26 +139,20 @@ class Call(ABC, Generic[T]):
             operation=self.operation.name,
             subject=self._shown,
             status=status,
-            sent=kind is not errors.ServiceUnreachable,
+            sent=kind not in (errors.ServiceUnreachable, errors.ConfigurationError),
             attempts=self.attempts,
             retry_after=pause,
         )
 
-    def _storable(self, body: Json) -> Json:
-        """``body`` as an XCom may hold it: a service that repeats the source URL repeats what gives access to it."""
-        try:
-            return self._without_secrets(body)
-        except RecursionError:
-            return redact(json.dumps(body), self.secrets)
+    def _safe(self, text: str) -> str:
+        """``text`` without secrets: masked where they stand in clear, withheld whole where only decoding shows one."""
+        shown = redact(text, self.secrets)[: MOST_CHARACTERS + _MARGIN]
+        return _WITHHELD if hides_secret(shown, self.secrets) else shown
 
-    def _without_secrets(self, body: Json) -> Json:
-        if isinstance(body, dict):
-            return {redact(key, self.secrets): self._without_secrets(value) for key, value in body.items()}
-        if isinstance(body, list):
-            return [self._without_secrets(item) for item in body]
-        text = str(body)
-        clean = redact(text, self.secrets)
-        return body if clean == text else clean
+    def _storable(self, content: Content) -> Json:
+        """The content as an XCom may hold it: a service that repeats the source URL repeats what gives access to it."""
+        clean = len(content.text) <= _SMALL and self._safe(content.text) == content.text
+        return storable(content.data) if clean else storable(content.data, self._safe)
 
 
 class DeleteFolder(Call[FolderDeletion]):
@@ -160,9 +160,9 @@ class DeleteFolder(Call[FolderDeletion]):
 
     operation = DELETE_FOLDER
 
-    def result(self, response: Response, body: Json) -> FolderDeletion:
+    def result(self, response: Response, content: Content) -> FolderDeletion:
         """What was deleted, and what the service said."""
-        return FolderDeletion(self._subject, response.sent_at, self._storable(body))
+        return FolderDeletion(self._subject, response.sent_at, self._storable(content))
 
 
 class UploadFromUrl(Call[RemoteUpload]):
@@ -170,9 +170,9 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     operation = UPLOAD_FROM_URL
 
-    def result(self, response: Response, body: Json) -> RemoteUpload:
+    def result(self, response: Response, content: Content) -> RemoteUpload:
         """What was queued, and what the service said."""
-        return RemoteUpload(self._shown, response.sent_at, self._storable(body))
+        return RemoteUpload(self._shown, response.sent_at, self._storable(content))
 
 
 class CreateDownloadLink(Call[DownloadLink]):
@@ -180,9 +180,9 @@ class CreateDownloadLink(Call[DownloadLink]):
 
     operation = CREATE_DOWNLOAD_LINK
 
-    def result(self, response: Response, body: Json) -> DownloadLink | None:
+    def result(self, response: Response, content: Content) -> DownloadLink | None:
         """The link, or None where the answer holds no token."""
-        return answers.find_link(self._subject, response, body, self.settings.token_path)
+        return answers.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
 
 
 def retry_policy(call: Call[Any], budget: float, on_retry: Callable[[str], None]) -> dict[str, Any]:

@@ -4,12 +4,14 @@
 what happened                               delete folder            remote upload           download link
 ==========================================  =======================  ======================  =============
 never sent                                  again                    again                   again
+407 from a proxy, on CONNECT                permanent                permanent               permanent
 429, or 503 with ``Retry-After``            again, after that time   the same                the same
-sent, outcome unknown; other 5xx            again                    ``OutcomeUnknown``      again
+sent, outcome unknown; other 5xx; 101       again                    ``OutcomeUnknown``      again
 401                                         the connection is read again: a new token is tried, the same one is permanent
 other 4xx, 3xx                              permanent                permanent               permanent
+407, on CONNECT too                         permanent                permanent               permanent
 2xx with an error envelope                  error, Airflow retries   the same                the same
-2xx that cannot be the service's answer     error, Airflow retries   ``OutcomeUnknown``      error, Airflow retries
+2xx that cannot be the service's own        error, Airflow retries   ``OutcomeUnknown``      error, Airflow retries
 ==========================================  =======================  ======================  =============
 """
 
@@ -21,9 +23,9 @@ from email.utils import parsedate_to_datetime
 import pendulum
 
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.answers import Json, error_words, is_web_page
+from airflow_provider_cloudstore.protocol.content import Content
 from airflow_provider_cloudstore.protocol.operations import Operation
-from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Response
+from airflow_provider_cloudstore.protocol.values import Break, Failure, Response
 
 _REFUSALS: dict[int, type[errors.RequestRefused]] = {
     400: errors.BadRequest,
@@ -33,7 +35,11 @@ _REFUSALS: dict[int, type[errors.RequestRefused]] = {
     405: errors.MethodNotAllowed,
     410: errors.NotFound,
 }
-NOT_THERE = frozenset({404, 410})
+PROXY_REFUSED = (
+    "HTTP 407: the proxy refused its credentials; extra 'proxy' of the connection holds them (http://user:password@host:port)"
+)
+# What nginx, Apache and Go answer to plain http on a TLS port.
+_WANTS_TLS = re.compile(r"HTTP request (?:was sent )?to (?:an )?HTTPS|HTTP to an SSL-enabled", re.IGNORECASE)
 
 Verdict = tuple[type[errors.CloudStoreError], str]
 
@@ -47,39 +53,55 @@ def judge_failure(operation: Operation, failure: Failure, *, repeat: bool) -> Ve
     """
     if failure.kind is Break.NEVER_SENT:
         return errors.ServiceUnreachable, failure.reason
+    if failure.kind is Break.PROXY_REFUSED:
+        return errors.ConfigurationError, failure.reason
     return _unknown(operation, repeat), failure.reason
 
 
-def judge_response(operation: Operation, response: Response, body: Json, *, repeat: bool) -> Verdict | None:
-    """What an answer means: the error that it is and what happened, or None for success.
+def judge_response(operation: Operation, response: Response, content: Content, *, repeat: bool) -> Verdict | None:
+    """What a response means: the error that it is and what happened, or None for success.
 
     :param operation: what was asked.
-    :param response: the answer.
-    :param body: its body, parsed.
+    :param response: the response.
+    :param content: what its body says.
     :param repeat: whether the caller allows to do it twice (``retry_unknown_outcome``).
     """
     status = response.status
+    if 200 <= status < 300:
+        return _judge_success(operation, status, content, repeat=repeat)
     if status == 429 or (status == 503 and "retry-after" in response.headers):
         return errors.RateLimited, f"HTTP {status}"
-    if status >= 500:
-        return _unknown(operation, repeat), f"HTTP {status}"
     if 300 <= status < 400:
         return errors.RedirectRefused, f"HTTP {status}, a redirect"
-    if not 200 <= status < 300:
-        return _REFUSALS.get(status, errors.RequestRefused), f"HTTP {status}"
-    return _judge_success(operation, response, body, repeat=repeat)
+    if 400 <= status < 500:
+        return _judge_refusal(status, content)
+    return _unknown(operation, repeat), f"HTTP {status}"  # 5xx, and what no HTTP exchange ends with: 101, 999
 
 
-def _judge_success(operation: Operation, response: Response, body: Json, *, repeat: bool) -> Verdict | None:
-    unusable = errors.UnusableAnswer if operation.repeatable else _unknown(operation, repeat)
-    if response.too_large:
-        return unusable, f"HTTP {response.status} with a body of more than {MAX_BODY_BYTES // 1024} KiB, which was cut off"
-    if is_web_page(response, body):
-        return unusable, f"HTTP {response.status} with a web page in place of the service's answer"
-    words = error_words(body)
-    if words is not None:
-        return errors.ServiceError, f"HTTP {response.status}, but the service reports an error"
+def _judge_success(operation: Operation, status: int, content: Content, *, repeat: bool) -> Verdict | None:
+    if content.problem:
+        kind = errors.UnusableAnswer if operation.repeatable else _unknown(operation, repeat)
+        return kind, f"HTTP {status} with {content.problem}"
+    if content.error_message is not None:
+        return errors.ServiceError, f"HTTP {status}, but the service reports an error"
     return None
+
+
+def _judge_refusal(status: int, content: Content) -> Verdict:
+    if status == 407:
+        return errors.ConfigurationError, PROXY_REFUSED
+    if status == 400 and _WANTS_TLS.search(content.text):
+        return errors.ConfigurationError, "HTTP 400: this port expects TLS; write the connection's host with https://"
+    return _REFUSALS.get(status, errors.RequestRefused), f"HTTP {status}"
+
+
+def is_gone(response: Response, content: Content) -> bool:
+    """Whether a response says that the subject does not exist. A web page says so of a page, not of a folder.
+
+    :param response: the response.
+    :param content: what its body says.
+    """
+    return response.status in (404, 410) and not content.is_web_page
 
 
 def _unknown(operation: Operation, repeat: bool) -> type[errors.CloudStoreError]:

@@ -12,11 +12,14 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, urlunsplit
 
+from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
+
 MASK = "***"
 # The characters that requests and yarl (aiohttp) leave alone when they encode a URL that somebody else put together.
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
 _SHORTEST_VALUE = 8  # of a query parameter that may be a credential
+_WORD = re.compile(r"[a-z]{1,12}|[A-Z][a-z]{0,11}|[A-Z]{1,12}")  # `format=response` is none, and would hide the word everywhere
 _SHORTEST = 3  # a shorter "secret" would blank out half of every sentence, and hides nothing
 
 
@@ -96,13 +99,11 @@ def _forms(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
 def redact_url(url: str) -> str:
     """``url`` without what may give access: user info, query and fragment. Scheme, host, port and path stay.
 
-    :param url: an absolute URL; a text that is none is replaced whole.
+    :param url: an absolute URL; a text that is none, or that two readers take apart differently, is replaced whole.
     """
     try:
-        parts = urlsplit(url)
-        if not parts.scheme or not parts.hostname:
-            return MASK
-    except ValueError:
+        parts = split_url(url)
+    except AmbiguousUrlError:
         return MASK
     netloc = parts.netloc.rpartition("@")[2]
     if "@" in parts.netloc:
@@ -113,7 +114,8 @@ def redact_url(url: str) -> str:
 def url_secrets(url: str) -> tuple[Secret, ...]:
     """What stands in ``url`` and may give access: user, password, fragment, the query, and the longer values in it.
 
-    A short value, such as ``id=200``, is no credential by itself, and hiding it would hide the same text wherever it stands.
+    A short value or a word, such as ``id=200`` or ``format=response``, is no credential by itself, and hiding it would hide the
+    same text everywhere.
 
     :param url: a URL, such as a presigned one.
     """
@@ -124,6 +126,12 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
     pairs = [pair.partition("=") for pair in parts.query.split("&")]
     userinfo = parts.netloc.rpartition("@")[0]
     values = [value or name for name, _, value in pairs]
-    pieces = [*userinfo.split(":", 1), parts.fragment, parts.query, *(value for value in values if len(value) >= _SHORTEST_VALUE)]
+    pieces = [
+        userinfo,
+        *userinfo.split(":", 1),
+        parts.fragment,
+        parts.query,
+        *(value for value in values if len(value) >= _SHORTEST_VALUE),
+    ]
     found = {decoded for piece in pieces for decoded in (piece, unquote(piece), unquote_plus(piece)) if decoded}
     return tuple(Secret(piece) for piece in sorted(found))

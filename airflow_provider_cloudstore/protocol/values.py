@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -30,8 +30,8 @@ class Response:
     """One HTTP response.
 
     :param status: the HTTP status.
-    :param headers: the headers, their names in lower case.
-    :param body: the body, at most :data:`MAX_BODY_BYTES` of it.
+    :param headers: the headers, their names in lower case; see :func:`headers_of`.
+    :param body: the body as it came: at most :data:`MAX_BODY_BYTES` of it, its content coding (gzip) not undone.
     :param too_large: whether the body went on after that.
     :param sent_at: when the request was sent (UTC).
     :param received_at: when the answer was there (UTC).
@@ -45,10 +45,23 @@ class Response:
     too_large: bool = False
 
 
+def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Headers as a :class:`Response` has them: a repeated one's values are joined (RFC 9110 section 5.3).
+
+    :param pairs: names and values, in the order in which they came.
+    """
+    headers: dict[str, str] = {}
+    for name, value in pairs:
+        key = name.lower()
+        headers[key] = f"{headers[key]}, {value}" if key in headers else value
+    return headers
+
+
 class Break(Enum):
     """How a request ended without a whole answer."""
 
     NEVER_SENT = "never sent"
+    PROXY_REFUSED = "the proxy refused the credentials"
     OUTCOME_UNKNOWN = "outcome unknown"
 
 

@@ -124,7 +124,9 @@ def rows() -> Iterator[Row]:
     yield Row("no-body", status(204), "delete", 1, 0)
     yield Row("no-body", status(204), "upload", 1, 0)
     yield Row("no-body", status(204), "link", 1, 0, errors.UnusableAnswer)
-    yield Row("no-json", status(200, body="{broken"), "upload", 1, 0)
+    yield Row("words", status(200, body="not JSON, just words"), "upload", 1, 0)
+    yield Row("no-json", status(200, body="{broken"), "delete", 1, 0, errors.UnusableAnswer)
+    yield Row("no-json", status(200, body="{broken"), "upload", 1, 0, errors.OutcomeUnknown)
     yield Row("no-json", status(200, body="{broken or not"), "link", 1, 0, errors.UnusableAnswer)
 
 

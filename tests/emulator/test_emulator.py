@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -151,22 +152,91 @@ def test_faults_are_scripted_over_the_state_endpoint_and_used_up_in_their_order(
 
 
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "reason"),
     [
-        5,
-        {},
-        {"kind": "unknown"},
-        {"kind": "status", "no_such": 1},
-        {"kind": "status", "operation": "x"},
-        {"kind": "status", "times": "x"},
+        (5, "an object with a 'kind'"),
+        ({}, "an object with a 'kind'"),
+        ({"kind": "status", "no_such": 1}, "an object with a 'kind'"),
+        ({"kind": "unknown"}, "'kind' is one of status, delay"),
+        ({"kind": ["status"]}, "'kind' is one of"),
+        ({"kind": "status", "operation": "x"}, "'operation' is one of"),
+        ({"kind": "status", "times": "x"}, "'times' is a whole number"),
+        ({"kind": "status", "times": True}, "'times' is a whole number"),
+        ({"kind": "status", "times": -1}, "'times' is a whole number"),
+        ({"kind": "status", "status": "500"}, "'status' is a whole number"),
+        ({"kind": "status", "status": 99}, "'status' is a whole number"),
+        ({"kind": "status", "headers": ["X"]}, "'headers' is an object"),
+        ({"kind": "status", "headers": {"X": 1}}, "'headers' is an object"),
+        ({"kind": "status", "headers": {"X": "a\r\nY: b"}}, "'headers' is an object"),
+        ({"kind": "status", "body": None}, "'body' is a text"),
+        ({"kind": "status", "body": "\ud800"}, "'body' is a text"),
+        ({"kind": "delay", "seconds": "1"}, "'seconds' is a number"),
+        ({"kind": "delay", "seconds": -1}, "'seconds' is a number"),
+        ({"kind": "delay", "seconds": float("nan")}, "'seconds' is a number"),
+        ({"kind": "status", "effect": "yes"}, "'effect' is true or false"),
+        ({"kind": "raw"}, "needs the bytes"),
+        ({"kind": "raw", "raw": "x", "base64": "eA=="}, "needs the bytes"),
+        ({"kind": "raw", "raw": "\u20ac"}, "'raw' is a text whose characters are bytes"),
+        ({"kind": "raw", "raw": 1}, "'raw' is a text whose characters are bytes"),
+        ({"kind": "raw", "base64": "e"}, "'base64' is bytes"),
+        ({"kind": "raw", "base64": "e A=="}, "'base64' is bytes"),
+        ({"kind": "raw", "raw": "x", "close": 0}, "'close' is true or false"),
+        ({"kind": "status", "raw": "HTTP/1.1 200 OK"}, "belong to the kind 'raw'"),
+        ({"kind": "drop_after", "close": False}, "belong to the kind 'raw'"),
     ],
 )
-def test_a_fault_that_makes_no_sense_is_refused_with_a_reason(emulator: Emulator, fault: Any) -> None:
-    answer = requests.post(f"{emulator.url}/_emulator/faults", json=fault, timeout=5)
+def test_a_fault_that_makes_no_sense_is_refused_with_a_reason(
+    emulator: Emulator, capsys: pytest.CaptureFixture[str], fault: Any, reason: str
+) -> None:
+    answer = requests.post(f"{emulator.url}/_emulator/faults", data=json.dumps(fault), timeout=5)
     assert answer.status_code == 400
-    assert answer.text
+    assert reason in answer.text
     with pytest.raises(SystemExit):
         main(["--fault", json.dumps(fault)])
+    assert reason in capsys.readouterr().err
+
+
+def exchange(emulator: Emulator, count: int = 1, timeout: float = 5) -> bytes:
+    """Every byte that comes back for ``count`` link requests that are sent at once on one connection, until it ends."""
+    request = f"GET {API}/file/download HTTP/1.1\r\nHost: h\r\n\r\n".encode()
+    host, port = emulator.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout) as client:
+        client.sendall(request * count)
+        received = b""
+        while data := client.recv(65536):
+            received += data
+    return received
+
+
+RAW = bytes(range(256)) * 300
+
+
+@pytest.mark.parametrize("given", [{"raw": RAW.decode("latin-1")}, {"base64": base64.b64encode(RAW).decode()}])
+def test_a_raw_answer_is_sent_byte_for_byte_and_ends_the_connection(emulator: Emulator, given: dict[str, str]) -> None:
+    emulator.fault("raw", operation="link", **given)
+    assert exchange(emulator) == RAW
+    assert emulator.state()["requests"] == {"link": 1}
+
+
+def test_a_raw_answer_leaves_the_connection_open_where_it_is_told_to(emulator: Emulator) -> None:
+    emulator.fault("raw", operation="link", times=2, close=False, raw="one answer ")
+    emulator.fault("raw", operation="link", raw="and the end")
+    assert exchange(emulator, 3) == b"one answer one answer and the end"
+    assert emulator.state()["connections"]["opened"] == 1
+
+
+def test_silence_is_a_raw_answer_of_no_bytes(emulator: Emulator) -> None:
+    emulator.fault("raw", operation="link", close=False, raw="")
+    with pytest.raises(TimeoutError):
+        exchange(emulator, timeout=0.3)
+    assert emulator.state()["requests"] == {"link": 1}
+
+
+@pytest.mark.parametrize("effect", [True, False])
+def test_a_raw_answer_has_the_effect_only_where_it_is_told_to(emulator: Emulator, effect: bool) -> None:
+    emulator.fault("raw", operation="upload", effect=effect, raw="HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc")
+    assert queue(emulator, "ftp://h/f").text == "abc"
+    assert emulator.state()["effects"] == ({"upload": 1} if effect else {})
 
 
 def test_an_endless_answer_ends_with_the_client(emulator: Emulator) -> None:

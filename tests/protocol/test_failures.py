@@ -7,7 +7,7 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.answers import parse_body
+from airflow_provider_cloudstore.protocol.content import read_content
 from airflow_provider_cloudstore.protocol.failures import judge_failure, judge_response, retry_after
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
 from airflow_provider_cloudstore.protocol.values import Break, Failure, Response
@@ -24,7 +24,7 @@ def response(status: int, body: Any = None, too_large: bool = False, **headers: 
 
 
 def judged(operation: Operation, got: Response, repeat: bool = False) -> type[errors.CloudStoreError] | None:
-    verdict = judge_response(operation, got, parse_body(got), repeat=repeat)
+    verdict = judge_response(operation, got, read_content(got), repeat=repeat)
     return verdict[0] if verdict else None
 
 
@@ -45,7 +45,9 @@ def judged(operation: Operation, got: Response, repeat: bool = False) -> type[er
         (response(405), errors.MethodNotAllowed),
         (response(418), errors.RequestRefused),
         (response(499), errors.RequestRefused),
-        (response(101), errors.RequestRefused),
+        (response(407), errors.ConfigurationError),
+        (response(400, b"<p>The plain HTTP request was sent to HTTPS port"), errors.ConfigurationError),
+        (response(400, b"Client sent an HTTP request to an HTTPS server.\n"), errors.ConfigurationError),
         (response(200, {"status": "error"}), errors.ServiceError),
         (response(299, {"_status": "Error"}), errors.ServiceError),
         (response(200), None),
@@ -59,7 +61,7 @@ def test_an_answer_means_the_same_for_every_operation(operation: Operation, got:
     assert judged(operation, got, repeat=True) is kind
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 599])
+@pytest.mark.parametrize("status", [101, 500, 502, 503, 504, 599, 999])
 def test_a_server_error_leaves_the_outcome_of_an_upload_unknown(status: int) -> None:
     assert judged(UPLOAD_FROM_URL, response(status)) is errors.OutcomeUnknown
     assert judged(UPLOAD_FROM_URL, response(status), repeat=True) is errors.RepeatableOutcomeUnknown
@@ -67,7 +69,18 @@ def test_a_server_error_leaves_the_outcome_of_an_upload_unknown(status: int) -> 
         assert judged(operation, response(status)) is errors.ServerFailure
 
 
-@pytest.mark.parametrize("got", [response(200, b"<!doctype html>"), response(200, too_large=True)])
+@pytest.mark.parametrize(
+    "got",
+    [
+        response(200, b"<!doctype html>"),
+        response(200, too_large=True),
+        response(200, b"{broken"),
+        response(200, b'{"_status": "error"', content_type="application/json"),
+        response(200, b"["),
+        response(200, b"body", content_encoding="br"),
+        response(200, b"no gzip", content_encoding="gzip"),
+    ],
+)
 def test_a_success_that_cannot_be_the_services_answer_leaves_the_outcome_of_an_upload_unknown(got: Response) -> None:
     assert judged(UPLOAD_FROM_URL, got) is errors.OutcomeUnknown
     assert judged(UPLOAD_FROM_URL, got, repeat=True) is errors.RepeatableOutcomeUnknown
@@ -91,7 +104,7 @@ def test_what_was_sent_and_lost_is_unknown_for_an_upload_only() -> None:
 
 def test_what_happened_is_said_in_a_clause() -> None:
     def what(got: Response, operation: Operation = DELETE_FOLDER) -> str:
-        verdict = judge_response(operation, got, parse_body(got), repeat=False)
+        verdict = judge_response(operation, got, read_content(got), repeat=False)
         assert verdict is not None
         return verdict[1]
 
@@ -100,7 +113,7 @@ def test_what_happened_is_said_in_a_clause() -> None:
     assert what(response(404)) == "HTTP 404"
     assert what(response(302)) == "HTTP 302, a redirect"
     assert what(response(200, too_large=True)) == "HTTP 200 with a body of more than 1024 KiB, which was cut off"
-    assert what(response(200, b"<html>")) == "HTTP 200 with a web page in place of the service's answer"
+    assert what(response(200, b"<html>")) == "HTTP 200 with a web page in place of the service's response"
     assert what(response(200, {"status": "error"})) == "HTTP 200, but the service reports an error"
 
 

@@ -1,0 +1,141 @@
+"""What the body of a response says: read once, for classification and for storage.
+
+Reading is lenient: whatever Python's JSON reads may be an envelope that says "error". What only looks like a response of the
+service (a web page, broken JSON, an unknown content coding) is told apart here, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from dataclasses import dataclass, field
+
+from airflow_provider_cloudstore.protocol.storable import Json
+from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Response
+
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+# Any other label reads as UTF-8 with replacements: Python's codecs take seconds for some of them, or are no charsets at all.
+_CHARSETS = dict.fromkeys(("iso-8859-1", "iso8859-1", "iso_8859-1", "latin-1", "latin1", "l1"), "latin-1")
+_CHARSETS |= dict.fromkeys(("windows-1252", "cp1252", "cp-1252", "x-cp1252"), "cp1252")
+_GZIP = b"\x1f\x8b"
+_BLANK = "\x00\ufeff \t\r\n"
+_PAGE_TYPES = ("text/html", "application/xhtml")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The content of a response's body.
+
+    :param text: the body as text; it may hold secrets.
+    :param data: the parsed JSON, or the text where it is no JSON, or None where it is empty.
+    :param problem: why it cannot be the service's own; empty where it can be.
+    :param is_web_page: whether a page for people came: a login page, a proxy's, or one of the wrong host.
+    """
+
+    text: str = field(repr=False, default="")
+    data: Json = field(repr=False, default=None)
+    problem: str = ""
+    is_web_page: bool = False
+
+    @property
+    def error_message(self) -> str | None:
+        """The service's own message if the content is an error envelope, else None."""
+        if not isinstance(self.data, dict):
+            return None
+        states = [self.data.get(key) for key in ("_status", "status")]
+        if not any(isinstance(state, str) and state.strip(_BLANK).lower() == "error" for state in states):
+            return None
+        return self.message or "no reason given"
+
+    @property
+    def message(self) -> str:
+        """What the service says for people to read; empty where it says nothing."""
+        if isinstance(self.data, dict):
+            words = next((self.data[key] for key in ("response", "message") if isinstance(self.data.get(key), str)), "")
+        else:
+            words = self.data if isinstance(self.data, str) and "<" not in self.data else ""
+        return " ".join(words.split())
+
+    @property
+    def keys(self) -> str:
+        """The names, never the values, of what is in it; for the message that says that no token is."""
+        if not isinstance(self.data, dict):
+            kind = (
+                "empty" if self.data is None else "text" if isinstance(self.data, str) else f"a JSON {type(self.data).__name__}"
+            )
+            return f"its body is {kind}"
+        inner = self.data.get("data")
+        names = [*self.data, *(f"data.{key}" for key in inner)] if isinstance(inner, dict) else list(self.data)
+        shown = [name if re.fullmatch(r"[\w.-]{1,40}", name) else "?" for name in names[:20]]
+        return f"it has the keys {', '.join(shown)}" if shown else "it is an empty JSON object"
+
+
+def read_content(response: Response) -> Content:
+    """Read the body of a response. It takes linear time, and no more memory than 1 MiB of body needs.
+
+    :param response: the response, its content coding not undone (RFC 9110 section 8.4).
+    """
+    body, problem = _decompress(response)
+    if problem:
+        return Content(problem=problem)
+    content_type = response.headers.get("content-type", "").strip()
+    text = _decode(body, content_type).strip(_BLANK)
+    if not text:
+        return Content()
+    try:
+        return Content(text, _DECODER.decode(text))
+    except (ValueError, RecursionError):
+        pass
+    if text.startswith("<") or content_type.lower().startswith(_PAGE_TYPES):
+        return Content(text, text, "a web page in place of the service's response", is_web_page=True)
+    return Content(text, text, "a body that begins like JSON and is not JSON" if text[0] in "{[" else "")
+
+
+def _decompress(response: Response) -> tuple[bytes, str]:
+    """The body without its content codings, and why that is impossible."""
+    body, too_large = response.body, response.too_large
+    codings = [name.strip().lower() for name in response.headers.get("content-encoding", "").split(",")]
+    for coding in reversed([name for name in codings if name not in ("", "identity")] if body else []):
+        if coding not in ("gzip", "x-gzip", "deflate"):
+            return b"", "a body in a content coding that was not asked for"
+        try:
+            body = _inflate(body, coding)
+        except zlib.error:
+            return b"", f"a body that is no whole {coding}"
+        too_large |= len(body) > MAX_BODY_BYTES
+    return body, f"a body of more than {MAX_BODY_BYTES // 1024} KiB, which was cut off" if too_large else ""
+
+
+def _inflate(body: bytes, coding: str) -> bytes:
+    """At most one byte more than is allowed.
+
+    :raises zlib.error: if it is not whole.
+    """
+    # Some services send "deflate" without the zlib header that RFC 9110 section 8.4.1.2 asks for.
+    bare = coding == "deflate" and (body[0] & 0x0F != zlib.DEFLATED or int.from_bytes(body[:2], "big") % 31 != 0)
+    whole = b""
+    while True:
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | (0 if coding == "deflate" else 16))
+        whole += inflater.decompress(body, MAX_BODY_BYTES + 1 - len(whole))
+        if len(whole) > MAX_BODY_BYTES:
+            return whole
+        if not inflater.eof:
+            raise zlib.error
+        body = inflater.unused_data
+        if coding == "deflate" or not body.startswith(_GZIP):  # gzip may come in members (RFC 1952 section 2.2)
+            return whole
+
+
+def _decode(body: bytes, content_type: str) -> str:
+    label = _CHARSET.search(content_type)
+    return body.decode(_CHARSETS.get(label.group(1).lower(), "utf-8") if label else "utf-8", "replace")
+
+
+def _integer(digits: str) -> int | str:
+    # Converting takes quadratic time. 640 digits is the least that any Python allows (int max_str_digits).
+    return int(digits) if len(digits) <= 640 else digits
+
+
+# Not strict: a line break inside a text, as careless services send it, is one.
+_DECODER = json.JSONDecoder(parse_int=_integer, strict=False)

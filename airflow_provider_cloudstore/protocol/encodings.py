@@ -1,0 +1,91 @@
+"""Finds a secret that a text holds in another encoding: what somebody else can decode is as good as in clear.
+
+Masking replaces the forms that libraries print. A service, or whoever answers in its place, may encode what it repeats in any
+other way, so a text is decoded before it is trusted: percent, HTML, JSON and PHP escapes, base64 and hexadecimal, layer by layer.
+"""
+
+from __future__ import annotations
+
+import binascii
+import functools
+import html
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from urllib.parse import unquote
+
+from airflow_provider_cloudstore.protocol.secrets import Secret
+
+_SHORTEST = 8  # a shorter one turns up by chance: "response" decoded from something is no leak of `format=response`
+_MOST_TEXTS = 24  # decoded from one text: a bound for hostile nesting
+_ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|u([0-9a-f]{4})|x([0-9a-f]{1,2})|([0-7]{3})|(.))", re.IGNORECASE | re.DOTALL)
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}")  # eight bytes take eleven digits
+_HEX = re.compile(r"[0-9A-Fa-f]{16,}")
+_READABLE = re.compile(rb"[\x21-\x7e]{8,}")
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
+def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
+    """Whether ``text`` holds one of ``secrets``, in clear or in an encoding.
+
+    :param text: what is about to be shown or stored; a few KiB at most, because every layer is looked at.
+    :param secrets: what must not be in it. One of fewer than eight characters is not looked for.
+    """
+    needles = list(chain.from_iterable(map(_readings, secrets)))
+    if not needles:
+        return False
+    shortest = min(len(raw) for _, raw in needles)
+    waiting, seen = [text], {text}
+    while waiting and len(seen) <= _MOST_TEXTS:
+        packed = "".join(waiting.pop().split())  # encoded text is wrapped at will
+        if any(value in packed for value, _ in needles):
+            return True
+        blobs = list(_blobs(packed, shortest))
+        if any(raw in blob for _, raw in needles for blob in blobs):
+            return True
+        decoded = "\n".join(part.decode("ascii") for blob in blobs for part in _READABLE.findall(blob))
+        for one in (_unescape(packed), decoded):
+            if one and one not in seen:
+                seen.add(one)
+                waiting.append(one)
+    return False
+
+
+@functools.lru_cache(maxsize=64)  # of a waiter or a batch, the access token is asked for every time
+def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
+    """A secret as it is, and as it reads once its own escapes are gone: undoing those of a text undoes them there too."""
+    value = secret.reveal()
+    found = {value}
+    while len(value) >= _SHORTEST and (value := _unescape(value)) not in found:
+        found.add(value)
+    return tuple((form, form.encode("utf-8", "surrogatepass")) for form in found if len(form) >= _SHORTEST)
+
+
+def _unescape(text: str) -> str:
+    if "%" in text:
+        text = unquote(text)
+    if "&" in text:
+        text = html.unescape(text)
+    return _ESCAPE.sub(_character, text) if "\\" in text else text
+
+
+def _character(match: re.Match[str]) -> str:
+    braced, four, two, octal, other = match.groups()
+    if other is not None:
+        return other
+    code = int(octal, 8) if octal else int(braced or four or two, 16)
+    return chr(code) if code <= 0x10FFFF else ""
+
+
+def _blobs(text: str, shortest: int) -> Iterator[bytes]:
+    """What the runs of base64 and hexadecimal digits in ``text`` decode to, wherever in a run the encoded text begins."""
+    for run in _BASE64.findall(text):
+        if 3 * len(run) >= 4 * shortest:
+            digits = run.translate(_URL_SAFE)
+            for start in range(4):
+                length = len(digits) - start
+                padded = digits[start : len(digits) - (length % 4 == 1)] + "=" * (-length % 4 % 3)
+                yield binascii.a2b_base64(padded)
+    for run in _HEX.findall(text):
+        for start in range(2):
+            yield bytes.fromhex(run[start : len(run) - (len(run) - start) % 2])

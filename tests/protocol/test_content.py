@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import gzip
+import json
+import time
+import zlib
+from typing import Any
+
+import pendulum
+import pytest
+
+from airflow_provider_cloudstore.protocol.content import Content, read_content
+from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Response
+
+NOW = pendulum.datetime(2026, 1, 1)
+
+
+def content(body: Any = b"", **headers: str) -> Content:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return read_content(Response(200, {name.replace("_", "-"): value for name, value in headers.items()}, raw, NOW, NOW))
+
+
+@pytest.mark.parametrize(
+    ("body", "data"),
+    [
+        (b"", None),
+        (b"  \r\n", None),
+        (b"\xef\xbb\xbf", None),
+        (b"null", None),
+        (b'{"a": [1, 2.5, "\xc3\xa9", null, true]}', {"a": [1, 2.5, "é", None, True]}),
+        (b"\xef\xbb\xbf{}", {}),
+        (b'{"a": 1}\x00\x00', {"a": 1}),
+        (b'{"a": "line\nbreak"}', {"a": "line\nbreak"}),
+        (b"just words\n", "just words"),
+        (b'"a string"', "a string"),
+        (b'{"x": Infinity}', {"x": float("inf")}),
+        (b'{"x": 1e999}', {"x": float("inf")}),
+        (b'{"x": "\\ud800"}', {"x": "\ud800"}),
+        (b'{"x": "\\u0000"}', {"x": "\x00"}),
+        (b"9" * 4_500, "9" * 4_500),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+    ],
+)
+def test_a_body_is_whatever_pythons_json_reads_or_text_or_nothing(body: bytes, data: Any) -> None:
+    assert content(body) == Content(body.decode("utf-8", "replace").strip("\ufeff\x00 \r\n"), data)
+
+
+@pytest.mark.parametrize(
+    "odd", [b"NaN", b"1e400", b'"\\u0000"', b'"\\ud800"', b'"\x00"', b"9" * 4_500, b"[" * 300 + b"]" * 300, b'"a\nb"']
+)
+def test_an_envelope_that_says_error_is_one_whatever_else_is_in_it(odd: bytes) -> None:
+    assert content(b'{"x": ' + odd + b', "_status": "error", "response": "No such folder"}').error_message == "No such folder"
+
+
+@pytest.mark.parametrize(
+    ("label", "body", "text"),
+    [
+        ("iso-8859-1", b"caf\xe9", "café"),
+        ('"Latin-1"', b"caf\xe9", "café"),
+        ("windows-1252", b"\x80", "€"),
+        ("us-ascii", b"cafe", "cafe"),
+        ("UTF-8", b"caf\xc3\xa9", "café"),
+        ("utf-16", b"caf\xc3\xa9", "café"),
+        ("no-such-charset", b"caf\xc3\xa9", "café"),
+        ("base64", b"caf\xc3\xa9", "café"),
+        ("punycode", b"caf\xc3\xa9", "café"),
+        ("utf-8", b"caf\xe9", "caf\ufffd"),
+    ],
+)
+def test_a_charset_that_is_known_is_used_and_any_other_reads_as_utf_8(label: str, body: bytes, text: str) -> None:
+    assert content(body, content_type=f"text/plain; Charset={label}").data == text
+
+
+@pytest.mark.parametrize("label", ["punycode", "idna", "utf-7", "unicode_escape", "rot13", "zlib", "hz", "utf-8"])
+def test_reading_takes_linear_time_whatever_the_charset(label: str) -> None:
+    body = (b"xn--" + b"a" * 60 + b"-99b.") * 6_000
+    began = time.process_time()
+    content(body, content_type=f"text/plain; charset={label}")
+    assert time.process_time() - began < 1
+
+
+def test_a_body_in_a_content_coding_that_everybody_knows_is_read() -> None:
+    body = b'{"a": 1}'
+    bare = zlib.compressobj(wbits=-15)
+    for coded, coding in [
+        (gzip.compress(body), "gzip"),
+        (gzip.compress(body[:3]) + gzip.compress(body[3:]), "x-gzip"),
+        (zlib.compress(body), "Deflate"),
+        (bare.compress(body) + bare.flush(), "deflate"),
+        (zlib.compress(gzip.compress(body)), "gzip, deflate"),
+        (gzip.compress(body), "identity, gzip"),
+        (body, "identity"),
+        (body, ""),
+    ]:
+        assert content(coded, content_encoding=coding).data == {"a": 1}, coding
+    assert content(b"", content_encoding="br") == Content()
+
+
+@pytest.mark.parametrize(
+    ("body", "coding", "problem"),
+    [
+        (b'{"a": 1}', "br", "a body in a content coding that was not asked for"),
+        (b'{"a": 1}', "gzip", "a body that is no whole gzip"),
+        (gzip.compress(b"x" * 1000)[:-4], "gzip", "a body that is no whole gzip"),
+        (zlib.compress(b"x" * 1000)[:-4], "deflate", "a body that is no whole deflate"),
+        (gzip.compress(b"x" * (MAX_BODY_BYTES + 1)), "gzip", "a body of more than 1024 KiB, which was cut off"),
+        (gzip.compress(gzip.compress(bytes(2**29))), "gzip, gzip", "a body of more than 1024 KiB, which was cut off"),
+    ],
+)
+def test_a_body_that_cannot_be_decoded_is_not_the_services_own(body: bytes, coding: str, problem: str) -> None:
+    assert content(body, content_encoding=coding) == Content(problem=problem)
+
+
+def test_a_body_that_was_cut_off_is_not_the_services_own() -> None:
+    assert read_content(Response(200, {}, b"{}", NOW, NOW, too_large=True)) == Content(
+        problem="a body of more than 1024 KiB, which was cut off"
+    )
+
+
+@pytest.mark.parametrize("body", [b"{broken", b'{"a": ', b"[", b"[" * 100_000, b"{'a': 1}", b'{"a": 1} extra'])
+def test_what_begins_like_json_and_is_none_is_not_the_services_own(body: bytes) -> None:
+    assert content(body).problem == "a body that begins like JSON and is not JSON"
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "page"),
+    [
+        (b"<!DOCTYPE html><p>Sign in", {}, True),
+        (b"  <html lang='en'>", {}, True),
+        (b"\xef\xbb\xbf<html>", {}, True),
+        (b"<?xml version='1.0'?><Error/>", {}, True),
+        (b"<!-- maintenance --><h1>", {"content_type": "text/plain"}, True),
+        (gzip.compress(b"<html>"), {"content_encoding": "gzip"}, True),
+        (b"{{ title }} Sign in", {"content_type": "text/html"}, True),
+        (b"Sign in", {"content_type": " text/HTML; charset=utf-8"}, True),
+        (b"Sign in", {"content_type": "application/xhtml+xml"}, True),
+        (b"token123", {}, False),
+        (b'{"a": 1}', {"content_type": "text/html"}, False),
+        (b"", {"content_type": "text/html"}, False),
+    ],
+)
+def test_a_web_page_is_known_but_json_with_a_wrong_type_is_not_taken_for_one(
+    body: bytes, headers: dict[str, str], page: bool
+) -> None:
+    got = content(body, **headers)
+    assert (got.is_web_page, bool(got.problem)) == (page, page)
+
+
+@pytest.mark.parametrize("key", ["status", "_status"])
+@pytest.mark.parametrize("state", ["error", "ERROR", " Error "])
+def test_an_envelope_that_says_error_is_one_with_its_message(key: str, state: str) -> None:
+    assert content({key: state, "response": "Could not\nfind it"}).error_message == "Could not find it"
+    assert content({key: state, "message": "no"}).error_message == "no"
+    assert content({key: state, "response": {"a": 1}, "message": "no"}).error_message == "no"
+    assert content({key: state}).error_message == "no reason given"
+
+
+@pytest.mark.parametrize(
+    "data", [None, "error", ["error"], {}, {"status": "success"}, {"status": 500}, {"data": {"status": "error"}}, {"error": "x"}]
+)
+def test_anything_else_is_no_error_envelope(data: Any) -> None:
+    assert content(data).error_message is None
+
+
+def test_the_services_message_is_one_line_and_no_markup() -> None:
+    assert content({"response": "a  b\n" * 200}).message == ("a b " * 200).strip()
+    assert content(b"plain words").message == "plain words"
+    assert content(b"<html>page</html>").message == ""
+    assert content([1]).message == ""
+    assert content({"response": 5}).message == ""
+    assert content(b"").message == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ({"a": "hunter2", "data": {"b": "hunter2"}}, "it has the keys a, data, data.b"),
+        ({"two words hunter2": 1}, "it has the keys ?"),
+        ({str(number): 1 for number in range(30)}, "it has the keys " + ", ".join(map(str, range(20)))),
+        ({}, "it is an empty JSON object"),
+        ([1], "its body is a JSON list"),
+        ("hunter2", "its body is text"),
+        (None, "its body is empty"),
+    ],
+)
+def test_content_is_described_by_its_keys_and_never_by_its_values(data: Any, says: str) -> None:
+    assert content(data).keys == says

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import base64
+import html
+import json
+import time
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_cloudstore.protocol.encodings import hides_secret
+from airflow_provider_cloudstore.protocol.secrets import Secret
+
+TOKEN = "s3cr/et+tok=en&é"
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "clear": str,
+    "percent": lambda text: quote(text, safe=""),
+    "percent, every byte": lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
+    "form": quote_plus,
+    "HTML": html.escape,
+    "HTML, decimal": lambda text: "".join(f"&#{ord(char)};" for char in text),
+    "HTML, hexadecimal": lambda text: "".join(f"&#x{ord(char):X};" for char in text),
+    "JSON": lambda text: json.dumps(text)[1:-1],
+    "JSON, slashes": lambda text: text.replace("/", "\\/"),
+    "JSON, every character": lambda text: "".join(f"\\u{ord(char):04x}" for char in text),
+    "PHP": lambda text: "".join(f"\\x{byte:02X}" for byte in text.encode("latin-1")),
+    "PHP, octal": lambda text: "".join(f"\\{byte:03o}" for byte in text.encode("latin-1")),
+    "PHP, braces": lambda text: "".join(f"\\u{{{ord(char):x}}}" for char in text),
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64, URL-safe": lambda text: base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
+    "base64, behind something": lambda text: base64.b64encode(b"Bearer " + text.encode() + b" and more").decode(),
+    "base64, in lines": lambda text: "\r\n".join(base64.encodebytes(text.encode() * 8).decode().splitlines()),
+    "hexadecimal": lambda text: text.encode().hex(),
+    "hexadecimal, upper case": lambda text: text.encode().hex().upper(),
+}
+AROUND = ["{}", "The token {} was refused.", "x={}&y=1", '{{"echo": "{}"}}', "0{}"]
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS.keys())
+def test_a_secret_is_found_in_every_encoding_that_texts_travel_in(encode: Callable[[str], str], around: str) -> None:
+    assert hides_secret(around.format(encode(TOKEN)), [Secret("another-one"), Secret(TOKEN)])
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(st.lists(st.sampled_from(sorted(ENCODINGS)), min_size=1, max_size=3), st.sampled_from(AROUND))
+def test_a_secret_is_found_through_three_encodings(names: list[str], around: str) -> None:
+    secret = "s3cr/et+tok=en&x"  # ASCII, which every encoding above keeps
+    text = secret
+    for name in names:
+        text = ENCODINGS[name](text)
+    assert hides_secret(around.format(text), [Secret(secret)]), text
+
+
+@pytest.mark.parametrize("token", ["abc%41defgh", "a&amp;bcdefgh", "abc\\u0041defgh", "c2VjcmV0LXNlY3JldA"])
+def test_a_secret_that_looks_encoded_itself_is_found(token: str) -> None:
+    assert hides_secret(f"the token {token} is bad", [Secret(token)])
+    assert hides_secret(base64.b64encode(token.encode()).decode(), [Secret(token)])
+
+
+def test_a_text_without_a_secret_hides_none() -> None:
+    text = '{"response":"The upload is queued","data":{"file_id":"f0123456789ab","url":"https://h/f?a=%2F&b=YWJjZGVmZ2hpamts"}}'
+    assert not hides_secret(text, [Secret(TOKEN)])
+    assert not hides_secret(text, [])
+
+
+def test_a_short_secret_is_not_looked_for() -> None:
+    assert not hides_secret("c2hvcnQ= short", [Secret("short")])
+
+
+@pytest.mark.parametrize("piece", ["%25", "&amp;", "\\\\", "QUFB", "4141", "a", "%26amp;", "\\u005c"])
+def test_looking_takes_little_time_whatever_the_text(piece: str) -> None:
+    text = (piece * 36_000)[:36_000]
+    began = time.process_time()
+    hides_secret(text, [Secret(TOKEN)])
+    assert time.process_time() - began < 1

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_cloudstore.protocol.storable import MOST_CHARACTERS, storable
+
+SERIALIZER_KEYS = ["__id__", "__classname__", "__version__", "__data__", "__type", "__var", "__source", "__class", "__init", "__"]
+
+
+def through_airflow(value: Any) -> list[Any]:
+    """``value`` as each way of the installed Airflow gives it back: the XCom's serializer, and that of a deferral."""
+    from airflow.serialization.serialized_objects import BaseSerialization
+
+    try:
+        serde = importlib.import_module("airflow.sdk.serde")
+    except ModuleNotFoundError:  # before 3.2
+        serde = importlib.import_module("airflow.serialization.serde")
+    xcom = serde.deserialize(json.loads(json.dumps(serde.serialize(value), allow_nan=False)))
+    deferral = BaseSerialization.deserialize(
+        json.loads(json.dumps(BaseSerialization.serialize({"event": value}), allow_nan=False))
+    )
+    returned = [xcom, deferral["event"]]
+    try:
+        import msgspec
+    except ImportError:  # Airflow 2 has no supervisor to talk to
+        return returned
+    return [*returned, msgspec.msgpack.decode(msgspec.msgpack.encode(value))]
+
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.integers(-(10**400), 10**400), st.floats(), st.text(st.characters(), max_size=20),
+    st.sampled_from([2**63, 2**63 - 1, -(2**63), 1e22, 1e300, 2.0**53, math.nan, math.inf, "\x00", "\ud800", "a\x00\udfff"]),
+)  # fmt: skip
+keys = st.one_of(st.sampled_from(SERIALIZER_KEYS), st.text(st.characters(), max_size=8))
+values = st.recursive(
+    scalars, lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(keys, inner, max_size=6)), max_leaves=30
+)
+
+
+@settings(max_examples=500, deadline=None, database=None)
+@given(values)
+def test_what_is_stored_comes_back_from_every_serializer_of_airflow_as_it_was(value: Any) -> None:
+    stored = storable(value)
+    for returned in through_airflow(stored):
+        assert returned == stored
+        assert type(returned) is type(stored)
+    json.dumps(stored, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    assert "\\u0000" not in json.dumps(stored)
+    assert storable(stored) == stored
+
+
+@pytest.mark.parametrize("key", SERIALIZER_KEYS)
+def test_a_key_that_serializers_give_a_meaning_to_is_stored_under_another_name(key: str) -> None:
+    assert storable({"a": {key: 1}}) == {"a": {f"key{key}": 1}}
+
+
+def test_an_object_that_names_a_class_stays_plain_data() -> None:
+    evil = {"__classname__": "airflow.models.Connection", "__version__": 1, "__data__": {"conn_id": "x"}}
+    old = {"__type": "airflow.sdk.definitions.connection.Connection", "__var": {"conn_id": "x"}}
+    stored = storable({"data": [evil, old]})
+    assert all(returned == stored for returned in through_airflow(stored))
+
+
+def test_numbers_that_do_not_fit_are_text() -> None:
+    given = [2**64, -(2**63) - 1, 2**63 - 1, math.nan, math.inf, -math.inf, 1e22, 0.5, True]
+    assert storable(given) == [str(2**64), str(-(2**63) - 1), 2**63 - 1, "NaN", "Infinity", "-Infinity", "1e+22", 0.5, True]
+
+
+def test_two_keys_that_become_one_are_both_kept() -> None:
+    assert storable({"a\x00": 1, "a\ud800": 2, "key__id__": 3, "__id__": 4}) == {
+        "a\ufffd": 1, "a\ufffd_": 2, "key__id__": 3, "key__id___": 4,
+    }  # fmt: skip
+
+
+def test_what_is_too_large_or_too_deep_is_left_out_and_says_so() -> None:
+    deep: Any = "x"
+    for _ in range(500):
+        deep = [deep]
+    for large in ["x" * 10**6, ["x"] * 10**6, {str(number): number for number in range(10**5)}, {"x" * 10**6: 1}, deep]:
+        stored = storable({"file_id": "f1", "data": large})
+        assert isinstance(stored, dict)
+        assert stored["file_id"] == "f1"
+        assert "(omitted: the response is too large to store whole)" in json.dumps(stored)
+        assert len(json.dumps(stored, ensure_ascii=False)) < 2 * MOST_CHARACTERS
+        assert all(returned == stored for returned in through_airflow(stored))
+
+
+def test_every_text_and_key_is_cleaned_before_it_is_cut() -> None:
+    stored = storable(
+        {"secret": ["secret", 5, "x" * (MOST_CHARACTERS - 60) + "secret"]}, lambda text: text.replace("secret", "***")
+    )
+    assert "secr" not in json.dumps(stored)
+    assert isinstance(stored, dict)
+    assert stored["***"][:2] == ["***", 5]
