@@ -257,7 +257,7 @@ def _is_page(headers: dict[str, str], text: str | None) -> bool | None:
     if kind in ("text/html", "application/xhtml+xml"):
         if start.startswith(("{", "[")):
             return False
-        return None if not start or kind != "text/html" or _scalar(start) else True
+        return None if not start or kind != "text/html" or _scalar((text or "").strip()) else True
     return None if start.startswith("<") else False
 
 
@@ -293,7 +293,7 @@ def _of_json(operation: str, text: str) -> set[tuple[Meaning, str | None]]:
         return {_NOT_ITS, (Meaning.SAYS_ERROR, None)} if '"error"' in text[:30] else {_NOT_ITS, (Meaning.DONE, None)}
     except ValueError:
         try:
-            document = _loads(text, strict=False)  # a raw control character inside a string
+            document = _loads(text.rstrip("\0 \t\r\n"), strict=False)  # a raw control character inside a string, NUL at the end
         except (ValueError, RecursionError):
             return {_NOT_ITS}
         return {_NOT_ITS, *_of_document(operation, document)}
@@ -438,10 +438,10 @@ def tame_document(response: RawResponse) -> Any:
         document = _loads(text.strip())
     except (ValueError, RecursionError):
         return None
-    return document if why_not_storable(document) is None and _shallow(document, 6) else None
+    return document if why_not_storable(document) is None and _plain(document, 6) else None
 
 
-def _shallow(value: Any, levels: int) -> bool:
+def _plain(value: Any, levels: int) -> bool:
     if isinstance(value, dict):
-        return levels > 0 and all(_shallow(inner, levels - 1) for inner in value.values())
-    return not isinstance(value, list) or (levels > 0 and all(_shallow(inner, levels - 1) for inner in value))
+        return levels > 0 and all(not key.startswith("__") and _plain(inner, levels - 1) for key, inner in value.items())
+    return not isinstance(value, list) or (levels > 0 and all(_plain(inner, levels - 1) for inner in value))
