@@ -214,7 +214,7 @@ def _texts(headers: dict[str, str], body: bytes) -> list[tuple[str | None, bool]
     if codings[0] in ("", "identity"):
         return [(_decode(headers, body), True)]
     if codings[0] not in ("gzip", "x-gzip", "deflate"):
-        return [(None, True)]
+        return [(None, True)] if body else [(None, True), ("", True)]
     plain = _unpack(body, codings[0])
     if plain is None or len(plain) > MIB:
         return [(None, True), ("", True)] if not body else [(None, True)]  # nothing, encoded: empty, or cut off
@@ -355,6 +355,8 @@ def _judged(candidates: Iterable[Any]) -> tuple[set[str | None], bool]:
 
 def _bare_tokens(text: str) -> set[str | None]:
     line = text.strip("\ufeff \t\r\n")
+    if line.endswith("\0"):  # whether it belongs to the line
+        return {None} | _bare_tokens(line.rstrip("\0"))
     if not line or holds_access_token(line):
         return {None}
     if len(line.splitlines()) > 1 or any(not letter.isprintable() or letter == "\ufffd" for letter in line):

@@ -39,7 +39,7 @@ with DAG("odd_answers", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
     again = {"retries": 2, "retry_delay": timedelta(seconds=1)}
     tasks: list[Any] = []
     for name in SERVICES:
-        more = {"cloudstore_conn_id": f"odd_{name}", **again}
+        more: dict[str, Any] = {"cloudstore_conn_id": f"odd_{name}", **again}
         tasks += [
             DeleteFolderOperator(task_id=f"delete.{name}", folder_id="doomed", **more),
             RemoteUrlUploadOperator(task_id=f"upload.{name}", url="ftp://127.0.0.1:9/file", **more),
