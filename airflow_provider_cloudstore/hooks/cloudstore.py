@@ -5,9 +5,11 @@ Here the protocol's errors become Airflow's: a permanent one is also an ``Airflo
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -22,6 +24,7 @@ from airflow_provider_cloudstore.protocol.errors import (
     NotFound,
     ServiceError,
 )
+from airflow_provider_cloudstore.protocol.proxies import environment_proxy
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHAVIOUR
@@ -282,13 +285,14 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     :param extra: its extra, parsed.
     :raises ConfigurationError: if it cannot be used as it stands.
     """
-    return Settings.from_connection(
+    settings = Settings.from_connection(
         host=connection.host,
         schema=connection.schema,
         port=connection.port,
         password=connection.password,
         extra=extra,
     )
+    return replace(settings, proxy=settings.proxy or environment_proxy(settings.base_url, os.environ))
 
 
 def mask(secrets: Iterable[Secret]) -> None:

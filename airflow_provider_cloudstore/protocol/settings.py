@@ -11,6 +11,7 @@ from typing import Any, Self
 from urllib.parse import SplitResult, urlsplit
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
+from airflow_provider_cloudstore.protocol.proxies import validate_proxy
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
 
 API_PREFIX = "/cloud/api/v2"
@@ -170,13 +171,7 @@ def _proxy(extra: Mapping[str, Any]) -> Secret | None:
     value = extra.get("proxy")
     if value is None:
         return None
-    try:
-        usable = urlsplit(value).scheme in ("http", "https") and bool(urlsplit(value).hostname)
-    except (ValueError, TypeError, AttributeError):
-        usable = False
-    if not usable:
-        raise ConfigurationError("extra 'proxy' of the connection must be a URL such as http://proxy.example.com:3128")
-    return Secret(value)
+    return validate_proxy(value, "extra 'proxy' of the connection")
 
 
 def _protected(extra: Mapping[str, Any]) -> frozenset[str]:

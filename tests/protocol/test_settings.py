@@ -103,6 +103,7 @@ def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> No
     assert settings.protected_folder_ids == {"root", "7"}
     assert settings.token_path == ("data", "link", "0", "key")
     assert read(proxy="https://proxy:3128").proxy == Secret("https://proxy:3128")
+    assert read(proxy="proxy:3128").proxy == Secret("http://proxy:3128")
     assert read(password="abc").access_token == Secret("abc")
     assert read(verify="false").verify is False
     assert read(verify="True").verify is True
@@ -115,7 +116,7 @@ def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> No
     [
         {"timeout": 0}, {"timeout": -1}, {"timeout": "soon"}, {"timeout": "nan"}, {"timeout": "inf"}, {"timeout": True},
         {"timeout": []}, {"timeout": 86_401}, {"max_attempts": 0}, {"max_attempts": "many"}, {"verify": 1},
-        {"verify": "/no/such/bundle.pem"}, {"allow_http": "perhaps"}, {"allow_http": 1}, {"proxy": "proxy:3128"},
+        {"verify": "/no/such/bundle.pem"}, {"allow_http": "perhaps"}, {"allow_http": 1}, {"proxy": "proxy:port"},
         {"proxy": "socks5://proxy"}, {"proxy": 5}, {"proxy": "http://"}, {"proxy": "http://[bad"},
         {"protected_folder_ids": 5}, {"protected_folder_ids": [None]}, {"token_path": 5}, {"token_path": "data..key"},
         {"token_path": ".key"},
