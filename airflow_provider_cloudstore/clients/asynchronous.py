@@ -144,7 +144,8 @@ class _Connection(ResponseHandler):
 
     carries: _UnderWay | None = None
     between_answers = True
-    bytes_due = values.MAX_WIRE_BYTES
+    has_head = False
+    bytes_due = values.MAX_HEAD_BYTES
     interim_due = values.MAX_INTERIM_RESPONSES
 
     def set_response_params(self, **params: Any) -> None:
@@ -165,13 +166,19 @@ class _Connection(ResponseHandler):
             self._end()
 
     def feed_data(self, data: Any, size: int = 0) -> None:
-        self.interim_due -= values.is_interim(data[0].code)
+        if values.is_interim(data[0].code):
+            self.interim_due -= 1
+        else:
+            self.has_head = True
+            self.bytes_due += values.MAX_WIRE_BYTES
         if self.interim_due >= 0:
             super().feed_data(data, size)
         else:
             self._end()
 
     def _end(self) -> None:
+        if not self.has_head:
+            self._parser = None  # it would make headers of all that it has
         if self.transport:
             self.transport.abort()
 
@@ -197,8 +204,8 @@ class _UnderWay:
     def begin(self, connection: _Connection) -> None:
         if connection.stale:
             raise _StaleConnection
-        self.connection, connection.carries = connection, self
-        connection.bytes_due, connection.interim_due = values.MAX_WIRE_BYTES, values.MAX_INTERIM_RESPONSES
+        self.connection, connection.carries, connection.has_head = connection, self, False
+        connection.bytes_due, connection.interim_due = values.MAX_HEAD_BYTES, values.MAX_INTERIM_RESPONSES
 
     def end(self) -> None:
         if self.connection and self.connection.carries is self:  # else another request has it already

@@ -13,6 +13,8 @@ MAX_BODY_BYTES = 1024 * 1024
 """A longer body is cut off and refused: no answer of this API needs more."""
 MAX_WIRE_BYTES = 8 * MAX_BODY_BYTES
 """Where reading ends whatever comes: interim responses, headers, and the framing of the smallest chunks included."""
+MAX_HEAD_BYTES = 512 * 1024
+"""Where reading ends if there is no end of the headers by then."""
 MAX_INTERIM_RESPONSES = 64
 """How many responses may come before the final one."""
 MAX_HEADER_LINES = 99
