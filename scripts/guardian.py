@@ -1,7 +1,8 @@
 """Runs one program so that nothing of it outlives whoever asked for it.
 
-Linux only. It adopts every process that the program leaves behind, whatever session or group that process has moved to. When its own
-standard input ends (its parent closed it, or died in any way) or the program ends, it kills all of them. Signals go to the program.
+Linux only. It adopts every process that the program leaves behind, whatever session or group that process has moved to. When its
+own standard input ends (its parent closed it, or died in any way) or the program ends, it kills all of them. Signals go to the
+program.
 Standard library only, for ``python -I -S``: it is up in milliseconds, and no environment can break it.
 """
 
@@ -35,7 +36,7 @@ def main(user: str, *command: str) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     other = {"user": int(user), "group": int(user), "extra_groups": []} if user else {}
-    program = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **other)  # type: ignore[call-overload]
+    program: subprocess.Popen[bytes] = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **other)  # type: ignore[call-overload]
     for number in _FORWARDED:
         signal.signal(number, lambda number, _: program.send_signal(number))
     poll = select.poll()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts import guardian
+
+_FIXED_PORTS = (20_000, 32_000)
 
 
 class Program:
@@ -172,13 +175,15 @@ def listens(port: int) -> bool:
 
 
 def free_port(wanted: int = 0) -> int:
-    """``wanted`` if nobody listens there, else a port on loopback that is free now."""
-    for port in (wanted, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
+    """``wanted`` if nobody listens there, else a port on loopback that is free now.
+
+    It lies below the ports that the kernel hands out (``ip(7)``, ``ip_local_port_range``): while a program is down, nobody's outgoing
+    connection takes its port, and a probe of the port cannot connect to itself.
+    """
+    for port in (wanted, *random.sample(range(*_FIXED_PORTS), 100)):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            if port:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
+                return port
     raise OSError("no port is free")

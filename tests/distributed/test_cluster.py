@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow
 
 RATE = 200  # as in dags/batch_on_cluster.py
 CONCURRENCY = 8
-# What one lost node may send twice: what was in flight, and what was sent since the last checkpoint. Those are a second apart, and
-# take a while to be written on a machine that does other things too.
+# What one lost node may send twice: what was in flight, and what was sent since the last checkpoint. Those are a second apart,
+# and take a while to be written on a machine that does other things too.
 TWICE = CONCURRENCY + int(RATE * 1.5)
 
 

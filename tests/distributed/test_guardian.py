@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.cluster import ROOT
+from scripts.airflow_home import ROOT
 from scripts.processes import Program, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the guardian is a Linux subreaper")
@@ -41,9 +41,8 @@ def _alive(pid: int) -> bool:
 
 
 def _family(pids: Path) -> list[int]:
-    return until(
-        "both have started", lambda: pids.exists() and len(found := pids.read_text().split()) == 2 and [*map(int, found)], 30
-    )
+    until("both have started", lambda: pids.exists() and pids.read_text().count("\n") == 2, 30)
+    return [int(pid) for pid in pids.read_text().split()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
