@@ -7,7 +7,7 @@ BIN := .venv/airflow-$(NEW)/bin
 OLD_BIN := .venv/airflow-$(OLD)/bin
 MIDDLE_BIN := .venv/airflow-$(MIDDLE)/bin
 
-.PHONY: help env-new env-old env-middle demo test test-old test-properties test-wheel test-canary test-waiting test-kill bench up lint constraints clean
+.PHONY: help env-new env-old env-middle demo test test-old test-properties test-wheel test-canary test-waiting test-kill test-distributed neighbours test-neighbours bench up lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -47,13 +47,23 @@ test-waiting: env-new env-old env-middle ## deferred waits on a whole Airflow, o
 test-kill: env-new ## a batch task killed fifty times, twice, on a whole Airflow
 	@$(BIN)/python -m pytest -m slow -s tests/batch
 
+test-distributed: ## tasks across machines and a lost machine, on PostgreSQL, Redis and two Celery workers
+	@.venv/airflow-$(NEW)-distributed/bin/python -m pytest -m slow -s tests/distributed
+
+neighbours: ## Azurite, for test-neighbours; the other programs are apt-get install nginx haproxy squid
+	@if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .neighbours azurite; \
+	else echo "NOT RUN: npm is not installed, so there is no Azurite: apt-get install npm"; fi
+
+test-neighbours: neighbours ## real front ends, a forward proxy and object stores
+	@.venv/airflow-$(NEW)-neighbours/bin/python -m pytest -m slow tests/neighbours
+
 bench: env-new ## the benchmarks; figures of a shared machine, to be compared within a run
 	@$(BIN)/python benchmarks/waiting.py
 	@$(BIN)/python benchmarks/batch.py
 	@PYTHONPATH=. $(BIN)/python benchmarks/mapped.py
 
-up: env-new ## Airflow's own UI with the example DAGs, the connection and the emulator
-	@$(BIN)/python -m scripts.up
+up: env-new ## Airflow's own UI with the example DAGs, the connection and the emulator; ENGINE=celery for two Celery workers
+	@$(if $(filter celery,$(ENGINE)),.venv/airflow-$(NEW)-distributed/bin/python -m scripts.up celery,$(BIN)/python -m scripts.up)
 
 lint: env-new ## ruff (with import layering) and mypy
 	@$(BIN)/ruff check .
@@ -70,4 +80,4 @@ constraints: ## pin the newest versions that fit (needs uv)
 	  --no-header --no-annotate --no-emit-index-url $(AS_OF) pyproject.toml - -o constraints/airflow-$(MIDDLE).txt
 
 clean: ## remove what make set up
-	rm -rf .venv .demo .up
+	rm -rf .venv .demo .up .neighbours

@@ -1,7 +1,7 @@
 """A distributed Airflow on loopback, without containers: PostgreSQL, Redis, Airflow's components and two Celery workers.
 
-PostgreSQL and Redis come from wheels (the extra ``distributed``). Every component is a :class:`~scripts.processes.Program`: it can
-be killed, frozen and started again, and none outlives this process.
+PostgreSQL and Redis come from wheels (the extra ``distributed``). Every component is a :class:`~scripts.processes.Program`: it
+can be killed, frozen and started again, and none outlives this process.
 """
 
 from __future__ import annotations

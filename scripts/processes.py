@@ -177,8 +177,8 @@ def listens(port: int) -> bool:
 def free_port(wanted: int = 0) -> int:
     """``wanted`` if nobody listens there, else a port on loopback that is free now.
 
-    It lies below the ports that the kernel hands out (``ip(7)``, ``ip_local_port_range``): while a program is down, nobody's outgoing
-    connection takes its port, and a probe of the port cannot connect to itself.
+    It lies below the ports that the kernel hands out (``ip_local_port_range`` of ``ip(7)``): while a program is down, nobody's
+    outgoing connection takes its port, and a probe of the port cannot connect to itself.
     """
     for port in (wanted, *random.sample(range(*_FIXED_PORTS), 100)):
         with contextlib.suppress(OSError), socket.socket() as probe:

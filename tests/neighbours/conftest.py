@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import Any
 
 import pytest
 
-from tests.neighbours.servers import PROXY_LOGIN, PROXY_PASSWORD, S3, Azurite, Missing, Neighbour, Squid
-
-N = TypeVar("N", bound=Neighbour)
+from tests.neighbours.servers import PROXY_LOGIN, PROXY_PASSWORD, S3, Azurite, Missing, Squid
 
 
 @pytest.fixture
-def run_neighbour() -> Iterator[Callable[[Callable[[], N]], N]]:
+def run_neighbour() -> Iterator[Callable[[Callable[[], Any]], Any]]:
     """Runs a neighbour until the end of the test: ``run_neighbour(lambda: Nginx(config))``."""
     with ExitStack() as stack:
 
-        def run(make: Callable[[], N]) -> N:
+        def run(make: Callable[[], Any]) -> Any:
             try:
                 return stack.enter_context(make())
             except Missing as missing:

@@ -1,7 +1,7 @@
 """Real programs that stand beside or before the service: front ends, a forward proxy, and object stores.
 
-Each listens on a free port of loopback, keeps all of its files in a temporary folder, and is a child process that its fixture stops.
-A constructor raises :class:`Missing` where the program cannot be had.
+Each listens on a free port of loopback, keeps all of its files in a temporary folder, and is a child process that its fixture
+stops. A constructor raises :class:`Missing` where the program cannot be had.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class Azurite(Neighbour):
         return f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={self.KEY};{endpoint};"
 
     def command(self) -> list[str | Path]:
-        where = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", self.folder / "data"]
+        where: list[str | Path] = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", self.folder / "data"]
         # Its own list of API versions ends before that of the newest client.
         return [self._node, self._program_file, *where, "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
 
