@@ -142,6 +142,7 @@ class _Reader:
 
     def __init__(self, raw: Any, sock: socket.socket, watch: _Watch) -> None:
         self._raw, self._sock, self._watch = raw, sock, watch
+        self._begun = False
         self.flush = raw.flush
         self.close = raw.close
 
@@ -149,7 +150,11 @@ class _Reader:
         ahead = self._watch.ahead
         while (end := ahead.find(b"\n") + 1) == 0 and len(ahead) < limit and self._more():
             pass
-        return self._take(min(end or limit, limit))
+        line = self._take(min(end or limit, limit))
+        if not line.endswith(b"\n") and len(line) < limit and (line or self._begun):
+            raise MalformedResponse  # http.client takes a head that is cut off for a whole one
+        self._begun = True
+        return line
 
     def read(self, amount: int) -> bytes:
         if amount < 0:
