@@ -59,7 +59,7 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
 @functools.lru_cache(maxsize=64)  # of a waiter or a batch, the access token is asked for every time
 def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
     """A secret as it is, and as it reads once its own escapes are gone: undoing those of a text undoes them there too."""
-    value = secret.reveal()
+    value = _FILLING.sub("", secret.reveal())
     found = {value}
     while len(value) >= _SHORTEST and (value := _unescape(value)) not in found:
         found.add(value)
@@ -67,11 +67,14 @@ def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
 
 
 def _unescape(text: str) -> str:
-    if "%" in text:
-        text = unquote(text)
-    if "&" in text:
-        text = html.unescape(text)
-    return _ESCAPE.sub(_character, text) if "\\" in text else text
+    for sign, undo in (("%", unquote), ("&", html.unescape), ("\\", _unescape_backslashes)):
+        if sign in text:
+            text = _FILLING.sub("", undo(text))
+    return text
+
+
+def _unescape_backslashes(text: str) -> str:
+    return _ESCAPE.sub(_character, text)
 
 
 def _character(match: re.Match[str]) -> str:
