@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -23,7 +23,7 @@ from yarl import URL
 from airflow_provider_cloudstore.clients.reasons import reason_of
 from airflow_provider_cloudstore.clients.trust import CONNECT_TIMEOUT, tls_context
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
-from airflow_provider_cloudstore.protocol.errors import ConfigurationError
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, ConfigurationError
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Request, Response
 
@@ -39,6 +39,23 @@ _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aioht
 _CHUNK = 16 * 1024
 
 
+class Throttle(Protocol):
+    """What says when a request may be sent, for many calls at once."""
+
+    async def acquire(self) -> None:
+        """Wait until the next request may be sent."""
+
+    def record_success(self) -> None:
+        """Note that a request that was let through succeeded."""
+
+    def record_failure(self, error: CloudStoreError) -> bool:
+        """Note that a request that was let through failed.
+
+        :param error: how.
+        :returns: whether to send it again, at no cost to the call, once :meth:`acquire` lets it.
+        """
+
+
 class AsyncClient:
     """The operations over a session.
 
@@ -52,19 +69,54 @@ class AsyncClient:
         self._reload = reload
         self._session = session
 
-    async def perform(self, call: Call[T], *, budget: float = DEFAULT_BUDGET, on_retry: Callable[[str], None] = log.warning) -> T:
+    async def perform(
+        self,
+        call: Call[T],
+        *,
+        budget: float = DEFAULT_BUDGET,
+        on_retry: Callable[[str], None] = log.warning,
+        throttle: Throttle | None = None,
+    ) -> T:
         """Send a call's requests until one of them settles it.
 
         :param call: what to do.
-        :param budget: seconds for all attempts and the pauses between them.
+        :param budget: seconds for all attempts and the pauses between them; a throttle's pauses do not count for a single request.
         :param on_retry: is given one line before each pause.
+        :param throttle: says when each request may be sent, where many calls share one.
         :raises CloudStoreError: if it failed for good, its attempts or its time are used up.
         """
-        ends_at = time.monotonic() + budget
-        async for attempt in AsyncRetrying(**retry_policy(call, budget, on_retry)):
+        began = time.monotonic()
+        try:
+            return await self._admitted(call, budget, throttle)
+        except CloudStoreError as error:
+            if not error.again:
+                raise
+            failed: CloudStoreError | None = error
+        # Built only now: most calls succeed at once. The policy sees the attempt above as its first one.
+        ends_at = began + budget
+        async for attempt in AsyncRetrying(**retry_policy(call, ends_at - time.monotonic(), on_retry)):
             with attempt:
-                result = await self.attempt(call, ends_at - time.monotonic())
+                if failed:
+                    first, failed = failed, None
+                    raise first
+                result = await self._admitted(call, ends_at - time.monotonic(), throttle)
         return result
+
+    async def _admitted(self, call: Call[T], time_left: float, throttle: Throttle | None) -> T:
+        """One attempt that counts: what the throttle takes on itself is sent again when the throttle lets it."""
+        if throttle is None:
+            return await self.attempt(call, time_left)
+        while True:
+            await throttle.acquire()
+            try:
+                result = await self.attempt(call, time_left)
+            except CloudStoreError as error:
+                if not throttle.record_failure(error):
+                    raise
+                call.discount_attempt()
+            else:
+                throttle.record_success()
+                return result
 
     async def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
         """Send one request of a call.
@@ -136,7 +188,9 @@ _closing: set[asyncio.Task[None]] = set()
 
 
 @asynccontextmanager
-async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIterator[Session]:
+async def shared_session(
+    settings: Settings, limit: int = POOL_LIMIT, *, fresh_connections: bool = False
+) -> AsyncIterator[Session]:
     """The session of all who use the same address from the same event loop: opened for the first, closed after the last.
 
     Safe against cancellation at every ``await``: opening and closing are tasks of their own, which a cancelled user leaves
@@ -144,12 +198,13 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
 
     :param settings: the address, and how to verify it.
     :param limit: sockets that it opens at the most.
+    :param fresh_connections: a connection of its own for each request.
     """
     loop = asyncio.get_running_loop()
-    key = (loop, settings.base_url, settings.verify, settings.proxy, limit)
+    key = (loop, settings.base_url, settings.verify, settings.proxy, limit, fresh_connections)
     shared = _shared.get(key)
     if shared is None:
-        shared = _shared[key] = _Shared(loop.create_task(_open(settings, limit)))
+        shared = _shared[key] = _Shared(loop.create_task(_open(settings, limit, fresh_connections)))
     shared.users += 1
     try:
         yield await asyncio.shield(shared.opening)
@@ -163,14 +218,15 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
             await asyncio.shield(closing)
 
 
-async def _open(settings: Settings, limit: int) -> Session:
+async def _open(settings: Settings, limit: int, fresh: bool) -> Session:
     try:
         context = await asyncio.to_thread(tls_context, settings.verify)  # it reads files
     except OSError:  # ssl.SSLError is one
         context = None
     if context is None:
         raise ConfigurationError("the CA bundle of extra 'verify', or of REQUESTS_CA_BUNDLE, cannot be read")
-    connector = aiohttp.TCPConnector(limit=limit, ssl=context, keepalive_timeout=_KEEP_ALIVE)
+    kept: dict[str, Any] = {"force_close": True} if fresh else {"keepalive_timeout": _KEEP_ALIVE}
+    connector = aiohttp.TCPConnector(limit=limit, ssl=context, **kept)
     http = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
     return Session(http, asyncio.Semaphore(limit), _proxy(settings))
 
