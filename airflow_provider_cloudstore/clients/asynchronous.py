@@ -80,7 +80,7 @@ class AsyncClient:
         """Send a call's requests until one of them settles it.
 
         :param call: what to do.
-        :param budget: seconds for all attempts and the pauses between them; a throttle's pauses do not count for a single request.
+        :param budget: seconds for all attempts and the pauses between them.
         :param on_retry: is given one line before each pause.
         :param throttle: says when each request may be sent, where many calls share one.
         :raises CloudStoreError: if it failed for good, its attempts or its time are used up.

@@ -4,7 +4,6 @@ import json
 import random
 
 import pytest
-
 from airflow_provider_cloudstore.batch.progress import Progress, Status, digest_of
 
 
