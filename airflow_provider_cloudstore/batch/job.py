@@ -217,7 +217,13 @@ class Job:
             if not work.done():
                 await self._abort(work)
                 return self._end(BatchKilled(watch.result(), operation="batch upload"))
-            return self._end(work.result())
+            try:
+                error = work.result()
+            except CloudStoreError as failed:
+                if self._ledger is None:
+                    raise  # before anything was sent: there is nothing to report
+                error = failed
+            return self._end(error)
         finally:
             watch.cancel()
             if not work.done():  # this task itself was cancelled

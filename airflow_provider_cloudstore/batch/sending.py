@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _READ_AHEAD = 256
 # What one upload ended with, every other one would end with too.
-_FATAL = (errors.TokenRefused, errors.ConfigurationError, errors.RateLimited, errors.BatchServiceError)
+_FATAL = (errors.TokenRefused, errors.ConfigurationError, errors.BatchServiceError)
 
 
 @dataclass(frozen=True, slots=True)

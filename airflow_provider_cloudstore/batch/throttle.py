@@ -161,7 +161,7 @@ class Throttle:
         wanted = self._time() + (_PAUSE_WITHOUT_A_TIME if error.retry_after is None else error.retry_after)
         self._paused_until = max(self._paused_until, wanted)
         if self._paused_until - self._works_at > _PATIENCE:
-            self._given_up = error
+            self._given_up = service_error(error)
 
     def _fail(self, error: CloudStoreError) -> None:
         self._in_a_row += 1
@@ -182,5 +182,5 @@ def service_error(error: CloudStoreError) -> errors.BatchServiceError:
     :param error: the last failure.
     """
     return errors.BatchServiceError(
-        f"the service fails for every URL, last: {error.what}", operation="batch upload", status=error.status
+        f"the service takes nothing any more, its last answer: {error.what}", operation="batch upload", status=error.status
     )
