@@ -95,15 +95,18 @@ class Sender:
 
     async def run(self) -> None:
         """Send until nothing is left, or an error ends the batch; what is in flight then is waited for."""
-        workers = [asyncio.create_task(self._work()) for _ in range(self._options.max_concurrency)]
-        try:
-            await asyncio.gather(*workers)
-        finally:
-            for worker in workers:
-                worker.cancel()
-        if self._throttle.is_closed and self._suspects:
-            self.error = self.error or service_error(self._suspects[-1][1])
-        self._judge_suspects(again=False)
+        while True:
+            workers = [asyncio.create_task(self._work()) for _ in range(self._options.max_concurrency)]
+            try:
+                await asyncio.gather(*workers)
+            finally:
+                for worker in workers:
+                    worker.cancel()
+            if self._throttle.is_closed and self._suspects:
+                self.error = self.error or service_error(self._suspects[-1][1])
+            self._judge_suspects(again=False)
+            if self.error or self._stopped or not self._ledger.retries:
+                return  # else duplicates have waited for what was judged last
 
     def drain(self) -> None:
         """Begin no other upload. Those whose request is sent end as they would."""

@@ -250,7 +250,7 @@ def history(seed: int) -> None:
     dice, now, interruptions, process = world.dice, 0.0, 0, None
     for number in range(1, 12):
         world.calm = number > 7
-        process = Process(world, number, now)
+        process = Process(world, 2 * number, now)
         end = "none" if world.calm else dice.choice(["none", "none", "kill", "term", "freeze"])
         process.loop.run_until(now + dice.uniform(0.5, 8)) if end != "none" else None
         if end != "none" and not process.task.done():
@@ -264,6 +264,8 @@ def history(seed: int) -> None:
         if not process.dead:
             process.finish()
             process.close()
+            away = process.error or (process.report and process.report.error)
+            interruptions += isinstance(away, errors.BatchStoreError)
             check_counts(world, process.report, seed)
         now = process.loop.now + 1
         if process.report and (process.report.error is None or isinstance(process.report.error, errors.BatchFailed)):
@@ -275,7 +277,7 @@ def history(seed: int) -> None:
 
 def freeze(world: World, old: Process, number: int) -> float:
     """SIGSTOP for longer than Airflow waits: a newer try runs, and the old one thaws in the middle of it."""
-    new = Process(world, number + 0.5, old.loop.now + world.dice.uniform(0.1, 5))  # type: ignore[arg-type]
+    new = Process(world, 2 * number + 1, old.loop.now + world.dice.uniform(0.1, 5))
     new.loop.run_until(new.loop.now + world.dice.uniform(0.1, 6))
     old.loop.now = new.loop.now
     old.finish()
