@@ -106,15 +106,13 @@ class _StateCheckpoints:
 
     def __init__(self, store: StateStore, writer: Try, ledger: Ledger, patience: float) -> None:
         self._store, self._writer, self._ledger, self.patience = store, writer, ledger, patience
-        self._begins = True
 
     def take(self) -> dict[str, Any]:
         return self._ledger.to_state() | {"writer": self._writer.to_mark()}
 
     def write(self, taken: dict[str, Any]) -> None:
-        self._writer.validate(_mark_of(self._store.load()), begins=self._begins)
+        self._writer.validate(_mark_of(self._store.load()))
         self._store.save(taken)
-        self._begins = False
 
 
 class _ReceiptCheckpoints:
@@ -322,10 +320,7 @@ class Job:
         state, recorded, since = None, None, self._options.since_try
         try:
             if self._store:
-                stored = self._store.load()
-                mark = _mark_of(stored)
-                self._writer.validate(mark, begins=True)
-                state = State.from_dict(stored) if (mark or {}).get("number", 0) >= since else None
+                state = self._claim(self._store, since)
             if self._receipts:
                 recorded = Recorded()
                 self._receipts.begin()
@@ -337,6 +332,15 @@ class Job:
         if missing:
             raise InvalidInputError("the receipts folder is in a bucket or container that does not exist; nothing was sent")
         return state, recorded
+
+    def _claim(self, store: StateStore, since: int) -> State | None:
+        """Leave our mark, and only then read: what an older try, thawed, writes in between would be lost otherwise."""
+        stored = store.load()
+        mark = _mark_of(stored)
+        self._writer.validate(mark, begins=True)
+        counts = isinstance(stored, dict) and (mark or {}).get("number", 0) >= since
+        store.save({**(stored if counts else {}), "writer": self._writer.to_mark()})
+        return State.from_dict(store.load()) if counts else None
 
     def _count(self, state: State | None) -> tuple[Survey, list[tuple[int, int]]]:
         with self._entries() as entries:
