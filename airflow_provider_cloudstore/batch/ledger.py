@@ -371,6 +371,7 @@ class Ledger:
         self._waiting: dict[bytes, list[Ticket]] = {}
         self._waiters = 0
         self._failed = Ranges()
+        self._failed_by_key: dict[bytes, list[int]] = {}
         self._lines: list[str] = []
         self.retries: deque[Ticket] = deque()
         """Entries that are to be sent after all: a duplicate whose first occurrence failed."""
@@ -460,9 +461,14 @@ class Ledger:
         self._add_receipt(ticket, status, {"url": url, **({"error": error} if error else {"response": response})})
         if status is Status.FAILED:
             self._failed.add(ticket.index)
+            if self._skip and not ticket.entry.problem:
+                self._failed_by_key.setdefault(key, []).append(ticket.index)
         else:
             self._settle(ticket.index, status)
             self._decide(key)
+            for index in self._failed_by_key.pop(key, ()):  # the same URL at another place: it needs no request any more
+                self._settle(index, status)
+                self._failed.discard(index)
         if error:
             told = self._report(ticket.entry, status, url, error)
             self.first_failure = self.first_failure or told

@@ -307,6 +307,11 @@ def verdict(world: World, report: Report, interruptions: int, seed: int) -> None
     assert missing <= bad, (seed, "lost", missing, counted)
     per_interruption = world.options["max_concurrency"] + LEASE * world.options["requests_per_second"] + 2
     assert twice <= interruptions * 2 * per_interruption, (seed, "sent twice", twice, interruptions)
+    if world.keeps_receipts and once:
+        parts = (content for name, content in world.files.items() if name.startswith("part-"))
+        receipts = [json.loads(line) for content in parts for line in content.splitlines()]
+        told = {receipt["digest"] for receipt in receipts if receipt["status"] == "queued"}
+        assert len(told) >= counted[Status.QUEUED], (seed, "receipts lost", len(told), counted)
     if report.error is None:
         assert bad == 0, (seed, counted)
         assert counted[Status.QUEUED] == (len(wanted) if once else len(world.urls)), (seed, counted)
