@@ -123,7 +123,12 @@ def note_arrivals(emulator: Emulator) -> list[float]:
 
     def replace(service: Any) -> None:
         take = service.faults.take
-        service.faults = type("Noting", (), {"take": lambda _, name: (moments.append(time.monotonic()), take(name))[1]})()
+
+        def note(_: Any, name: str) -> Any:
+            moments.append(time.monotonic())
+            return take(name)
+
+        service.faults = type("Noting", (), {"take": note})()
 
     emulator.call(replace)
     return moments
@@ -204,12 +209,11 @@ def test_a_service_that_fails_for_two_seconds_costs_a_few_urls_at_most(
     emulator: Emulator, job: Any, run: Run, urls: Urls, status: int
 ) -> None:
     emulator.fault("delay", seconds=0.01, times=0)
-    fault = {"kind": "status", "status": status, "times": 0}
 
     def fail() -> None:
         eventually(lambda: requests(emulator) > 100)
         emulator.call(lambda service: service.faults.script.clear())
-        emulator.fault(**fault)
+        emulator.fault("status", status=status, times=0)
         time.sleep(2)
         emulator.call(lambda service: service.faults.script.clear())
 

@@ -22,7 +22,8 @@ def read(receipts: Receipts, since: int = 0) -> list[Any]:
 @pytest.mark.parametrize("place", ["path", "local", "memory"])
 def test_parts_of_several_tries_are_read_in_order_and_the_folder_need_not_exist(tmp_path: Path, place: str) -> None:
     where = str(tmp_path / "a" / "b")
-    path: Any = {"path": Path, "local": ObjectStoragePath, "memory": lambda at: UPath(f"memory://bucket{at}")}[place](where)
+    kinds: dict[str, Any] = {"path": Path, "local": ObjectStoragePath, "memory": lambda at: UPath(f"memory://bucket{at}")}
+    path = kinds[place](where)
     for number in (1, 2, 10):
         receipts = Receipts(PathFolder(path), Try(("dag", "run"), number))
         receipts.begin()

@@ -79,7 +79,7 @@ class World:
         dice = self.dice
         count = dice.randrange(1, 90)
         self.urls = [f"https://source.example/{dice.randrange(count) if dice.random() < 0.15 else n}" for n in range(count)]
-        self.options = {
+        self.options: dict[str, Any] = {
             "max_concurrency": dice.choice([1, 3, 8]),
             "requests_per_second": dice.choice([5, 10, 25]),
             "skip_duplicates": dice.random() < 0.8,
@@ -201,7 +201,7 @@ class Process:
     @asynccontextmanager
     async def connect(self, own: Any, reload: Any, options: Any) -> AsyncIterator[AsyncClient]:
         client = AsyncClient(own, reload, type("Session", (), {"turn": asyncio.Semaphore(99)})())
-        client._send = self.send  # type: ignore[method-assign]
+        client._send = self.send  # type: ignore[assignment, method-assign]
         yield client
 
     async def send(self, request: Any, *_: Any) -> Response | Failure:

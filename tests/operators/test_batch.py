@@ -210,7 +210,8 @@ def test_a_shard_that_makes_no_sense_is_refused(emulator: Emulator, shard: Any) 
 def test_shards_may_be_rendered_and_the_key_stands_in_the_receipts(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.csv"
     manifest.write_text("\n".join(["id,url", *(f"k{number},{url}" for number, url in enumerate(urls(60)))]))
-    for shard in ("(0, 3)", "1/3", [2, "3"]):
+    shards: list[Any] = ["(0, 3)", "1/3", [2, "3"]]
+    for shard in shards:
         RemoteUrlBatchUploadOperator(
             task_id="t", urls=str(manifest), shard=shard, key_column="id", receipts=f"{tmp_path}/r{shard}".replace("1/3", "1")
         ).execute(context(Store()))
