@@ -585,3 +585,15 @@ def test_the_leases_clock_counts_a_step_of_either_clock(monkeypatch: pytest.Monk
     monkeypatch.setattr(lease.Clock, "_read", staticmethod(lambda: next(readings)))
     clock = lease.Clock()
     assert [clock() for _ in range(4)] == [1.0, 61.0, 61.0 + 3898.5, 62.0 + 3898.5]
+
+
+def test_a_missing_bucket_is_an_error_and_nothing_is_sent(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, folder: Any
+) -> None:
+    def missing(name: str, content: bytes) -> None:
+        raise FileNotFoundError("The specified bucket does not exist")
+
+    folder.write = missing
+    with pytest.raises(errors.InvalidInputError, match="bucket or container that does not exist"):
+        run(job(urls(10), folder=folder))
+    assert requests(emulator) == 0
