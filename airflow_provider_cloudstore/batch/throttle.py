@@ -54,6 +54,7 @@ class Throttle:
         self._in_flight = 0
         self._in_a_row = 0
         self._backoff = 0.0
+        self._probing = False
         self._changed = asyncio.Event()
         self._given_up: Exception | None = None
         self._waiting: set[asyncio.Task[Any]] = set()
@@ -80,6 +81,7 @@ class Throttle:
             await self._wait()
         finally:
             self._waiting.discard(task)
+        self._probing = self.is_closed
         self._in_flight += 1
 
     def drain(self) -> None:
@@ -133,6 +135,7 @@ class Throttle:
         """Note that the service took an upload."""
         self._in_flight -= 1
         self._works()
+        self._changed.set()
 
     def record_failure(self, error: CloudStoreError) -> bool:
         """Note that a request failed.
@@ -151,11 +154,12 @@ class Throttle:
         return isinstance(error, _TRIED_AGAIN)
 
     def _works(self) -> None:
+        if self.is_closed and not self._probing:
+            return  # it was sent before the service began to fail
         if self.is_closed:
             self._report("The service works again; going on")
         self._works_at = self._time()
-        self._in_a_row, self._backoff = 0, 0.0
-        self._changed.set()
+        self._in_a_row, self._backoff, self._probing = 0, 0.0, False
 
     def _pause(self, error: CloudStoreError) -> None:
         wanted = self._time() + (_PAUSE_WITHOUT_A_TIME if error.retry_after is None else error.retry_after)
@@ -165,8 +169,9 @@ class Throttle:
 
     def _fail(self, error: CloudStoreError) -> None:
         self._in_a_row += 1
-        if self._in_a_row < FAILURES_TO_CLOSE or (self.is_closed and self._in_flight):
+        if self._in_a_row < FAILURES_TO_CLOSE or (self.is_closed and not self._probing):
             return  # what was in flight when it closed says nothing new
+        self._probing = False
         if not self.is_closed:
             self.closings += 1
             self._report(f"The service fails ({error.what}): single probes only until one succeeds; progress is kept")
