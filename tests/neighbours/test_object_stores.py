@@ -37,6 +37,19 @@ def run_batch(manifest: str, receipts: str) -> dict[str, Any]:
     return dict(values["batch"])
 
 
+def assert_another_run_sends_its_own(emulator: Emulator, manifest: str, receipts: str) -> None:
+    """Receipts belong to one DAG run, also where two have the same folder."""
+    summary = run_batch(manifest, receipts)
+    assert (summary["queued"], summary["queued_earlier"]) == (len(URLS), 0)
+    assert emulator.state()["requests"] == {"upload": 2 * len(URLS)}
+
+
+def assert_is_refused(emulator: Emulator, manifest: str, receipts: str) -> None:
+    before = emulator.state()["requests"]
+    assert run_dag(dags.batch, {"urls": manifest, "receipts": receipts})[0] == "failed"
+    assert emulator.state()["requests"] == before
+
+
 def assert_all_is_queued_and_told(emulator: Emulator, summary: dict[str, Any], parts: list[bytes]) -> None:
     assert (summary["total"], summary["queued"]) == (len(URLS), len(URLS))
     assert sorted(stored["source"] for stored in emulator.state()["files"]) == sorted(URLS)
@@ -52,14 +65,18 @@ def test_s3(emulator: Emulator, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None
     client: Any = boto3.client("s3", endpoint_url=s3.url, region_name=REGION, **login)
     client.create_bucket(Bucket="staging")
     client.put_object(Bucket="staging", Key="urls.csv", Body=MANIFEST)
-    client.put_object(Bucket="staging", Key="receipts/.keep")  # a store has no empty folders
     extra = {"endpoint_url": s3.url, "region_name": REGION}
     connection = {"conn_type": "aws", "login": "testing", "password": "testing", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps(connection))
-    summary = run_batch("s3://store@staging/urls.csv", "s3://store@staging/receipts")
+    summary = run_batch("s3://store@staging/urls.csv", "s3://store@staging/receipts")  # a prefix that does not exist yet
     keys = [one["Key"] for one in client.list_objects_v2(Bucket="staging", Prefix="receipts/part-")["Contents"]]
     parts = [client.get_object(Bucket="staging", Key=key)["Body"].read() for key in keys]
     assert_all_is_queued_and_told(emulator, summary, parts)
+    assert_another_run_sends_its_own(emulator, "s3://store@staging/urls.csv", "s3://store@staging/receipts")
+    assert_is_refused(emulator, "s3://store@staging/urls.csv", "s3://store@missing/receipts")
+    assert [one["Name"] for one in client.list_buckets()["Buckets"]] == ["staging"]
+    for manifest in ("s3://store@staging/receipts", "s3://store@staging/missing.csv", "s3://store@missing/urls.csv"):
+        assert_is_refused(emulator, manifest, "s3://store@staging/others")
 
 
 def test_azure_blob(emulator: Emulator, azurite: Azurite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,8 +87,12 @@ def test_azure_blob(emulator: Emulator, azurite: Azurite, monkeypatch: pytest.Mo
     with BlobServiceClient.from_connection_string(azurite.connection_string) as client:
         container = client.create_container("staging")
         container.upload_blob("urls.csv", MANIFEST)
-        container.upload_blob("receipts/.keep", b"")  # a store has no empty folders
         summary = run_batch("abfs://store@staging/urls.csv", "abfs://store@staging/receipts")
         names = [blob.name for blob in container.list_blobs(name_starts_with="receipts/part-")]
         parts = [container.download_blob(name).readall() for name in names]
-    assert_all_is_queued_and_told(emulator, summary, parts)
+        assert_all_is_queued_and_told(emulator, summary, parts)
+        assert_another_run_sends_its_own(emulator, "abfs://store@staging/urls.csv", "abfs://store@staging/receipts")
+        assert_is_refused(emulator, "abfs://store@staging/urls.csv", "abfs://store@missing/receipts")
+        assert [one.name for one in client.list_containers()] == ["staging"]
+        for manifest in ("abfs://store@staging/receipts", "abfs://store@staging/missing.csv", "abfs://store@missing/urls.csv"):
+            assert_is_refused(emulator, manifest, "abfs://store@staging/others")
