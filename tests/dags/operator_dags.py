@@ -19,6 +19,9 @@ START = datetime(2026, 1, 1)
 with DAG("delete", schedule=None, start_date=START, params={"folder": "staging"}) as delete:
     DeleteFolderOperator(task_id="delete", folder_id="{{ params.folder }}")
 
+with DAG("dated_delete", schedule=None, start_date=START, params={"prefix": ""}) as dated_delete:
+    DeleteFolderOperator(task_id="delete", folder_id="{{ params.prefix }}-{{ ds }}")
+
 with DAG("delete_nothing", schedule=None, start_date=START) as delete_nothing:
     DeleteFolderOperator(task_id="delete", folder_id="{{ ti.xcom_pull(task_ids='nobody') }}", retries=3)
 
