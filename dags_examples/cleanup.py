@@ -22,6 +22,8 @@ with DAG(
     start_date=datetime(2026, 1, 1),
     catchup=False,
     max_active_runs=1,
+    tags=["cloudstore", "example"],
+    doc_md=__doc__,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
     params={"folder_ids": Param(["tmp-1", "tmp-2"], type="array")},
 ) as dag:

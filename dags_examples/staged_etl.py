@@ -6,6 +6,7 @@ The service fetches the file itself: its bytes do not pass through Airflow until
 from __future__ import annotations
 
 import hashlib
+import os
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -43,11 +44,13 @@ with DAG(
     dag_id="staged_etl",
     schedule=None,
     start_date=datetime(2026, 1, 1),
+    tags=["cloudstore", "example"],
+    doc_md=__doc__,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={
         # CHANGE THESE, here or when you trigger a run.
-        "source_url": Param("https://example.com/export.csv", type="string", format="uri"),
-        "expected_sha256": Param("", type="string", description="empty: not checked"),
+        "source_url": Param(os.environ.get("EXAMPLE_SOURCE_URL", "https://example.com/export.csv"), type="string", format="uri"),
+        "expected_sha256": Param(None, type=["null", "string"], description="of the file; empty: not checked"),
         "staging_folder_id": Param("staging", type="string", description="where uploads land; deleted at the end"),
     },
 ) as dag:
@@ -59,5 +62,5 @@ with DAG(
     # A teardown runs even when a task in the middle fails.
     clean_up = DeleteFolderOperator(task_id="clean_up", folder_id="{{ params.staging_folder_id }}")
 
-    loaded = load(link.output["download_link"], "{{ params.expected_sha256 }}")
+    loaded = load(link.output["download_link"], "{{ params.expected_sha256 or '' }}")
     upload >> link >> loaded >> clean_up.as_teardown(setups=upload)

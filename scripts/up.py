@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,10 +11,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from scripts.airflow_home import ROOT, environment, migrate
-from scripts.source_server import serving
 
 
 def main() -> int:
@@ -26,14 +27,17 @@ def main() -> int:
     migrate(home)
     port = free_port(8080)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with Emulator() as emulator, serving(os.urandom(4 * 1024 * 1024)) as source, (home.parent / "airflow.log").open("w") as log:
+    with Emulator() as emulator, (home.parent / "airflow.log").open("w") as log:
         env = environment(
             home,
-            AIRFLOW_CONN_CLOUDSTORE_DEFAULT=emulator.connection,
+            **example_inputs(emulator, home.parent),
+            AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION="False",
+            AIRFLOW__CORE__TEST_CONNECTION="Enabled",
             AIRFLOW__API__PORT=str(port),
             AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{port}/execution/",
             AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
         )
+        store_connection(home, env, emulator)
         command = [sys.executable, "-m", "airflow", "standalone"]
         # A session of its own: Ctrl-C reaches this program alone, which then stops Airflow and all that Airflow started.
         airflow = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
@@ -42,7 +46,7 @@ def main() -> int:
             wait_for(f"http://127.0.0.1:{port}/api/v2/version", airflow)
             print(f"\nAirflow   http://127.0.0.1:{port}   (no login; Ctrl-C stops everything)")
             print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
-            print(f"try       trigger staged_etl with source_url = {source}", flush=True)
+            print("try       open staged_etl, click Trigger, and Trigger again: it runs with what the form holds", flush=True)
             airflow.wait()
             print("Airflow ended by itself; what it logged is in .up/airflow.log", file=sys.stderr)
             return 1
@@ -51,6 +55,38 @@ def main() -> int:
             return 0
         finally:
             stop(airflow)
+
+
+def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
+    """What the example DAGs work on: the defaults in their forms, as environment variables.
+
+    :param emulator: the service; what the examples look for is put into it.
+    :param folder: where the manifest and its receipts are.
+    """
+    urls = [emulator.serve(f"row {number}\n".encode(), f"row-{number}.csv") for number in range(100)]
+    manifest = folder / "urls.csv"
+    manifest.write_text("\n".join(["id,url", *(f"{number},{url}" for number, url in enumerate(urls))]))
+    return {
+        "EXAMPLE_SOURCE_URL": emulator.serve(os.urandom(4 * 1024 * 1024), "export.csv"),
+        "EXAMPLE_FILE_ID": emulator.put_file(b"a file to share", "f123", "shared"),
+        "EXAMPLE_MANIFEST": str(manifest),
+        "EXAMPLE_RECEIPTS": str(folder / "receipts"),
+    }
+
+
+def store_connection(home: Path, env: dict[str, str], emulator: Emulator) -> None:
+    """Put the connection into the database, where the UI lists it; one in the environment is not listed.
+
+    :param home: the ``AIRFLOW_HOME``.
+    :param env: Airflow's environment.
+    :param emulator: where the connection leads.
+    """
+    file = home / "connections.json"
+    file.write_text(json.dumps({"cloudstore_default": json.loads(emulator.connection)}))
+    command = [sys.executable, "-m", "airflow", "connections", "import", "--overwrite", str(file)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"The connection was not stored: {done.stderr[-1000:]}")
 
 
 def free_port(wanted: int) -> int:

@@ -61,11 +61,6 @@ def _collected_errors() -> Iterator[dict[str, str]]:
     """The errors of the tasks that fail while the block runs, by the task's name."""
     from airflow.listeners import hookimpl
 
-    try:
-        from airflow.sdk.listener import get_listener_manager
-    except ImportError:  # Airflow before 3.2
-        from airflow.listeners.listener import get_listener_manager
-
     errors: dict[str, str] = {}
 
     class Listener:
@@ -73,12 +68,22 @@ def _collected_errors() -> Iterator[dict[str, str]]:
         def on_task_instance_failed(self, task_instance: Any, error: Any) -> None:
             errors[_name(task_instance)] = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
 
-    listener, manager = Listener(), get_listener_manager()
+    listener, manager = Listener(), _listener_manager()
     manager.add_listener(listener)
     try:
         yield errors
     finally:
         manager.pm.unregister(listener)
+
+
+def _listener_manager() -> Any:
+    try:
+        from airflow.sdk import listener
+    except ImportError:  # Airflow before 3.2
+        from airflow.listeners import listener as core_listener
+
+        return core_listener.get_listener_manager()
+    return listener.get_listener_manager()
 
 
 def _name(task_instance: Any) -> str:
