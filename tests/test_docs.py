@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
+from scripts import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -45,3 +46,7 @@ def test_every_make_target_that_the_docs_name_exists() -> None:
     for page in PAGES:
         for target in re.findall(r"`make ([a-z-]+)`", page.read_text()):
             assert f"\n{target}:" in makefile, f"{page.name}: make {target}"
+
+
+def test_the_reference_is_what_the_docstrings_say() -> None:
+    assert reference.PAGE.read_text() == reference.reference(), "out of date: run make docs"

@@ -5,7 +5,6 @@ Slow: ``make test-ui`` runs it on Airflow 3.3.2 and 2.11.2. It needs Debian's Ch
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -25,10 +24,16 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHROMIUM = "/usr/bin/chromium"
 PICTURES = ROOT / ".up" / "pictures"
-ARGUMENTS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 WORKS = re.compile(r"works", re.IGNORECASE)
 
 pytestmark = [
