@@ -34,5 +34,6 @@ with DAG(
     params={"file_id": Param(os.environ.get("EXAMPLE_FILE_ID", "f123"), type="string")},
 ) as dag:
     link = DownloadLinkOperator(task_id="link", file_id="{{ params.file_id }}")
-    use_token(link.output)
-    announce(link.output["download_link"])
+    # By keyword: Airflow shows the rendered arguments of a task, and hides a token by the name that it is passed under.
+    use_token(token=link.output)
+    announce(link=link.output["download_link"])

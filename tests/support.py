@@ -50,3 +50,13 @@ def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str
     tasks = run.get_task_instances()
     values = {ti.task_id: ti.xcom_pull(task_ids=ti.task_id) for ti in tasks}
     return str(run.state), {ti.task_id: str(ti.state) for ti in tasks}, values
+
+
+def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
+    """What Airflow stored of a task's template fields, of each of its instances."""
+    from airflow.models.renderedtifields import RenderedTaskInstanceFields as Fields
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        rows = session.query(Fields).filter(Fields.dag_id == dag_id, Fields.task_id == task_id).order_by(Fields.map_index)
+        return [row.rendered_fields for row in rows]

@@ -25,7 +25,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol import errors, waiting
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 from tests.support import store_file
@@ -167,18 +167,47 @@ def test_a_timeout_says_how_long_for_what_and_the_services_last_words(
     )
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [
-        ({"kind": "status", "status": 403, "body": "no"}, errors.PermissionDenied),
-        ({"kind": "status", "status": 400, "body": "no"}, errors.BadRequest),
-        ({"kind": "status", "status": 200, "body": "<html>"}, errors.UnusableAnswer),
-    ],
-)
 @pytest.mark.parametrize("before", [0, 3], ids=["at-once", "in-mid-wait"])
 def test_an_error_that_waiting_cannot_help_is_the_same(
-    worker: Worker, emulator: Emulator, make: Make, deferrable: bool, fault: dict[str, Any], kind: Any, before: int
+    worker: Worker, emulator: Emulator, make: Make, deferrable: bool, before: int
 ) -> None:
+    if before:
+        emulator.fault("status", status=404, times=before)
+    emulator.fault("status", status=400, body="no", times=0)
+    outcome = worker.run(make(deferrable))
+    assert isinstance(outcome.error, errors.BadRequest)
+    assert isinstance(outcome.error, AirflowFailException)
+    assert str(outcome.error).startswith("download link 'f1': HTTP 400: no")
+    assert emulator.state()["requests"] == {"link": before + 1}
+
+
+ODD: list[tuple[dict[str, Any], type[errors.CloudStoreError]]] = [
+    ({"kind": "status", "status": 403, "body": "no"}, errors.PermissionDenied),
+    ({"kind": "status", "status": 301, "headers": {"Location": "/"}}, errors.RedirectRefused),
+    ({"kind": "status", "status": 200, "body": "<html>"}, errors.UnusableAnswer),
+]
+
+
+@pytest.mark.parametrize(("fault", "kind"), ODD)
+def test_a_response_that_says_nothing_of_the_file_is_waited_out(
+    worker: Worker, emulator: Emulator, make: Make, deferrable: bool, fault: dict[str, Any], kind: Any
+) -> None:
+    store_file(emulator)
+    emulator.fault(times=4, **fault)
+    outcome = worker.run(make(deferrable))
+    assert outcome.error is None
+    assert outcome.lines[0].startswith("The response says nothing of file 'f1' (HTTP ")
+    assert len(outcome.lines) == (3 if deferrable else 2)  # the trigger says it too
+    assert emulator.state()["requests"]["link"] == (6 if deferrable and make is link else 5)
+
+
+@pytest.mark.parametrize(("fault", "kind"), ODD)
+@pytest.mark.parametrize("before", [0, 3], ids=["at-once", "in-mid-wait"])
+def test_three_in_a_row_over_half_a_minute_end_the_wait_with_the_same_error(
+    worker: Worker, emulator: Emulator, make: Make, deferrable: bool, fault: dict[str, Any], kind: Any, before: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(waiting, "ODD_SECONDS", 0.3)
     if before:
         emulator.fault("status", status=404, times=before)
     emulator.fault(times=0, **fault)
@@ -186,7 +215,40 @@ def test_an_error_that_waiting_cannot_help_is_the_same(
     assert isinstance(outcome.error, kind)
     assert isinstance(outcome.error, AirflowFailException) is kind.permanent
     assert str(outcome.error).startswith("download link 'f1': HTTP ")
-    assert emulator.state()["requests"] == {"link": before + 1}
+    assert emulator.state()["requests"]["link"] >= before + 3
+
+
+@pytest.mark.parametrize(("fault", "kind"), ODD)
+def test_in_mode_reschedule_nothing_is_remembered_and_the_first_one_ends_the_wait(
+    worker: Worker, emulator: Emulator, fault: dict[str, Any], kind: Any
+) -> None:
+    emulator.fault(times=0, **fault)
+    assert isinstance(worker.run(sensor(False, mode="reschedule")).error, kind)
+    assert emulator.state()["requests"] == {"link": 1}
+
+
+def test_in_mode_reschedule_a_deferrable_sensor_remembers_in_the_triggerer(worker: Worker, emulator: Emulator) -> None:
+    store_file(emulator)
+    emulator.fault("status", status=403, times=3)
+    outcome = worker.run(sensor(True, mode="reschedule"))
+    assert outcome.error is None
+    assert outcome.deferred
+
+
+@pytest.mark.parametrize(("fault", "kind"), ODD)
+def test_nor_does_one_end_it_between_the_trigger_and_the_fresh_link(
+    worker: Worker, emulator: Emulator, fault: dict[str, Any], kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_file(emulator)
+    emulator.fault(times=2, **fault)
+    task: Any = link(True)
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: None)}
+    assert task.execute_complete(context, {"status": "available"}) == emulator.state()["tokens"][0]["token"]
+    monkeypatch.setattr(waiting, "ODD_SECONDS", 0.3)
+    emulator.fault(times=0, **fault)
+    with pytest.raises(kind):
+        task.execute_complete(context, {"status": "available"})
+    assert emulator.state()["requests"]["link"] >= 6
 
 
 def test_a_refused_token_is_the_same(

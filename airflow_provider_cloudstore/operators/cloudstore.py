@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -15,10 +15,12 @@ from airflow.providers.common.compat.sdk import BaseOperator, Context, ObjectSto
 from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of
 from airflow_provider_cloudstore.batch.progress import Progress, Status
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask, time_left
+from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.errors import BatchFailed, BatchKilled, BatchStopped, CloudStoreError, InvalidInputError
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
-from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
+from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
+from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_not_available
 from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
 
 if TYPE_CHECKING:
@@ -62,6 +64,9 @@ class RemoteUrlUploadOperator(BaseOperator):
     What gives access in the URL (user info, query) is sent and shown nowhere: not in the rendered template either.
     The XCom is ``{"url", "requested_at", "response"}``, the URL redacted.
 
+    On Airflow 3.3 and later a retry knows what became of a try that was killed: where it had queued the upload, its result is
+    returned; where it was killed while sending, the retry ends as ``OutcomeUnknown``. Before 3.3 the retry sends it again.
+
     :param url: an absolute URL with scheme http, https or ftp (templated).
     :param retry_unknown_outcome: send it again when nobody can tell whether it was queued; the file may then be there twice.
     :param cloudstore_conn_id: the Airflow connection (templated).
@@ -83,6 +88,7 @@ class RemoteUrlUploadOperator(BaseOperator):
         self.retry_unknown_outcome = retry_unknown_outcome
         self.cloudstore_conn_id = cloudstore_conn_id
         self._source: Secret | None = None
+        self.on_success_callback = [*_callbacks(self.on_success_callback), forget_upload]
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         # Airflow shows and stores `url` after this, of a plain task and of a mapped one, and before `execute`.
@@ -97,16 +103,38 @@ class RemoteUrlUploadOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue the upload."""
         url = self._source.reveal() if self._source else self.url
+        store = context.get("task_state_store")
+        if store is None:  # before Airflow 3.3
+            return self._send(url)
+        ti, now = context["ti"], pendulum.now("UTC").to_iso8601_string()
+        with airflow_errors():
+            return send_once(
+                lambda: self._send(url),
+                store,
+                UploadRecord(url_digest(str(url)), ti.try_number, ti.max_tries, now),
+                subject=redact_url(str(url)),
+                retry_unknown_outcome=self.retry_unknown_outcome,
+            )
+
+    def _send(self, url: str) -> dict[str, Any]:
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
         self.log.info("The upload of %s is queued; the service fetches it later", upload.url)
         return upload.to_dict()
 
 
+def _callbacks(given: Any) -> list[Any]:
+    # Airflow 3 makes a list of what the user gave, Airflow 2 keeps it as it was.
+    if isinstance(given, Iterable):
+        return list(given)
+    return [given] if given else []
+
+
 class DownloadLinkOperator(BaseOperator):
     """Make a time-limited download token for a file (API document, section 4.3).
 
-    The XCom is the token, and under the key ``download_link`` ``{"file_id", "token", "url", "created_at", "expires_at"}``.
+    The XCom is the token, and under the key ``download_link`` ``{"file_id", "token", "url_with_token", "created_at",
+    "expires_at"}``.
     Airflow stores and shows XComs in clear: whoever may read them can download the file until the token ends.
 
     :param file_id: the file (templated).
@@ -152,13 +180,25 @@ class DownloadLinkOperator(BaseOperator):
         """Make a fresh link after the triggerer has waited, so that it is as young as it can be."""
         check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            link = hook.create_download_link(self.file_id)
+            link = self._fresh_link(hook)
         return self._hand_on(context, link)
+
+    def _fresh_link(self, hook: CloudStoreHook) -> DownloadLink:
+        odd = OddResponses()  # what ends no wait while the trigger polls must not end it here either
+        while True:
+            try:
+                return hook.create_download_link(self.file_id)
+            except CloudStoreError as error:
+                if not odd.tolerates(error, pendulum.now("UTC")):
+                    raise
+                self.log.warning("The response says nothing of file '%s' (%s); trying again", self.file_id, error.what)
+            time.sleep(min(self.poll_interval, ODD_SECONDS / (ODD_POLLS - 1)))
 
     def _wait(self, context: Context, hook: CloudStoreHook) -> DownloadLink:
         wait = FileWait(str(self.file_id), self.poll_interval, pendulum.now("UTC").add(seconds=self.timeout))
         while isinstance(found := hook.look_for_file(self.file_id), CloudStoreError):
-            if line := wait.not_yet(found):
+            now = pendulum.now("UTC")
+            if line := wait.not_yet(found, now):
                 self.log.info(line)
             if self.deferrable:
                 defer_until_available(
@@ -169,7 +209,6 @@ class DownloadLinkOperator(BaseOperator):
                     poll_interval=self.poll_interval,
                     seconds=self.timeout,
                 )
-            now = pendulum.now("UTC")
             if wait.over(now):
                 raise file_not_available(wait.file_id, self.timeout, wait.words)
             time.sleep(wait.pause(now, found))

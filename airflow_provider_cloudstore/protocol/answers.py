@@ -72,14 +72,15 @@ class DownloadLink:
 
     :param file_id: the file.
     :param token: the token. It is a secret: whoever has it can download the file.
-    :param url: the URL to download from, with the token in it, where the service gives one.
+    :param url_with_token: the URL to download from, where the service gives one. Airflow redacts rendered fields by key
+        name: by this one the URL is hidden in the fields of the tasks that consume it.
     :param created_at: when the answer came (UTC).
     :param expires_at: when the token ends (UTC), where the service says so.
     """
 
     file_id: str
     token: str = field(repr=False)
-    url: str | None = field(repr=False)
+    url_with_token: str | None = field(repr=False)
     created_at: DateTime
     expires_at: DateTime | None
 
@@ -88,7 +89,7 @@ class DownloadLink:
         return {
             "file_id": self.file_id,
             "token": self.token,
-            "url": self.url,
+            "url_with_token": self.url_with_token,
             "created_at": _iso(self.created_at),
             "expires_at": _iso(self.expires_at) if self.expires_at else None,
         }
@@ -96,7 +97,7 @@ class DownloadLink:
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """What of it must not be printed."""
-        return tuple({Secret(self.token), *url_secrets(self.url or "")})
+        return tuple({Secret(self.token), *url_secrets(self.url_with_token or "")})
 
 
 def _iso(moment: DateTime) -> str:

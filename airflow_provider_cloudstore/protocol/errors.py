@@ -195,6 +195,15 @@ class FileNotAvailable(CloudStoreError):
     advice = "Look in the service whether the upload failed, or allow more time with 'timeout'."
 
 
+class StateStoreError(CloudStoreError):
+    """Airflow's task state store could not be read or written before an upload. Nothing was sent."""
+
+    advice = (
+        "Nothing was sent: without its record an upload that is killed could be sent twice. Airflow's retries try again; "
+        "check that the API server can be reached."
+    )
+
+
 class BatchFailed(CloudStoreError):
     """A batch ended, and some of its uploads failed. All were tried, so a retry of the same has nothing to do."""
 

@@ -21,38 +21,86 @@ _NOT_YET = (
 )
 _JITTER = 0.2
 
+ODD_POLLS = 3
+ODD_SECONDS = 30.0
+
+
+def says_nothing_of_the_file(error: CloudStoreError) -> bool:
+    """Whether something other than the service may have answered: a front end under maintenance, a login page, a proxy.
+
+    :param error: what a poll ended with.
+    """
+    if isinstance(error, (*_NOT_YET, errors.TokenRefused)):
+        return False
+    if isinstance(error, errors.BadRequest):  # which speaks of the id, unless a front end wrote it
+        return error.web_page
+    return isinstance(error, errors.UnusableAnswer | errors.RequestRefused)
+
+
+class OddResponses:
+    """Counts the responses in a row that say nothing of the file: a single one proves nothing, but a row that lasts does.
+
+    :param remembered: whether the count lives from one poll to the next; where it cannot, the first response is believed.
+    """
+
+    def __init__(self, *, remembered: bool = True) -> None:
+        self._polls = 0
+        self._first: DateTime | None = None
+        self._remembered = remembered
+
+    def tolerates(self, error: CloudStoreError, now: DateTime) -> bool:
+        """Count a poll, and tell whether it says nothing of the file and the row it stands in is still too short to be believed.
+
+        :param error: what the poll ended with.
+        :param now: when it ended (UTC).
+        """
+        if not says_nothing_of_the_file(error):
+            self._polls, self._first = 0, None
+            return False
+        self._polls += 1
+        self._first = self._first or now
+        lasted = (now - self._first).total_seconds() >= ODD_SECONDS
+        return self._remembered and not (self._polls >= ODD_POLLS and lasted)
+
 
 class FileWait:
     """The state of waiting for one file.
 
     :param file_id: the file.
-    :param interval: seconds between two looks, on average.
+    :param interval: seconds between two polls, on average.
     :param deadline: when the wait ends (UTC).
+    :param remembered: whether this state lives from one poll to the next.
     """
 
-    def __init__(self, file_id: str, interval: float, deadline: DateTime) -> None:
+    def __init__(self, file_id: str, interval: float, deadline: DateTime, *, remembered: bool = True) -> None:
         self.file_id = file_id
         self.deadline = deadline
         self.words = ""
-        """What the last look found, without secrets."""
+        """What the last poll found, without secrets."""
         self._interval = interval
+        self._odd = OddResponses(remembered=remembered)
 
-    def not_yet(self, error: CloudStoreError) -> str | None:
-        """Go on waiting after a look that made no link.
+    def not_yet(self, error: CloudStoreError, now: DateTime) -> str | None:
+        """Keep waiting after a poll that made no link.
 
-        :param error: what the look ended with.
+        :param error: what the poll ended with.
+        :param now: when it ended (UTC).
         :returns: a line for the log where the reason has changed, else None.
-        :raises CloudStoreError: ``error`` itself, if looking again cannot help.
+        :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
-        if not isinstance(error, _NOT_YET):
+        odd = self._odd.tolerates(error, now)
+        if not odd and not isinstance(error, _NOT_YET):
             raise error
         if error.what == self.words:
             return None
         self.words = error.what
-        return (
-            f"File '{self.file_id}' is not there yet ({self.words}); "
-            f"looking every {self._interval:g} s until {self.deadline.to_datetime_string()} UTC"
-        )
+        ends = f"looking every {self._interval:g} s until {self.deadline.to_datetime_string()} UTC"
+        if odd:
+            return (
+                f"The response says nothing of file '{self.file_id}' ({self.words}); {ends}, "
+                f"or until {ODD_POLLS} such responses in a row span {ODD_SECONDS:g} s"
+            )
+        return f"File '{self.file_id}' is not there yet ({self.words}); {ends}"
 
     def first_pause(self) -> float:
         """Seconds until the first look of one who takes over from another: anywhere in the interval, to spread many waiters."""

@@ -18,7 +18,9 @@ class FileAvailableSensor(BaseSensorOperator):
     """Wait until a file is there, which it is when a download link for it can be made (API document, section 4.3).
 
     An upload is only queued, and the API has no operation that tells its state. "Not found" and an error envelope mean "not
-    yet"; 429, 5xx and a service that cannot be reached are waited out; any other error ends the wait at once.
+    yet"; 429, 5xx and a service that cannot be reached are waited out. A response that says nothing of the file (web page,
+    redirect, 403, 405 and the like) ends the wait when three polls in a row, at least 30 s from first to last, end with one; with
+    ``mode="reschedule"``, which remembers nothing from one poll to the next, the first does. Any other error ends it at once.
 
     :param file_id: the file (templated).
     :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.
@@ -54,11 +56,12 @@ class FileAvailableSensor(BaseSensorOperator):
         """Look once. A deferrable sensor that does not find the file defers from here."""
         if self._wait is None:
             ends_at = pendulum.now("UTC").add(seconds=self.timeout)
-            self._wait = FileWait(str(self.file_id), self.poke_interval, ends_at)
+            remembered = self.deferrable or not self.reschedule
+            self._wait = FileWait(str(self.file_id), self.poke_interval, ends_at, remembered=remembered)
         with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
             found = hook.look_for_file(self.file_id)
             if isinstance(found, CloudStoreError):
-                if line := self._wait.not_yet(found):
+                if line := self._wait.not_yet(found, pendulum.now("UTC")):
                     self.log.info(line)
                 if self.deferrable:
                     defer_until_available(

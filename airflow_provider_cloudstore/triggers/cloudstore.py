@@ -71,9 +71,9 @@ class FileAvailableTrigger(BaseTrigger):
 
     async def _look_until(self, hook: CloudStoreAsyncHook, wait: FileWait) -> dict[str, Any]:
         while (missing := await hook.look_for_file(self.file_id)) is not None:
-            if line := wait.not_yet(missing):
-                self.log.info(line)
             now = pendulum.now("UTC")
+            if line := wait.not_yet(missing, now):
+                self.log.info(line)
             if wait.over(now):
                 return {"status": "timeout", "words": wait.words}
             await asyncio.sleep(wait.pause(now, missing))

@@ -124,11 +124,12 @@ def test_every_operator_ran_and_ended_as_its_service_makes_it_end(
 ) -> None:
     succeed = {f"{operator}.canary_{name}" for operator in ("delete", "upload", "link") for name in ("ok", "longer")}
     succeed |= {"delete.canary_echo", "upload.canary_echo", "mapped_upload", "careless"}
+    succeed |= {"use_token", "use_link"}
     succeed |= {"batch.canary_ok", "batch.canary_echo"}
     succeed |= {"delete.canary_drop", "delete.canary_half"}  # lost, and gone when looked for the second time
     assert {task for task, state in states.items() if state == "success"} == succeed
     assert {task for task, state in states.items() if state == "failed"} == states.keys() - succeed
-    assert len(states) == 3 * len(connections) + 12
+    assert len(states) == 3 * len(connections) + 14
 
 
 def leaks(texts: Iterable[tuple[Path, str]]) -> set[tuple[str, str, str]]:
@@ -174,5 +175,9 @@ def test_no_table_but_the_connections_and_the_documented_xcoms_shows_a_secret(ai
         for secret in SECRETS:
             if not (documented and secret == DOWNLOAD_TOKEN):
                 found |= {(table, str(row)[:300], form) for form in printed(secret) if form in text}
+    consumed = airflow.rows(
+        "select rendered_fields from rendered_task_instance_fields where task_id in ('use_token', 'use_link')"
+    )
+    assert sum(str(row).count("***") for (row,) in consumed) == 3, consumed  # a token; a token and a URL
     assert {"rendered_task_instance_fields", "xcom", "task_instance", "connection", "log", "serialized_dag"} <= seen
     assert not found

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from dags_examples import bulk_upload, cleanup, share_link, staged_etl
-from tests.support import run_dag, store_file
+from tests.support import rendered_fields, run_dag, store_file
 
 pytestmark = pytest.mark.usefixtures("airflow_db")
 
@@ -38,6 +38,9 @@ def test_staged_etl_moves_the_bytes_and_leaves_nothing_behind(emulator: Emulator
     assert state == "success"
     assert set(states.values()) == {"success"}
     assert values["load"] == {"bytes": len(content), "sha256": sha256}
+    shown = str(rendered_fields("staged_etl", "load"))
+    assert "'token': '***', 'url_with_token': '***'" in shown
+    assert "download_token" not in shown
     after = emulator.state()
     assert after["effects"]["upload"] == after["effects"]["delete"] == 1
     assert after["files"] == after["tokens"] == after["folders"] == []
@@ -59,6 +62,10 @@ def test_share_link_hands_the_token_to_one_task_and_the_link_to_another(emulator
     state, _, values = run_dag(share_link.dag, {"file_id": "f1"})
     assert state == "success"
     assert values["use_token"] == len(emulator.state()["tokens"][0]["token"])
+    token = emulator.state()["tokens"][0]["token"]
+    shown = f"{rendered_fields('share_link', 'use_token')} {rendered_fields('share_link', 'announce')}"
+    assert shown.count("'***'") == 3
+    assert token not in shown
     assert values["announce"].startswith("File f1 can be downloaded until 20")
 
 

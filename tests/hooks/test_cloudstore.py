@@ -31,7 +31,7 @@ def test_the_three_operations_do_what_they_say(emulator: Emulator) -> None:
         eventually(lambda: emulator.state()["files"][0]["state"] == "stored")
         link = hook.create_download_link(file_id)
         assert link.token == emulator.state()["tokens"][0]["token"]
-        assert link.url == f"{emulator.url}/download?download_token={link.token}"
+        assert link.url_with_token == f"{emulator.url}/download?download_token={link.token}"
         hook.delete_folder("staging")
     state = emulator.state()
     assert state["files"] == state["tokens"] == state["folders"] == []

@@ -12,8 +12,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.protocol import errors
 from tests.dags import operator_dags as dags
-from tests.operators.test_cloudstore import rendered_fields
-from tests.support import run_dag
+from tests.support import rendered_fields, run_dag
 
 pytestmark = pytest.mark.usefixtures("airflow_db")
 

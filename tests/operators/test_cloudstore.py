@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import BaseOperator
@@ -13,21 +12,12 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlUploadOperator,
 )
 from tests.dags import operator_dags as dags
-from tests.support import run_dag, store_file
+from tests.support import rendered_fields, run_dag, store_file
 
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
 SHOWN = "ftp://***@127.0.0.1:9/file?***"
 
 pytestmark = pytest.mark.usefixtures("airflow_db")
-
-
-def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
-    from airflow.models.renderedtifields import RenderedTaskInstanceFields as Fields
-    from airflow.utils.session import create_session
-
-    with create_session() as session:
-        rows = session.query(Fields).filter(Fields.dag_id == dag_id, Fields.task_id == task_id).order_by(Fields.map_index)
-        return [row.rendered_fields for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -95,9 +85,9 @@ def test_a_link_is_a_token_for_one_task_and_a_whole_link_for_another(emulator: E
     assert state == "success"
     token, link = values["use"]
     assert token == values["link"] == emulator.state()["tokens"][0]["token"]
-    assert link.keys() == {"file_id", "token", "url", "created_at", "expires_at"}
+    assert link.keys() == {"file_id", "token", "url_with_token", "created_at", "expires_at"}
     assert (link["file_id"], link["token"]) == ("f1", token)
-    assert link["url"] == f"{emulator.url}/download?download_token={token}"
+    assert link["url_with_token"] == f"{emulator.url}/download?download_token={token}"
     assert datetime.fromisoformat(link["created_at"]) < datetime.fromisoformat(link["expires_at"])
 
 

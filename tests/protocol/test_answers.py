@@ -98,10 +98,10 @@ def test_a_token_path_is_the_only_place_where_the_token_is_looked_for(path: str,
 
 
 def test_a_link_has_the_url_of_the_answer_where_there_is_one() -> None:
-    assert link({"token": "t", "data": {"download_url": "https://h/f?token=t"}}).url == "https://h/f?token=t"
-    assert link({"token": "t", "url": "https://h/u"}).url == "https://h/u"
-    assert link({"token": "t", "url": ""}).url is None
-    assert link({"token": "t"}).url is None
+    assert link({"token": "t", "data": {"download_url": "https://h/f?token=t"}}).url_with_token == "https://h/f?token=t"
+    assert link({"token": "t", "url": "https://h/u"}).url_with_token == "https://h/u"
+    assert link({"token": "t", "url": ""}).url_with_token is None
+    assert link({"token": "t"}).url_with_token is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,8 @@ def test_the_end_of_a_token_is_read_where_it_is_told_and_can_be_read(fields: dic
 def test_results_are_dicts_with_times_in_iso_8601_utc() -> None:
     made = link({"token": "t", "expires_in": 60})
     assert made.to_dict() == {
-        "file_id": "f1", "token": "t", "url": None, "created_at": "2026-01-01T00:00:01Z", "expires_at": "2026-01-01T00:01:01Z",
+        "file_id": "f1", "token": "t", "url_with_token": None,
+        "created_at": "2026-01-01T00:00:01Z", "expires_at": "2026-01-01T00:01:01Z",
     }  # fmt: skip
     assert link(b"t").to_dict()["expires_at"] is None
     at = SENT.in_timezone("Europe/Berlin")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pendulum
 import pytest
 
@@ -15,28 +17,102 @@ LATER = NOW.add(seconds=60)
     "kind", [errors.NotFound, errors.ServiceError, errors.RateLimited, errors.ServerFailure, errors.ServiceUnreachable]
 )
 def test_a_file_that_is_not_there_and_a_service_that_is_ailing_are_waited_out(kind: type[CloudStoreError]) -> None:
-    assert FileWait("f1", 5, LATER).not_yet(kind("why")) == (
+    assert FileWait("f1", 5, LATER).not_yet(kind("why"), NOW) == (
         "File 'f1' is not there yet (why); looking every 5 s until 2026-01-01 00:01:00 UTC"
     )
 
 
+ODD = [
+    errors.PermissionDenied, errors.MethodNotAllowed, errors.RedirectRefused, errors.RequestRefused, errors.UnusableAnswer,
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "kind",
-    [
-        errors.TokenRefused, errors.PermissionDenied, errors.BadRequest, errors.MethodNotAllowed, errors.RedirectRefused,
-        errors.RequestRefused, errors.UnusableAnswer, errors.ConfigurationError, errors.InvalidInputError,
-    ],
-)  # fmt: skip
+    "kind", [errors.TokenRefused, errors.BadRequest, errors.ConfigurationError, errors.InvalidInputError, errors.OutcomeUnknown]
+)
 def test_what_looking_again_cannot_help_ends_the_wait_at_once(kind: type[CloudStoreError]) -> None:
     error = kind("why")
     with pytest.raises(kind) as ended:
-        FileWait("f1", 5, LATER).not_yet(error)
+        FileWait("f1", 5, LATER).not_yet(error, NOW)
     assert ended.value is error
+
+
+def ended_after(wait: FileWait, polls: Sequence[tuple[float, CloudStoreError]]) -> float | None:
+    """The second in which a wait ended, given what it polled when."""
+    for second, error in polls:
+        try:
+            wait.not_yet(error, NOW.add(seconds=second))
+        except type(error):
+            return second
+    return None
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_one_response_that_says_nothing_of_the_file_ends_no_wait(kind: type[CloudStoreError]) -> None:
+    assert ended_after(FileWait("f1", 5, LATER), [(0, kind("x")), (1, errors.NotFound("y"))]) is None
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize(
+    ("seconds", "end"),
+    [
+        ((0, 15, 29.9), None),
+        ((0, 15, 30), 30),
+        ((0, 40), None),
+        ((0, 40, 41), 41),
+        ((0, 1, 2, 3, 29, 31, 32), 31),
+        ((600, 1200, 1800), 1800),
+    ],
+)
+def test_three_in_a_row_that_span_thirty_seconds_end_the_wait(
+    kind: type[CloudStoreError], seconds: tuple[float, ...], end: float | None
+) -> None:
+    assert ended_after(FileWait("f1", 5, LATER), [(second, kind("x")) for second in seconds]) == end
+
+
+def test_the_row_is_of_whatever_says_nothing_of_the_file() -> None:
+    polls: list[tuple[float, CloudStoreError]] = [(second, kind("x")) for second, kind in zip((0, 10, 20, 30), ODD, strict=False)]
+    assert ended_after(FileWait("f1", 5, LATER), polls) == 30
+
+
+@pytest.mark.parametrize("kind", [errors.NotFound, errors.ServiceError, errors.ServerFailure, errors.ServiceUnreachable])
+def test_any_other_response_starts_the_row_anew(kind: type[CloudStoreError]) -> None:
+    odd = errors.PermissionDenied("x")
+    polls = [(0, odd), (20, odd), (40, kind("y")), (50, odd), (60, odd), (79, odd)]
+    assert ended_after(FileWait("f1", 5, LATER), polls) is None
+    assert ended_after(FileWait("f1", 5, LATER), [*polls, (80, odd)]) == 80
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_where_nothing_is_remembered_the_first_one_ends_the_wait(kind: type[CloudStoreError]) -> None:
+    wait = FileWait("f1", 5, LATER, remembered=False)
+    assert ended_after(wait, [(0, errors.NotFound("y")), (1, kind("x"))]) == 1
+
+
+def test_a_web_page_speaks_neither_of_the_id_nor_of_the_file() -> None:
+    page = errors.BadRequest("x", web_page=True)
+    assert ended_after(FileWait("f1", 5, LATER), [(0, page), (15, page), (30, page)]) == 30
+    missing = errors.NotFound("x", web_page=True)
+    assert ended_after(FileWait("f1", 5, LATER), [(second, missing) for second in (0, 15, 30, 45)]) is None
+    refused = errors.TokenRefused("x", web_page=True)
+    assert ended_after(FileWait("f1", 5, LATER), [(0, refused)]) == 0
+    down = errors.ServerFailure("x", web_page=True)
+    assert ended_after(FileWait("f1", 5, LATER), [(second, down) for second in (0, 15, 30, 45)]) is None
+
+
+def test_the_log_says_once_that_a_response_says_nothing_of_the_file() -> None:
+    wait = FileWait("f1", 5, LATER)
+    assert wait.not_yet(errors.PermissionDenied("HTTP 403: no"), NOW) == (
+        "The response says nothing of file 'f1' (HTTP 403: no); looking every 5 s until 2026-01-01 00:01:00 UTC, "
+        "or until 3 such responses in a row span 30 s"
+    )
+    assert wait.not_yet(errors.PermissionDenied("HTTP 403: no"), NOW) is None
+    assert wait.words == "HTTP 403: no"
 
 
 def test_the_services_words_are_told_when_they_change_and_not_at_every_look() -> None:
     wait = FileWait("f1", 5, LATER)
-    told = [bool(wait.not_yet(errors.NotFound(what))) for what in ("a", "a", "b", "b", "a")]
+    told = [bool(wait.not_yet(errors.NotFound(what), NOW)) for what in ("a", "a", "b", "b", "a")]
     assert told == [True, False, True, False, True]
     assert wait.words == "a"
 

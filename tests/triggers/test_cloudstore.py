@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_cloudstore.clients import asynchronous
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
+from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 from tests.support import eventually, store_file
 
@@ -73,7 +74,9 @@ def test_it_looks_until_the_file_is_there_and_only_reads(emulator: Emulator) -> 
 @pytest.mark.parametrize(
     "fault",
     [
-        {"kind": "status", "status": 404}, {"kind": "error_envelope", "body": "queued"}, {"kind": "status", "status": 500},
+        {"kind": "status", "status": 404}, {"kind": "status", "status": 404, "body": "<html>no</html>"},
+        {"kind": "status", "status": 503, "body": "<html>no</html>"},
+        {"kind": "error_envelope", "body": "queued"}, {"kind": "status", "status": 500},
         {"kind": "status", "status": 429, "headers": {"Retry-After": "0"}}, {"kind": "drop_before"}, {"kind": "half"},
     ],
 )  # fmt: skip
@@ -91,14 +94,44 @@ def test_a_service_that_cannot_be_reached_is_waited_out(emulator: Emulator, monk
     assert "connection refused" in event["words"]
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"), [(400, "BadRequest"), (403, "PermissionDenied"), (405, "MethodNotAllowed"), (302, "RedirectRefused")]
-)
-def test_what_looking_again_cannot_help_ends_the_wait_at_once(emulator: Emulator, status: int, kind: str) -> None:
-    emulator.fault("status", status=status, times=0)
+def test_what_looking_again_cannot_help_ends_the_wait_at_once(emulator: Emulator) -> None:
+    emulator.fault("status", status=400, times=0)
     event = run(trigger())
-    assert (event["status"], event["error"]["kind"], event["error"]["status"]) == ("failed", kind, status)
+    assert (event["status"], event["error"]["kind"], event["error"]["status"]) == ("failed", "BadRequest", 400)
     assert emulator.state()["requests"] == {"link": 1}
+    json.dumps(event)
+
+
+ODD: dict[str, dict[str, Any]] = {
+    "RedirectRefused": {"status": 301, "headers": {"Location": "/maintenance"}},
+    "PermissionDenied": {"status": 403, "body": "<html>maintenance</html>", "headers": {"Content-Type": "text/html"}},
+    "MethodNotAllowed": {"status": 405},
+    "RequestRefused": {"status": 418},
+    "UnusableAnswer": {"status": 200, "body": "<html>maintenance</html>"},
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_response_that_says_nothing_of_the_file_ends_no_wait_of_a_crowd(emulator: Emulator, kind: str) -> None:
+    store_file(emulator)
+    emulator.fault("status", times=250, **ODD[kind])
+
+    async def crowd() -> list[list[dict[str, Any]]]:
+        return await asyncio.gather(*(events(trigger(interval=0.2)) for _ in range(50)))
+
+    assert asyncio.run(crowd()) == [[{"status": "available"}]] * 50
+    assert emulator.state()["requests"] == {"link": 300}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_what_says_nothing_of_the_file_for_long_enough_ends_the_wait(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(waiting, "ODD_SECONDS", 0.3)
+    emulator.fault("status", times=0, **ODD[kind])
+    event = run(trigger(interval=0.02))
+    assert (event["status"], event["error"]["kind"]) == ("failed", kind)
+    assert emulator.state()["requests"]["link"] >= 3
     json.dumps(event)
 
 

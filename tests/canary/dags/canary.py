@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
+from typing import Any
 from urllib.parse import quote, quote_plus
 
-from airflow.providers.common.compat.sdk import DAG, Variable, task
+from airflow.providers.common.compat.sdk import DAG, Variable, mask_secret, task
 
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
@@ -32,11 +33,26 @@ def careless() -> None:
             print(form)
 
 
+@task
+def use_token(token: str) -> None:
+    """A consumer in the style of the examples: Airflow stores its rendered fields, and redacts them by key name."""
+    mask_secret(token)
+
+
+@task
+def use_link(link: dict[str, Any]) -> None:
+    """The same for the whole link."""
+    mask_secret(link["token"])
+
+
 with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
     for conn_id in os.environ["CANARY_CONNECTIONS"].split(","):
         DeleteFolderOperator(task_id=f"delete.{conn_id}", folder_id="doomed", cloudstore_conn_id=conn_id)
         RemoteUrlUploadOperator(task_id=f"upload.{conn_id}", url=SOURCE, cloudstore_conn_id=conn_id)
-        DownloadLinkOperator(task_id=f"link.{conn_id}", file_id="f1", cloudstore_conn_id=conn_id)
+        link = DownloadLinkOperator(task_id=f"link.{conn_id}", file_id="f1", cloudstore_conn_id=conn_id)
+        if conn_id == "canary_ok":
+            use_token(token=link.output)
+            use_link(link=link.output["download_link"])
     for name in ("ok", "403", "404", "500", "envelope"):  # deferred, and not one of these files comes
         DownloadLinkOperator(
             task_id=f"wait.canary_{name}",

@@ -26,7 +26,7 @@ with DAG("waiting", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
     def use(whole: dict[str, Any]) -> int:
         import requests
 
-        return len(requests.get(whole["url"], timeout=30).content)
+        return len(requests.get(whole["url_with_token"], timeout=30).content)
 
     upload >> [link, sensor, meanwhile()]
-    use(link.output["download_link"])
+    use(whole=link.output["download_link"])

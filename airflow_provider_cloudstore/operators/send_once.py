@@ -1,0 +1,104 @@
+"""Records an upload in the task's state store (Airflow 3.3 and later), so that a retry after a kill does not send it again.
+
+The record is written before the upload is sent and outlives ``execute``: only when Airflow has stored the task's success is it
+deleted, so that no moment is left in which a killed try would be forgotten.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from airflow.providers.common.compat.sdk import Context
+
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, OutcomeUnknown, StateStoreError
+from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, UploadState
+
+log = logging.getLogger(__name__)
+
+STATE_KEY = "cloudstore_upload"
+
+_OPERATION = "remote upload"
+
+
+def send_once(
+    send: Callable[[], dict[str, Any]],
+    store: Any,
+    record: UploadRecord,
+    *,
+    subject: str,
+    retry_unknown_outcome: bool,
+) -> dict[str, Any]:
+    """Send an upload, unless an earlier try of the task did or may have done so.
+
+    :param send: sends it and returns the task's return value.
+    :param store: the task's state store.
+    :param record: this upload.
+    :param subject: its source URL, redacted.
+    :param retry_unknown_outcome: send it again when nobody can tell whether an earlier try did.
+    :returns: what ``send`` returned, in this try or in an earlier one that was killed later.
+    :raises OutcomeUnknown: if an earlier try was killed while it sent it.
+    :raises StateStoreError: if the store cannot be used; nothing was sent.
+    """
+    with _required("read", subject):
+        earlier = UploadRecord.from_json(store.get(STATE_KEY))
+    if earlier and earlier.settles(record):
+        if earlier.result is not None:
+            log.info("Try %s queued the upload of %s and was killed later: returning its result", earlier.try_number, subject)
+            return earlier.result
+        reason = f"try {earlier.try_number} ended while it was sending this upload (at {earlier.sent_at})"
+        if not retry_unknown_outcome:
+            _record(store, replace(earlier, state=UploadState.UNKNOWN, max_tries=record.max_tries))
+            raise OutcomeUnknown(reason, operation=_OPERATION, subject=subject, sent=True)
+        log.warning("%s '%s': %s; sending it again, as retry_unknown_outcome=True allows", _OPERATION, subject, reason)
+    with _required("written", subject):
+        store.set(STATE_KEY, record.to_json())
+    try:
+        result = send()
+    except OutcomeUnknown:
+        _record(store, replace(record, state=UploadState.UNKNOWN))
+        raise
+    except CloudStoreError:  # it was certainly not queued
+        _record(store, None)
+        raise
+    if queued := record.queued(result):
+        _record(store, queued)
+    return result
+
+
+def forget_upload(context: Context) -> None:
+    """Delete the record of an upload; an ``on_success_callback``, because Airflow has stored the task's success by then.
+
+    :param context: the task's context.
+    """
+    store = context.get("task_state_store")
+    if store is not None:
+        _record(store, None)
+
+
+def _record(store: Any, record: UploadRecord | None) -> None:
+    """Replace or delete the record. What became of the upload stands whether or not that can be recorded."""
+    try:
+        if record is None:
+            store.delete(STATE_KEY)
+        else:
+            store.set(STATE_KEY, record.to_json())
+    except Exception as error:  # noqa: BLE001  (Airflow's, or any of a custom state store backend)
+        log.warning(
+            "Could not record the outcome of the upload in the task's state store (%s): a later try of this task may not know it",
+            type(error).__name__,
+        )
+
+
+@contextmanager
+def _required(verb: str, subject: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  (Airflow's, or any of a custom state store backend; the task ends with it)
+        failed = type(error).__name__
+    else:
+        return
+    raise StateStoreError(f"the task's state store could not be {verb} ({failed})", operation=_OPERATION, subject=subject)

@@ -1,0 +1,131 @@
+"""SIGKILL to the process of an upload's task, on a whole Airflow: what Airflow's retry knows of it, and what it sends.
+
+Slow: ``make test-killed-upload`` runs it on Airflow 3.3.2 and 2.11.2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.real_airflow import AIRFLOW_2, RealAirflow
+
+pytestmark = pytest.mark.slow
+
+DAGS = Path(__file__).resolve().parent / "dags"
+needs_a_state_store = pytest.mark.skipif(AIRFLOW_2, reason="Airflow 2 has no task state store: its retry sends again")
+
+
+@pytest.fixture(scope="module")
+def pids(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pids")
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Emulator]:
+    with Emulator(fetch_delay=3600) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def airflow(service: Emulator, pids: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAirflow]:
+    home = tmp_path_factory.mktemp("killed") / "home"
+    with RealAirflow(home, DAGS, KILLED_PIDS=str(pids)) as running:
+        running.store({"cloudstore_default": json.loads(service.connection)}, {})
+        running.start_all()
+        yield running
+
+
+@pytest.fixture
+def emulator(service: Emulator) -> Emulator:
+    def reset(running: Any) -> None:
+        running.store.requests.clear()
+        running.store.effects.clear()
+        running.store.files.clear()
+        running.faults.script.clear()
+
+    service.call(reset)
+    return service
+
+
+def uploads(emulator: Emulator) -> int:
+    return int(emulator.state()["requests"].get("upload", 0))
+
+
+def killed_while_sending(dag_id: str, airflow: RealAirflow, emulator: Emulator, pids: Path) -> str:
+    """Run a DAG whose first try is killed after the service has queued the upload and before its response has come."""
+    emulator.fault("trickle", operation="upload", seconds=600)
+    run_id = airflow.trigger(dag_id)
+    airflow.until("the upload is queued", lambda: emulator.state()["effects"].get("upload") == 1)
+    os.kill(int((pids / f"{dag_id}.1").read_text()), signal.SIGKILL)
+    return run_id
+
+
+def clear(airflow: RealAirflow, dag_id: str, run_id: str) -> dict[tuple[str, int], str]:
+    airflow.cli("tasks", "clear", dag_id, "--yes")
+    return airflow.finish(run_id)
+
+
+def tries(airflow: RealAirflow, run_id: str) -> int:
+    return int(airflow.rows("select try_number from task_instance where run_id = ?", run_id)[0][0])
+
+
+def log(airflow: RealAirflow, run_id: str, number: int) -> str:
+    return next(text for file, text in airflow.logs() if run_id in str(file) and file.name == f"attempt={number}.log")
+
+
+@needs_a_state_store
+def test_a_retry_after_a_kill_sends_nothing_and_says_what_to_look_for(
+    airflow: RealAirflow, emulator: Emulator, pids: Path
+) -> None:
+    run_id = killed_while_sending("killed_while", airflow, emulator, pids)
+    assert airflow.finish(run_id) == {("upload", -1): "failed"}
+    assert uploads(emulator) == 1
+    assert tries(airflow, run_id) == 2  # of three: the failure is permanent
+    told = log(airflow, run_id, 2)
+    assert "OutcomeUnknown" in told
+    assert "try 1 ended while it was sending this upload" in told
+    assert "Look in the service for the file" in told
+    stored = str(airflow.rows("select key, value from task_state_store"))
+    assert "unknown" in stored
+    assert "hunter" not in stored + told
+    assert clear(airflow, "killed_while", run_id) == {("upload", -1): "success"}
+    assert uploads(emulator) == 2
+    airflow.until("nothing is recorded any more", lambda: not airflow.rows("select * from task_state_store"), 30)
+
+
+@needs_a_state_store
+def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(airflow: RealAirflow, emulator: Emulator, pids: Path) -> None:
+    run_id = killed_while_sending("killed_while_again", airflow, emulator, pids)
+    assert airflow.finish(run_id) == {("upload", -1): "success"}
+    assert uploads(emulator) == 2
+    assert tries(airflow, run_id) == 2
+
+
+@needs_a_state_store
+def test_a_try_that_was_killed_after_its_upload_was_queued_hands_its_result_to_the_retry(
+    airflow: RealAirflow, emulator: Emulator
+) -> None:
+    run_id = airflow.trigger("killed_after")
+    assert airflow.finish(run_id) == {("upload", -1): "success"}
+    assert tries(airflow, run_id) == 2
+    assert uploads(emulator) == 1
+    xcom = str(airflow.rows("select value from xcom where run_id = ? and key = 'return_value'", run_id))
+    assert emulator.state()["files"][0]["file_id"] in xcom
+    airflow.until("nothing is recorded any more", lambda: not airflow.rows("select * from task_state_store"), 30)
+    assert clear(airflow, "killed_after", run_id) == {("upload", -1): "success"}
+    assert uploads(emulator) == 2
+
+
+@pytest.mark.skipif(not AIRFLOW_2, reason="Airflow 3.3 has a task state store")
+def test_before_airflow_3_3_a_retry_after_a_kill_sends_again(airflow: RealAirflow, emulator: Emulator, pids: Path) -> None:
+    run_id = killed_while_sending("killed_while", airflow, emulator, pids)
+    assert airflow.finish(run_id) == {("upload", -1): "success"}
+    assert uploads(emulator) == 2
