@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pendulum
-from airflow.providers.common.compat.sdk import BaseOperator, Context, ObjectStoragePath, conf
+from airflow.providers.common.compat.sdk import BaseOperator, Context, ObjectStoragePath, XComArg, conf
 
 from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of
 from airflow_provider_cloudstore.batch.progress import Progress, Status
@@ -30,39 +30,61 @@ _MAY_HIDE = frozenset("?@#")  # without one of these a text holds neither user i
 _STATE_KEY = "cloudstore_batch"
 _TIME_TO_SAVE = 3.0
 XCOM_DOWNLOAD_LINK = "download_link"
+XCOM_FILE_ID = "file_id"
 
 
-class DeleteFolderOperator(BaseOperator):
+class _Operator(BaseOperator):
+    if TYPE_CHECKING:
+
+        @property
+        def output(self) -> Any:
+            """What downstream tasks get: at run time the value, so that checkers must take it for any type."""
+
+
+class DeleteFolderOperator(_Operator):
     """Delete a folder with everything in it, for good (API document, section 4.1).
 
     An id that is empty, missing (what a template renders when its source is) or protected is refused before anything is sent.
-    The XCom is ``{"folder_id", "requested_at", "response"}``.
+    The XCom is ``{"folder_id", "requested_at", "response", "existed"}``.
 
     :param folder_id: the folder to delete (templated).
+    :param ignore_missing: succeed where the folder is gone already; ``existed`` is false then.
     :param cloudstore_conn_id: the Airflow connection (templated).
     """
 
     template_fields: Sequence[str] = ("folder_id", "cloudstore_conn_id")
     ui_color = "#f6d5d0"
 
-    def __init__(self, *, folder_id: str, cloudstore_conn_id: str = CloudStoreHook.default_conn_name, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        folder_id: str | int | XComArg,
+        ignore_missing: bool = False,
+        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        self.folder_id = folder_id
+        self.folder_id: Any = folder_id
+        self.ignore_missing = ignore_missing
         self.cloudstore_conn_id = cloudstore_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the folder."""
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            deletion = hook.delete_folder(self.folder_id)
-        self.log.info("Folder '%s' is deleted, with everything in it", deletion.folder_id)
+            deletion = hook.delete_folder(self.folder_id, ignore_missing=self.ignore_missing)
+        if deletion.existed is False:
+            self.log.info("Folder '%s' was gone already: nothing was deleted", deletion.folder_id)
+        else:
+            self.log.info("Folder '%s' is deleted, with everything in it", deletion.folder_id)
         return deletion.to_dict()
 
 
-class RemoteUrlUploadOperator(BaseOperator):
+class RemoteUrlUploadOperator(_Operator):
     """Queue an upload which the service fetches from a URL by itself, later (API document, section 4.2).
 
     What gives access in the URL (user info, query) is sent and shown nowhere: not in the rendered template either.
-    The XCom is ``{"url", "requested_at", "response"}``, the URL redacted.
+    The XCom is ``{"url", "requested_at", "response"}``, the URL redacted. Under the key ``file_id`` is the id that the file has
+    or will have, or null where the service's answer tells none in the usual places (extra ``file_id_path`` names another one).
 
     On Airflow 3.3 and later a retry knows what became of a try that was killed: where it had queued the upload, its result is
     returned; where it was killed while sending, the retry ends as ``OutcomeUnknown``. Before 3.3 the retry sends it again.
@@ -78,13 +100,13 @@ class RemoteUrlUploadOperator(BaseOperator):
     def __init__(
         self,
         *,
-        url: str,
+        url: str | XComArg,
         retry_unknown_outcome: bool = False,
         cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.url = url
+        self.url: Any = url
         self.retry_unknown_outcome = retry_unknown_outcome
         self.cloudstore_conn_id = cloudstore_conn_id
         self._source: Secret | None = None
@@ -102,6 +124,15 @@ class RemoteUrlUploadOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue the upload."""
+        upload = self._upload(context)
+        file_id = upload.pop(XCOM_FILE_ID, None)
+        if self.do_xcom_push:  # null too: the task that needs it then says what is missing, and Airflow does not fail before it
+            context["ti"].xcom_push(key=XCOM_FILE_ID, value=file_id)
+        if file_id is None:
+            self.log.info("The service's answer tells no file id in the usual places; extra 'file_id_path' names another place")
+        return upload
+
+    def _upload(self, context: Context) -> dict[str, Any]:
         url = self._source.reveal() if self._source else self.url
         store = context.get("task_state_store")
         if store is None:  # before Airflow 3.3
@@ -120,7 +151,7 @@ class RemoteUrlUploadOperator(BaseOperator):
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
         self.log.info("The upload of %s is queued; the service fetches it later", upload.url)
-        return upload.to_dict()
+        return {**upload.to_dict(), XCOM_FILE_ID: upload.file_id}
 
 
 def _callbacks(given: Any) -> list[Any]:
@@ -130,7 +161,7 @@ def _callbacks(given: Any) -> list[Any]:
     return [given] if given else []
 
 
-class DownloadLinkOperator(BaseOperator):
+class DownloadLinkOperator(_Operator):
     """Make a time-limited download token for a file (API document, section 4.3).
 
     The XCom is the token, and under the key ``download_link`` ``{"file_id", "token", "url_with_token", "created_at",
@@ -152,7 +183,7 @@ class DownloadLinkOperator(BaseOperator):
     def __init__(
         self,
         *,
-        file_id: str,
+        file_id: str | int | XComArg,
         wait_for_file: bool = False,
         poll_interval: float = 10.0,
         timeout: float = 3600.0,
@@ -163,7 +194,7 @@ class DownloadLinkOperator(BaseOperator):
         super().__init__(**kwargs)
         if not (poll_interval > 0 and timeout > 0):
             raise ValueError("poll_interval and timeout are seconds, and must be above 0")
-        self.file_id = file_id
+        self.file_id: Any = file_id
         self.wait_for_file = wait_for_file
         self.poll_interval = poll_interval
         self.timeout = timeout
@@ -221,7 +252,7 @@ class DownloadLinkOperator(BaseOperator):
         return link.token
 
 
-class RemoteUrlBatchUploadOperator(BaseOperator):
+class RemoteUrlBatchUploadOperator(_Operator):
     """Queue very many remote uploads in one task (API document, section 4.2), as fast as the service allows.
 
     A retry of the task goes on where the last try stopped: on Airflow 3.3 and later by the task's state store, elsewhere by the

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pendulum
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, conf
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, XComArg, conf
 
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileNotAvailable
@@ -33,13 +33,13 @@ class FileAvailableSensor(BaseSensorOperator):
     def __init__(
         self,
         *,
-        file_id: str,
+        file_id: str | int | XComArg,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.file_id = file_id
+        self.file_id: Any = file_id
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
         self._wait: FileWait | None = None

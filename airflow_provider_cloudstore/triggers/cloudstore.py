@@ -127,7 +127,8 @@ def check_event(task: BaseOperator, context: Context, event: Mapping[str, Any], 
             if task.execution_timeout and ends and pendulum.now("UTC") >= ends:
                 allowed = task.execution_timeout.total_seconds()
                 raise AirflowTaskTimeout(f"execution_timeout is over: {file_not_available(file_id, allowed, words)}")
-            raise file_not_available(file_id, seconds, words)
+            with airflow_errors():
+                raise file_not_available(file_id, seconds, words)
         case {"status": "failed", "error": dict(error)}:
             with airflow_errors():
                 raise CloudStoreError.from_dict(error)
