@@ -28,8 +28,8 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     },
     "max_attempts": {
         "label": "Attempts",
-        "description": "How many requests one call may send. Default 4.",
-        "schema": {"type": ["integer", "null"], "minimum": 1},
+        "description": "How many requests one call may send, a whole number. Default 4.",
+        "schema": {"type": ["integer", "null"], "minimum": 1, "maximum": 86400},
     },
     "verify": {
         "label": "Verify TLS",
@@ -38,7 +38,7 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     },
     "proxy": {
         "label": "Proxy",
-        "description": "URL of a proxy, such as http://proxy.example.com:3128.",
+        "description": "URL of an http or https proxy, such as http://proxy.example.com:3128; user and password percent-encoded.",
         "schema": {"type": ["string", "null"], "format": "password"},
     },
     "allow_http": {
@@ -48,7 +48,7 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     },
     "protected_folder_ids": {
         "label": "Protected folder ids",
-        "description": "Ids that are never deleted, separated by commas. Default: 0,/",
+        "description": "Ids that are never deleted, separated by commas, in addition to every spelling of the root (0, /).",
         "schema": {"type": ["string", "null"]},
     },
     "token_path": {

@@ -18,9 +18,6 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlUploadOperator,
 )
 
-# CHANGE THIS to where your service's answer to an upload tells the file's id.
-FILE_ID = "{{ ti.xcom_pull(task_ids='upload')['response']['data']['file_id'] }}"
-
 
 @task
 def load(link: dict[str, Any], expected_sha256: str) -> dict[str, Any]:
@@ -57,10 +54,10 @@ with DAG(
     upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}")
     # An upload is only queued. This waits for the file in the triggerer, without a worker slot, and then makes a fresh link.
     link = DownloadLinkOperator(
-        task_id="link", file_id=FILE_ID, wait_for_file=True, poll_interval=2, timeout=600, deferrable=True
+        task_id="link", file_id=upload.output["file_id"], wait_for_file=True, poll_interval=2, timeout=600, deferrable=True
     )
-    # A teardown runs even when a task in the middle fails.
-    clean_up = DeleteFolderOperator(task_id="clean_up", folder_id="{{ params.staging_folder_id }}")
+    # A teardown runs even when a task in the middle fails; another run may have deleted the folder meanwhile.
+    clean_up = DeleteFolderOperator(task_id="clean_up", folder_id="{{ params.staging_folder_id }}", ignore_missing=True)
 
     # By keyword: Airflow shows the rendered arguments of a task, and hides a token by the name that it is passed under.
     loaded = load(link=link.output["download_link"], expected_sha256="{{ params.expected_sha256 or '' }}")

@@ -6,48 +6,87 @@ Two calls at once do not harm each other: the second waits for the first, and fi
 from __future__ import annotations
 
 import fcntl
+import glob
 import hashlib
+import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
+NO_PYTHON = 3
+"""The exit status when the Python that an environment asks for is not on this machine."""
 
 
-def main(airflow: str) -> int:
-    """Make or bring up to date ``.venv/airflow-VERSION``.
+def main(name: str, extras: str = "test") -> int:
+    """Make or bring up to date ``.venv/airflow-NAME``.
 
-    :param airflow: an Airflow version that has a constraint file.
+    :param name: an Airflow version that has a constraint file, and ``-pyX.Y`` where it is not this Python: ``3.3.2-py3.13``.
+    :param extras: the project's extras to install, separated by commas.
     :returns: the exit status.
     """
     if sys.version_info < OLDEST_PYTHON:
         print(f"Python >= 3.11 is needed, this is {sys.version.split()[0]}: make PYTHON=python3.11 ...", file=sys.stderr)
         return 1
+    airflow, _, wanted = name.partition("-py")
+    python = find_python(wanted) if wanted else sys.executable
+    if python is None:
+        print(f"NOT RUN: Airflow {airflow} on Python {wanted}: no python{wanted} that starts, on PATH or of pyenv", flush=True)
+        return NO_PYTHON
     constraints = ROOT / "constraints" / f"airflow-{airflow}.txt"
-    home = ROOT / ".venv" / f"airflow-{airflow}"
+    home = ROOT / ".venv" / f"airflow-{name}"
     home.parent.mkdir(exist_ok=True)
-    with (home.parent / f"airflow-{airflow}.lock").open("w") as lock:
+    with (home.parent / f"airflow-{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        stamp, wanted = home / "stamp", _fingerprint(constraints)
-        if stamp.exists() and stamp.read_text() == wanted:
+        stamp, expected = home / "stamp", _fingerprint(constraints, python, extras)
+        if stamp.exists() and stamp.read_text() == expected:
             return 0
-        print(f"Setting up Airflow {airflow} in {home.relative_to(ROOT)}, once (about a minute) ...", flush=True)
-        venv.create(home, with_pip=True, clear=True)
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-        # Airflow and the build tools first, so that the checkout itself needs no build environment of its own.
-        subprocess.run([*pip, "-c", constraints, f"apache-airflow=={airflow}", "hatchling", "editables"], check=True, cwd=ROOT)
-        subprocess.run([*pip, "-c", constraints, "--no-build-isolation", "-e", ".[dev]"], check=True, cwd=ROOT)
-        stamp.write_text(wanted)
+        print(f"Setting up Airflow {airflow} in {home.relative_to(ROOT)}, once (about half a minute) ...", flush=True)
+        subprocess.run([python, "-m", "venv", "--clear", str(home)], check=True)
+        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-c", str(constraints)]
+        # The build tools first, so that the checkout itself needs no build environment of its own.
+        subprocess.run([*pip, "hatchling", "editables", "uv"], check=True, cwd=ROOT)
+        packages = ["-c", str(constraints), "--no-build-isolation", f"apache-airflow=={airflow}", "-e", f".[{extras}]"]
+        if not (_may_use_uv(home) and _run([str(home / "bin" / "uv"), "pip", "install", "-q", *packages], home)):
+            subprocess.run([*pip, *packages], check=True, cwd=ROOT)
+        stamp.write_text(expected)
     return 0
 
 
-def _fingerprint(constraints: Path) -> str:
-    import tomllib  # not in the Pythons that the check above turns away
+def find_python(version: str) -> str | None:
+    """The first interpreter of a version that starts: pyenv's shims are there even where they do not.
+
+    :param version: such as ``3.12``.
+    """
+    pyenv = os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))
+    places = [*os.environ.get("PATH", "").split(os.pathsep), *sorted(glob.glob(f"{pyenv}/versions/{version}.*/bin"))]
+    for place in places:
+        program = Path(place) / f"python{version}"
+        if program.exists() and subprocess.run([program, "-c", "import venv"], capture_output=True, check=False).returncode == 0:
+            return str(program)
+    return None
+
+
+def _may_use_uv(home: Path) -> bool:
+    """Whether uv would install from where pip does: it reads none of pip's settings."""
+    asked = [str(home / "bin" / "python"), "-m", "pip", "config", "get", "global.index-url"]
+    return "PIP_INDEX_URL" not in os.environ and subprocess.run(asked, capture_output=True, check=False).returncode != 0
+
+
+def _run(command: list[str], home: Path) -> bool:
+    done = subprocess.run(command, env=os.environ | {"VIRTUAL_ENV": str(home)}, check=False, cwd=ROOT)
+    if done.returncode:
+        print("uv could not install it (above); pip tries ...", flush=True)
+    return done.returncode == 0
+
+
+def _fingerprint(constraints: Path, python: str, extras: str) -> str:
+    import tomllib  # not in the Pythons that are turned away above
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    parts = [constraints.read_text(), str(project["project"]), str(project["build-system"]), sys.version, str(ROOT)]
+    asked = subprocess.run([python, "-c", "import sys; print(sys.version)"], check=True, capture_output=True, text=True)
+    parts = [constraints.read_text(), str(project["project"]), str(project["build-system"]), asked.stdout, extras, str(ROOT)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -55,4 +94,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(*sys.argv[1:]))
     except subprocess.CalledProcessError as error:
-        sys.exit(f"The set-up failed: pip ended with status {error.returncode}; what it said stands above.")
+        sys.exit(f"The set-up failed: {error.cmd[0]} ended with status {error.returncode}; what it said stands above.")

@@ -23,7 +23,7 @@ def main(dag_file: str, conf: str, result_file: str) -> int:
     result = {
         "state": run.state,
         "tasks": {ti.task_id: ti.state for ti in tasks},
-        "xcoms": {ti.task_id: ti.xcom_pull(task_ids=ti.task_id) for ti in tasks},
+        "xcoms": {ti.task_id: ti.xcom_pull(task_ids=ti.task_id, map_indexes=ti.map_index) for ti in tasks},
     }
     Path(result_file).write_text(json.dumps(result, default=str))
     return 0 if run.state == "success" else 1

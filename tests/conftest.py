@@ -1,11 +1,13 @@
-"""An Airflow of the tests' own: its home is a temporary folder, set before anything imports Airflow."""
+"""An Airflow of the tests' own: its home is a temporary folder, set before anything imports Airflow.
+
+Under pytest-xdist every worker is a process that imports this file: each has a home and a database of its own.
+"""
 
 from __future__ import annotations
 
 import atexit
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -31,15 +33,26 @@ os.environ |= {
 
 from airflow_provider_cloudstore.emulator.fixtures import cloudstore_emulator  # noqa: E402  (a fixture for users, used here)
 from airflow_provider_cloudstore.emulator.runner import Emulator  # noqa: E402
+from scripts.airflow_home import migrate  # noqa: E402
 
 __all__ = ["cloudstore_emulator"]
+
+_SLOW = 1800
+"""Seconds after which a slow test counts as hanging."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_SLOW))
 
 
 @pytest.fixture(scope="session")
 def airflow_db() -> Path:
-    """The migrated database of the tests' Airflow."""
-    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True, capture_output=True)
-    return Path(_HOME) / "airflow.db"
+    """The database of the tests' Airflow: a copy of one that is migrated once for the virtual environment."""
+    migrated = Path(sys.prefix) / "migrated"
+    migrate(migrated)
+    return Path(shutil.copy(migrated / "airflow.db", Path(_HOME) / "airflow.db"))
 
 
 @pytest.fixture

@@ -48,12 +48,12 @@ def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str
     """
     run = dag.test(run_conf=conf or {})
     tasks = run.get_task_instances()
-    values = {ti.task_id: ti.xcom_pull(task_ids=ti.task_id) for ti in tasks}
+    values = {ti.task_id: ti.xcom_pull(task_ids=ti.task_id, map_indexes=ti.map_index) for ti in tasks}
     return str(run.state), {ti.task_id: str(ti.state) for ti in tasks}, values
 
 
 def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
-    """What Airflow stored of a task's template fields, of each of its instances."""
+    """The rendered template fields that Airflow stored, in the order of the map index."""
     from airflow.models.renderedtifields import RenderedTaskInstanceFields as Fields
     from airflow.utils.session import create_session
 

@@ -70,6 +70,8 @@ class Worker:
             start_date=pendulum.now("UTC"),
             xcom_push=outcome.push,
             get_first_reschedule_date=lambda context: None,
+            **dict.fromkeys(("dag_id", "task_id", "run_id"), "t"),
+            **dict.fromkeys(("map_index", "max_tries"), 0),
         )
         context: Any = {"ti": ti, "task": task}
         try:
@@ -218,6 +220,7 @@ def test_three_in_a_row_over_half_a_minute_end_the_wait_with_the_same_error(
     assert emulator.state()["requests"]["link"] >= before + 3
 
 
+@pytest.mark.usefixtures("airflow_db")  # Airflow 2 looks there for the first poke
 @pytest.mark.parametrize(("fault", "kind"), ODD)
 def test_in_mode_reschedule_nothing_is_remembered_and_the_first_one_ends_the_wait(
     worker: Worker, emulator: Emulator, fault: dict[str, Any], kind: Any
@@ -227,6 +230,7 @@ def test_in_mode_reschedule_nothing_is_remembered_and_the_first_one_ends_the_wai
     assert emulator.state()["requests"] == {"link": 1}
 
 
+@pytest.mark.usefixtures("airflow_db")
 def test_in_mode_reschedule_a_deferrable_sensor_remembers_in_the_triggerer(worker: Worker, emulator: Emulator) -> None:
     store_file(emulator)
     emulator.fault("status", status=403, times=3)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 
+from airflow_provider_cloudstore.protocol.identifiers import is_nothing
+
 _LONGEST_LINE = 64 * 1024
 _GZIP = b"\x1f\x8b"
 _JSON_LINES = frozenset({".jsonl", ".ndjson", ".json"})
@@ -62,7 +64,7 @@ def list_of(urls: Any) -> list[Any] | None:
             if isinstance(value, list):
                 return value
         raise ValueError("urls begins like a list but cannot be read as one: pass an XCom, or render it with | tojson")
-    if not text or text.lower() in ("none", "null", "undefined") or "\n" in text:
+    if is_nothing(text) or "\n" in text:
         raise ValueError("urls is empty or has line breaks: it is a list, or the path of a manifest")
     if text.lower().startswith(("http://", "https://", "ftp://")):
         raise ValueError("urls is a single URL: pass a list, or the path of a manifest")

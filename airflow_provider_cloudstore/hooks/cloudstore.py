@@ -6,7 +6,8 @@ Here the protocol's errors become Airflow's: a permanent one is also an ``Airflo
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -21,9 +22,10 @@ from airflow_provider_cloudstore.protocol.errors import (
     CloudStoreError,
     NotFound,
     ServiceError,
+    restore,
 )
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
-from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings
+from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHAVIOUR
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class CloudStoreHook(BaseHook):
 
     conn_name_attr = "cloudstore_conn_id"
     default_conn_name = "cloudstore_default"
-    conn_type = "cloudstore"
+    conn_type = CONN_TYPE
     hook_name = "Cloud file storage service"
 
     def __init__(self, cloudstore_conn_id: str = default_conn_name, **kwargs: Any) -> None:
@@ -156,31 +158,37 @@ class CloudStoreHook(BaseHook):
         """
         with airflow_errors():
             call = CreateDownloadLink(file_id, self.settings)
-        found = self._look(call)
+        return self._look_within(call, time_budget())
+
+    def _look_within(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
+        ends_at = time.monotonic() + seconds
+        found = self._look(call, seconds)
         if call.token_refused:  # once more, with the token that the connection holds now
-            found = self._look(call)
+            found = self._look(call, ends_at - time.monotonic())
         return found
 
-    def _look(self, call: CreateDownloadLink) -> DownloadLink | CloudStoreError:
+    def _look(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
         try:
-            link = self.get_conn().attempt(call, time_budget())
+            link = self.get_conn().attempt(call, seconds)
         except CloudStoreError as error:
             return error
         mask(link.secrets)
         return link
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the service answers and does not refuse the token; it asks for a link of a file that is not there."""
+        """Whether the service accepts the token: one request for a link of a file that is not there, within the timeout."""
         try:
-            self.create_download_link("airflow-connection-test")
-        except (NotFound, BadRequest, ServiceError) as error:
-            return True, (
-                f"The service answers, and said of a file that does not exist: {error.what}. "
-                "If those words are about the token, check the password."
-            )
+            found = self._look_within(CreateDownloadLink("airflow-connection-test", self.settings), self.settings.timeout)
         except CloudStoreError as error:
-            return False, str(error)
-        return True, "The service answers and accepts the token."
+            found = error
+        if isinstance(found, DownloadLink):
+            return True, "Connected: the service accepts requests from this token."
+        if isinstance(found, (NotFound, BadRequest, ServiceError)) and found.message:
+            return True, (
+                f"Connected: the service answered a request with this token, and said of a file that does not exist: "
+                f"{found.what}. If those words are about the token, check the password."
+            )
+        return False, str(found)
 
     def _perform(self, call: Call[T]) -> T:
         return self.get_conn().perform(call, budget=time_budget(), on_retry=self.log.warning)
@@ -191,10 +199,8 @@ class CloudStoreHook(BaseHook):
         :raises ConfigurationError: if it cannot be used as it stands.
         """
         connection = self.get_connection(self.cloudstore_conn_id)
-        extra = connection.extra_dejson
-        if unknown := sorted(extra.keys() - EXTRA_KEYS):
-            self.log.warning("Extras of connection '%s' that mean nothing here: %s", self.cloudstore_conn_id, unknown)
-        self._settings = settings_of(connection, extra)
+        self._settings = settings_of(connection, self.log.warning)
+        _ = connection.extra_dejson  # it masks what Airflow takes for secret in it
         mask(self._settings.secrets)
         return self._settings
 
@@ -275,18 +281,22 @@ class CloudStoreAsyncHook(BaseHook):
 
     async def _read_settings(self) -> Settings:
         connection = await get_async_connection(self.cloudstore_conn_id, hook=self)
-        self._settings = settings_of(connection, await get_async_extra_dejson(connection))
+        self._settings = settings_of(connection, self.log.warning)
+        await get_async_extra_dejson(connection)  # it masks what Airflow takes for secret in it
         await amask(self._settings.secrets)
         return self._settings
 
 
-def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
-    """The settings in an Airflow connection.
+def settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings:
+    """The settings in an Airflow connection, for both hooks.
 
     :param connection: the connection.
-    :param extra: its extra, parsed.
+    :param warn: is given one line for each thing in it that is likely a mistake.
     :raises ConfigurationError: if it cannot be used as it stands.
     """
+    extra = read_extra(connection.extra)
+    for warning in warnings_about(connection.conn_type, extra):
+        warn(f"Connection '{connection.conn_id}' {warning}")
     return Settings.from_connection(
         host=connection.host,
         schema=connection.schema,
@@ -351,11 +361,26 @@ def airflow_errors() -> Iterator[None]:
         raise
 
 
+def _reduce_failing(error: CloudStoreError) -> tuple[Any, ...]:
+    # The type is made when it is needed, and no module knows it by its name: the other process makes its own.
+    return restore_failing, (type(error).__bases__[0], error.args, vars(error))
+
+
+def restore_failing(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CloudStoreError:
+    """A permanent error that is also an ``AirflowFailException``, as it was when it was pickled or copied.
+
+    :param kind: its type in :mod:`~airflow_provider_cloudstore.protocol.errors`.
+    :param args: its message.
+    :param fields: all its data.
+    """
+    return restore(_FAILING[kind], args, fields)
+
+
 class _FailingTypes(dict[type[CloudStoreError], type[CloudStoreError]]):
     """For each permanent error the type that is an ``AirflowFailException`` too, made when it first occurs."""
 
     def __missing__(self, kind: type[CloudStoreError]) -> type[CloudStoreError]:
-        own = {"__module__": __name__, "__doc__": kind.__doc__}
+        own = {"__module__": __name__, "__doc__": kind.__doc__, "__reduce__": _reduce_failing}
         self[kind] = type(kind.__name__, (kind, AirflowFailException), own)
         return self[kind]
 

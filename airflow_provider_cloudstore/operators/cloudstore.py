@@ -18,6 +18,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.errors import BatchFailed, BatchKilled, BatchStopped, CloudStoreError, InvalidInputError
+from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
 from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_not_available
@@ -84,7 +85,7 @@ class RemoteUrlUploadOperator(_Operator):
 
     What gives access in the URL (user info, query) is sent and shown nowhere: not in the rendered template either.
     The XCom is ``{"url", "requested_at", "response"}``, the URL redacted. Under the key ``file_id`` is the id that the file has
-    or will have, or null where the service's answer tells none in the usual places (extra ``file_id_path`` names another one).
+    or will have; it is empty where the service's answer tells none in the usual places (extra ``file_id_path`` names another).
 
     On Airflow 3.3 and later a retry knows what became of a try that was killed: where it had queued the upload, its result is
     returned; where it was killed while sending, the retry ends as ``OutcomeUnknown``. Before 3.3 the retry sends it again.
@@ -115,20 +116,22 @@ class RemoteUrlUploadOperator(_Operator):
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         # Airflow shows and stores `url` after this, of a plain task and of a mapped one, and before `execute`.
         super()._do_render_template_fields(*args, **kwargs)
-        hides = isinstance(self.url, str) and bool(_MAY_HIDE & set(self.url))
-        shown = redact_url(self.url) if hides else self.url
-        if shown != self.url:
-            self._source = Secret(self.url)
-            mask(url_secrets(self.url))
+        given: Any = self.url  # a template can render anything
+        if given is None or (isinstance(given, str) and not _MAY_HIDE & set(given)):
+            return
+        shown = redact_url(given) if isinstance(given, str) else MASK
+        if shown != given:
+            self._source = Secret(given)  # the guard refuses what is no text, by its type
+            mask(url_secrets(given) if isinstance(given, str) else ())
             self.url = shown
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue the upload."""
         upload = self._upload(context)
-        file_id = upload.pop(XCOM_FILE_ID, None)
-        if self.do_xcom_push:  # null too: the task that needs it then says what is missing, and Airflow does not fail before it
+        file_id = upload.pop(XCOM_FILE_ID, None) or ""
+        if self.do_xcom_push:  # empty, not null: Airflow takes null for "not found", and fails the next task without saying why
             context["ti"].xcom_push(key=XCOM_FILE_ID, value=file_id)
-        if file_id is None:
+        if not file_id:
             self.log.info("The service's answer tells no file id in the usual places; extra 'file_id_path' names another place")
         return upload
 
@@ -327,6 +330,9 @@ class RemoteUrlBatchUploadOperator(_Operator):
         """Queue the uploads that earlier tries have not finished."""
         from airflow_provider_cloudstore.batch.receipts import Receipts
 
+        if self.receipts:
+            with airflow_errors():
+                validate_present(str(self.receipts), "receipts")
         store = context.get("task_state_store")
         receipts = Receipts(ObjectStoragePath(self.receipts)) if self.receipts else None
         if store is None and not receipts:

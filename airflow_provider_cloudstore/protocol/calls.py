@@ -122,7 +122,7 @@ class Call(ABC, Generic[T]):
         # Checked before it is cut: of a secret that is cut in two, nobody could find the rest.
         message = self._safe(content.error_message or content.message)[:_LONGEST_MESSAGE]
         error = self._error(kind, f"{what}: {message}" if message else what, response.status, retry_after(response))
-        error.web_page = content.is_web_page
+        error.web_page, error.message = content.is_web_page, message
         if kind is errors.TokenRefused and not self._renewals:
             self._renewals, self.token_refused, error.again = 1, True, True
         return error

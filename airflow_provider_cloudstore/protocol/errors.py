@@ -21,6 +21,7 @@ class CloudStoreError(Exception):
     :param attempts: how many requests were sent before this error was final.
     :param retry_after: seconds that the service asked to wait, if it did.
     :param web_page: whether a page for people came in place of the service's response: it says nothing of the subject.
+    :param message: what the service said, free of secrets; empty where nothing or a web page came in its place.
     """
 
     permanent: ClassVar[bool] = False
@@ -42,6 +43,7 @@ class CloudStoreError(Exception):
         attempts: int = 0,
         retry_after: float | None = None,
         web_page: bool = False,
+        message: str = "",
     ) -> None:
         self.what = what
         self.operation = operation
@@ -51,10 +53,15 @@ class CloudStoreError(Exception):
         self.attempts = attempts
         self.retry_after = retry_after
         self.web_page = web_page
+        self.message = message
         about = " ".join(part for part in (operation, f"'{subject}'" if subject else "") if part)
         tries = f" (attempt {attempts})" if attempts > 1 else ""
         advice = self.advice_for.get(operation, self.advice)
         super().__init__(f"{about + ': ' if about else ''}{what}{tries}.{' ' + advice if advice else ''}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """An error goes through ``pickle`` and ``copy`` unchanged; by default it would be made anew from its message."""
+        return restore, (type(self), self.args, vars(self))
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON can hold it: what a trigger's event tells the worker."""
@@ -71,6 +78,18 @@ class CloudStoreError(Exception):
         kind = _kinds(CloudStoreError)[fields.pop("kind")]
         fields.pop("again")
         return kind(**fields)
+
+
+def restore(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CloudStoreError:
+    """An error as it was when it was pickled or copied.
+
+    :param kind: its type.
+    :param args: its message.
+    :param fields: all its data.
+    """
+    error = kind.__new__(kind, *args)
+    vars(error).update(fields)
+    return error
 
 
 def _kinds(base: type[CloudStoreError]) -> dict[str, type[CloudStoreError]]:

@@ -6,17 +6,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.identifiers import MAX_LENGTH, canonical, is_nothing, is_root
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
+from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 from airflow_provider_cloudstore.protocol.values import Request
 
 _USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
-# What a template renders when its source is missing: Python's, SQL's, JSON's and Jinja's words for nothing.
-_MISSING = frozenset({"none", "null", "undefined"})
 _WHERE_FROM = {
     "file_id": ". RemoteUrlUploadOperator finds no file id in a service's answer of an unusual shape: "
     "extra 'file_id_path' of the connection then names the place"
@@ -74,15 +74,26 @@ def _encode(fields: dict[str, str]) -> str:
     return urlencode(fields, quote_via=quote, safe="")
 
 
-def _check_text(value: Any, field: str) -> str:
+def validate_present(value: Any, field: str) -> str:
+    """``value`` as text without the blanks around it: the guard of every templated id, URL and path.
+
+    :param value: what was given or rendered.
+    :param field: its name, for the message.
+    :raises InvalidInputError: if it is no text, or what a template renders when its source is missing; a text that may be a URL
+        is not repeated.
+    """
     # A template may render an id as a number; True and lists are mistakes.
     if value is None:
         text = "None"
-    elif isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
-        text = str(value).strip()
+    elif isinstance(value, str):
+        text = value.strip()
+    elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= MAX_LENGTH:
+        text = str(value)
     else:
         raise InvalidInputError(f"{field} must be a text, not a {type(value).__name__}; nothing was sent")
-    if not text or text.lower() in _MISSING:
+    if re.search("[\ud800-\udfff]", text):
+        raise InvalidInputError(f"{field} is no valid Unicode text; nothing was sent")
+    if is_nothing(text):
         raise InvalidInputError(
             f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing: "
             f"check that the upstream task ran and returned the value{_WHERE_FROM.get(field, '')}; nothing was sent"
@@ -91,41 +102,57 @@ def _check_text(value: Any, field: str) -> str:
         raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field; nothing was sent")
     if re.search(r"[\x00-\x1f\x7f]", text):
         raise InvalidInputError(f"{field} holds a line break or control character; nothing was sent")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        text = ""
-    if not text:
-        raise InvalidInputError(f"{field} is no valid Unicode text; nothing was sent")
+    return text
+
+
+def _check_id(value: Any, field: str) -> str:
+    text = validate_present(value, field)
+    if len(text) > MAX_LENGTH:
+        raise InvalidInputError(f"{field} has more than {MAX_LENGTH:,} characters; nothing was sent")
     return text
 
 
 def _check_folder_id(value: Any, settings: Settings) -> str:
-    folder_id = _check_text(value, "folder_id")
-    if folder_id in settings.protected_folder_ids:
+    folder_id = _check_id(value, "folder_id")
+    if is_root(folder_id):
         raise InvalidInputError(
-            f"folder_id {folder_id!r} is protected, because services use it for the root and deleting is permanent: "
-            "extra 'protected_folder_ids' of the connection lists such ids; nothing was sent"
+            f"folder_id {folder_id!r} is protected: it can be taken for the root, because without dots, slashes, zeros and "
+            "encoding no letter or digit is left that names a folder, and deleting is permanent; nothing was sent"
+        )
+    if canonical(folder_id) in set(map(canonical, settings.protected_folder_ids)):
+        raise InvalidInputError(
+            f"folder_id {folder_id!r} is protected: extra 'protected_folder_ids' of the connection lists it, or an id that "
+            "can be taken for the same folder, and deleting is permanent; nothing was sent"
         )
     return folder_id
 
 
 def _check_file_id(value: Any, settings: Settings) -> str:
-    return _check_text(value, "file_id")
+    return _check_id(value, "file_id")
 
 
 def _check_source_url(value: Any, settings: Settings) -> str:
-    url = _check_text(value, "url")
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in _SOURCE_SCHEMES and bool(parts.hostname) and (parts.port or 0) >= 0
-    except ValueError:
-        usable = False
-    if not usable or " " in url:
+    url = validate_present(value, "url")
+    problem = _problem_of_source(url)
+    if problem:
         raise InvalidInputError(
-            f"url {redact_url(url)} is no absolute URL with a host and the scheme http, https or ftp; nothing was sent"
+            f"url {redact_url(url)} {problem}: it must be an absolute URL with a host and the scheme http, https or ftp; "
+            "nothing was sent"
         )
     return url
+
+
+def _problem_of_source(url: str) -> str:
+    """What is wrong with a source URL; the words hold nothing that could be a secret."""
+    try:
+        scheme = split_url(url).scheme
+    except AmbiguousUrlError as error:
+        return str(error)
+    if scheme not in _SOURCE_SCHEMES:
+        return f"has the scheme '{scheme}'"
+    if " " in url or not url.isprintable():
+        return "has a blank or an invisible character in it: write it percent-encoded"
+    return ""
 
 
 DELETE_FOLDER = Operation("delete folder", "POST", f"{API_PREFIX}/folder/delete", "folder_id", True, True, _check_folder_id)

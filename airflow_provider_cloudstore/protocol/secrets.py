@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, urlunsplit
 
+from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
+
 MASK = "***"
 # The characters that requests and yarl (aiohttp) leave alone when they encode a URL that somebody else put together.
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
@@ -97,13 +99,11 @@ def _forms(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
 def redact_url(url: str) -> str:
     """``url`` without what may give access: user info, query and fragment. Scheme, host, port and path stay.
 
-    :param url: an absolute URL; a text that is none is replaced whole.
+    :param url: an absolute URL; a text that is none, or that two readers take apart differently, is replaced whole.
     """
     try:
-        parts = urlsplit(url)
-        if not parts.scheme or not parts.hostname:
-            return MASK
-    except ValueError:
+        parts = split_url(url)
+    except AmbiguousUrlError:
         return MASK
     netloc = parts.netloc.rpartition("@")[2]
     if "@" in parts.netloc:

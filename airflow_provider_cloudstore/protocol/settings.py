@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
+import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
-from urllib.parse import SplitResult, urlsplit
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
 API_PREFIX = "/cloud/api/v2"
+CONN_TYPE = "cloudstore"
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_ATTEMPTS = 4
 DEFAULT_PROTECTED_FOLDER_IDS = ("0", "/")
-EXTRA_KEYS = frozenset({"timeout", "max_attempts", "verify", "proxy", "allow_http", "protected_folder_ids", "token_path"}) | {
-    "file_id_path",
-    "not_found_pattern",
-}
+EXTRA_KEYS = frozenset(
+    {
+        "timeout",
+        "max_attempts",
+        "verify",
+        "proxy",
+        "allow_http",
+        "protected_folder_ids",
+        "token_path",
+        "file_id_path",
+        "not_found_pattern",
+    }
+)
+
+_PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +47,7 @@ class Settings:
     :param max_attempts: how many requests one call may send.
     :param verify: whether TLS certificates are verified, or the path of a bundle to verify them with.
     :param proxy: the URL of a proxy; it may hold credentials.
-    :param protected_folder_ids: ids that are never deleted.
+    :param protected_folder_ids: ids that are never deleted, in addition to every spelling of the root.
     :param token_path: keys that lead to the download token in an answer.
     :param file_id_path: keys that lead to the id of an uploaded file in an answer.
     :param not_found_pattern: what the words of an error envelope match that means "not found".
@@ -58,7 +72,7 @@ class Settings:
 
         :param host: the base URL, with or without scheme, port and path prefix; ``https`` where no scheme is given.
         :param schema: the scheme, where the host names none.
-        :param port: the port, where the host names none.
+        :param port: the port, where the host names none; 0, which a form may send for an empty field, is none.
         :param password: the access token.
         :param extra: the optional settings; a key that is absent, null or empty keeps its default.
         :raises ConfigurationError: with what is wrong, and how it should be written.
@@ -68,7 +82,7 @@ class Settings:
             base_url=_base_url(host, schema, port, allow_http=_flag(given, "allow_http", default=False)),
             access_token=_access_token(password),
             timeout=_number(given, "timeout", DEFAULT_TIMEOUT, minimum=0.001),
-            max_attempts=int(_number(given, "max_attempts", DEFAULT_MAX_ATTEMPTS, minimum=1)),
+            max_attempts=_whole_number(given, "max_attempts", DEFAULT_MAX_ATTEMPTS),
             verify=_verify(given),
             proxy=_proxy(given),
             protected_folder_ids=_protected(given),
@@ -93,26 +107,70 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _split(url: str) -> SplitResult | None:
+def read_extra(text: Any) -> dict[str, Any]:
+    """The extra of an Airflow connection.
+
+    :param text: the field as Airflow stores it; Airflow itself takes what it cannot read for empty, and hands lists on.
+    :raises ConfigurationError: if it is no JSON object; the message does not repeat it.
+    """
+    if not text:
+        return {}
     try:
-        parts = urlsplit(url)
-        return parts if parts.hostname and (parts.port or 0) >= 0 else None  # reading a bad port raises
-    except ValueError:
-        return None
+        extra = json.loads(text)
+    except (ValueError, TypeError, RecursionError):  # no JSON, a number of 4,301 digits, not even a text, or too deep
+        extra = None
+    if not isinstance(extra, dict):
+        raise ConfigurationError('the connection\'s extra must be a JSON object, such as {"timeout": 60}')
+    return extra
 
 
-def _base_url(host: str | None, schema: str | None, port: int | None, *, allow_http: bool) -> str:
-    text = (host or "").strip()
+def warnings_about(conn_type: Any, extra: Mapping[str, Any]) -> list[str]:
+    """What in a connection works and is still likely a mistake: another type, and extras that mean nothing.
+
+    :param conn_type: its type.
+    :param extra: its extra, parsed.
+    """
+    found = (
+        []
+        if conn_type == CONN_TYPE
+        else [f"is of the type {conn_type!r} and not '{CONN_TYPE}'; its fields are read all the same"]
+    )
+    for key in sorted(extra.keys() - EXTRA_KEYS):
+        likely = difflib.get_close_matches(key.lower(), EXTRA_KEYS, n=1)
+        hint = f"did you mean '{likely[0]}'? " if likely else ""
+        found.append(f"has the extra {key!r}, which means nothing here: {hint}Valid are {', '.join(sorted(EXTRA_KEYS))}")
+    return found
+
+
+def _text(value: Any, name: str) -> str:
+    if value is not None and not isinstance(value, str):
+        raise ConfigurationError(f"the connection's {name} must be a text, not a {type(value).__name__}")
+    return value or ""
+
+
+def _port(port: Any) -> str:
+    if port in (None, "", 0):
+        return ""
+    if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
+        raise ConfigurationError("the connection's port must be a number from 1 to 65535, or empty")
+    return f":{port}"
+
+
+def _base_url(host: Any, schema: Any, port: Any, *, allow_http: bool) -> str:
+    text = _text(host, "host").strip()
     if not text:
         raise ConfigurationError(
             "the connection has no host: set it to the service's base URL, such as https://files.example.com"
         )
     if "://" not in text:
-        text = f"{schema or 'https'}://{text}"
-    parts = _split(text)
-    if parts is None or re.search(r"\s", text):
-        raise ConfigurationError("the connection's host is no URL: write it like https://files.example.com:8443/prefix")
-    shown, hostname = redact_url(text), parts.hostname or ""
+        text = f"{_text(schema, 'schema').strip() or 'https'}://{text}"
+    try:
+        parts, problem = split_url(text), ""
+    except AmbiguousUrlError as error:
+        parts, problem = None, str(error)
+    if parts is None:
+        raise ConfigurationError(f"the connection's host {problem}: write it like https://files.example.com:8443/prefix")
+    shown = redact_url(text)
     if parts.username is not None or parts.query or parts.fragment:
         raise ConfigurationError(
             f"the connection's host {shown} holds more than an address: the token belongs into the password, "
@@ -120,25 +178,30 @@ def _base_url(host: str | None, schema: str | None, port: int | None, *, allow_h
         )
     if parts.scheme not in ("http", "https"):
         raise ConfigurationError(f"the connection's host {shown} has the scheme '{parts.scheme}': use https")
-    if parts.scheme == "http" and not (allow_http or is_loopback(hostname)):
+    if parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname or "")):
         raise ConfigurationError(
             f"the connection's host {shown} is plain http, which shows the token to everybody on the way: use https, "
             'or set extra "allow_http": true if you really want that'
         )
     path = parts.path.rstrip("/")
+    if not _PATH.fullmatch(path):
+        raise ConfigurationError(
+            f"the path in the connection's host {shown} holds a character that no URL has: write it percent-encoded"
+        )
     if path.endswith(API_PREFIX):
         raise ConfigurationError(f"the connection's host {shown} must end before {API_PREFIX}, which is added to it")
-    netloc = parts.netloc if parts.port is not None or port is None else f"{parts.netloc.rstrip(':')}:{port}"
-    return f"{parts.scheme}://{netloc}{path}"
+    default_port = _port(port)
+    return f"{parts.scheme}://{parts.netloc}{default_port if parts.port is None else ''}{path}"
 
 
-def _access_token(password: str | None) -> Secret:
+def _access_token(value: Any) -> Secret:
+    password = _text(value, "password")
     if not password:
         raise ConfigurationError("the connection has no password: set it to the service's access token")
-    if re.search(r"[\s\x00-\x1f\x7f]", password):
+    if re.search("[\\s\x00-\x1f\x7f\ud800-\udfff]", password):
         raise ConfigurationError(
-            "the access token in the connection's password has a space, line break or control character inside: "
-            "copy it again, without what stands around it"
+            "the access token in the connection's password has a space, line break or control character inside, "
+            "or is no valid Unicode: copy it again, without what stands around it"
         )
     return Secret(password)
 
@@ -156,11 +219,18 @@ def _number(extra: Mapping[str, Any], key: str, default: float, *, minimum: floa
     value = extra.get(key, default)
     try:
         number = float("nan") if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not minimum <= number <= 86_400:
         raise ConfigurationError(f"extra '{key}' of the connection must be a number from {minimum:g} to 86400")
     return number
+
+
+def _whole_number(extra: Mapping[str, Any], key: str, default: int) -> int:
+    number = _number(extra, key, default, minimum=1)
+    if number != int(number):
+        raise ConfigurationError(f"extra '{key}' of the connection must be a whole number from 1 to 86400")
+    return int(number)
 
 
 def _verify(extra: Mapping[str, Any]) -> bool | str:
@@ -179,22 +249,30 @@ def _proxy(extra: Mapping[str, Any]) -> Secret | None:
     value = extra.get("proxy")
     if value is None:
         return None
+    example = "such as http://user:password@proxy.example.com:3128, with user and password percent-encoded"
+    if not isinstance(value, str):
+        raise ConfigurationError(f"extra 'proxy' of the connection must be a URL {example}")
+    url = value.strip() if "://" in value else f"http://{value.strip()}"
     try:
-        usable = urlsplit(value).scheme in ("http", "https") and bool(urlsplit(value).hostname)
-    except (ValueError, TypeError, AttributeError):
-        usable = False
-    if not usable:
-        raise ConfigurationError("extra 'proxy' of the connection must be a URL such as http://proxy.example.com:3128")
-    return Secret(value)
+        parts = split_url(url)
+        problem = "" if parts.scheme in ("http", "https") else f"has the scheme '{parts.scheme}', but must be http or https"
+        if parts.path not in ("", "/") or parts.query or parts.fragment:
+            problem = problem or "has more than a host and a port in it"
+    except AmbiguousUrlError as error:
+        problem = str(error)
+    if problem:
+        raise ConfigurationError(f"extra 'proxy' of the connection {problem}: it is the URL of a proxy {example}")
+    return Secret(url)
 
 
 def _protected(extra: Mapping[str, Any]) -> frozenset[str]:
-    value = extra.get("protected_folder_ids", DEFAULT_PROTECTED_FOLDER_IDS)
+    value = extra.get("protected_folder_ids", ())
     if isinstance(value, str):
         value = value.split(",")
-    if not isinstance(value, (list, tuple)) or not all(isinstance(item, (str, int)) for item in value):
+    if not isinstance(value, (list, tuple)) or not all(type(item) in (str, int) for item in value):
         raise ConfigurationError("extra 'protected_folder_ids' of the connection must be a list of folder ids")
-    return frozenset(str(item).strip() for item in value)
+    own = (str(item).strip() for item in value)
+    return frozenset({*DEFAULT_PROTECTED_FOLDER_IDS, *(item for item in own if item)})
 
 
 def _path(extra: Mapping[str, Any], key: str) -> tuple[str, ...]:

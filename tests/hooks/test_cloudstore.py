@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import signal
+import socket
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -10,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.hooks import cloudstore
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, time_budget
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook, time_budget
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
@@ -81,13 +85,6 @@ def test_a_connection_that_cannot_be_used_is_permanent_and_says_what_to_write(mo
     assert "hunter2" not in str(refused.value)
 
 
-def test_an_extra_that_is_misspelt_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(CloudStoreHook, "log", logging.getLogger("test"))  # Airflow's own does not propagate
-    connect(monkeypatch, host="files.example.com", password="token", extra={"time_out": 5, "timeout": 6})
-    assert CloudStoreHook().settings.timeout == 6
-    assert "time_out" in caplog.text
-
-
 def test_a_rotated_token_is_picked_up_in_the_middle_of_a_task(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     store_file(emulator)
     with CloudStoreHook() as hook:
@@ -115,17 +112,18 @@ def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator
         assert set(printed_forms(Secret(secret))) <= set(masked)
 
 
-def test_test_connection_tells_a_working_token_from_a_refused_one(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_test_says_in_plain_words_what_it_proved(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     fine, words = CloudStoreHook().test_connection()
     assert fine
+    assert words.startswith("Connected: the service answered")
     assert "Could not find the file" in words
     store_file(emulator, file_id="airflow-connection-test")
-    assert CloudStoreHook().test_connection() == (True, "The service answers and accepts the token.")
+    assert CloudStoreHook().test_connection() == (True, "Connected: the service accepts requests from this token.")
     connect(monkeypatch, host=emulator.url, password="wrong-token")
     fine, words = CloudStoreHook().test_connection()
     assert not fine
     assert "password" in words
-    connect(monkeypatch, host="http://127.0.0.1:9", password="token", extra={"max_attempts": 1})
+    connect(monkeypatch, host="http://127.0.0.1:9", password="token")
     fine, words = CloudStoreHook().test_connection()
     assert not fine
     assert "connection refused" in words
@@ -133,6 +131,114 @@ def test_test_connection_tells_a_working_token_from_a_refused_one(emulator: Emul
     fine, words = CloudStoreHook().test_connection()
     assert not fine
     assert "use https" in words
+
+
+@pytest.mark.parametrize(
+    ("fault", "requests"), [({"status": 500}, 1), ({"status": 429}, 1), ({"status": 403}, 1), ({"status": 401}, 1)]
+)
+def test_a_connection_test_asks_once(emulator: Emulator, fault: dict[str, Any], requests: int) -> None:
+    emulator.fault("status", operation="link", times=0, **fault)
+    assert not CloudStoreHook().test_connection()[0]
+    assert emulator.state()["requests"] == {"link": requests}
+
+
+def test_a_connection_test_uses_a_token_that_was_rotated_meanwhile(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_file(emulator, file_id="airflow-connection-test")
+    with CloudStoreHook() as hook:
+        assert hook.settings
+        emulator.call(lambda service: setattr(service, "access_token", "rotated-token"))
+        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection(emulator.url, "rotated-token"))
+        assert hook.test_connection()[0]
+    assert emulator.state()["requests"] == {"link": 2}
+
+
+def test_a_connection_test_answers_within_the_timeout(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        connect(monkeypatch, host=f"http://127.0.0.1:{silent.getsockname()[1]}", password="token", extra={"timeout": 0.5})
+        began = time.monotonic()
+        fine, words = CloudStoreHook().test_connection()
+    assert not fine
+    assert "0.5 s" in words
+    assert time.monotonic() - began < 1.5
+
+
+@pytest.mark.parametrize("head", ["404 Not Found\r\nContent-Type: text/html", "400 Bad Request\r\nContent-Type: text/plain"])
+def test_a_web_page_does_not_prove_that_the_service_answered(monkeypatch: pytest.MonkeyPatch, head: str) -> None:
+    page = b"<html><body>nginx</body></html>"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(65536)
+                peer.sendall(f"HTTP/1.1 {head}\r\nContent-Length: {len(page)}\r\nConnection: close\r\n\r\n".encode() + page)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        connect(monkeypatch, host=f"http://127.0.0.1:{server.getsockname()[1]}", password="token")
+        fine, words = CloudStoreHook().test_connection()
+        thread.join()
+    assert not fine
+    assert head[:3] in words
+
+
+UNUSABLE: list[dict[str, Any]] = [
+    {"extra": [1]},
+    {"extra": "hunter2x"},
+    {"extra": '"hunter2x"'},
+    {"extra": {"timeout": 10**400}},
+    {"extra": {"max_attempts": 10**400}},
+    {"host": "back\\slash"},
+    {"host": "tab\there"},
+    {"host": "a..b"},
+    {"host": "h:70000"},
+    {"host": "h:"},
+    {"host": "u:hunter2x@h"},
+    {"host": "a" * 64},
+    {"port": 70000},
+    {"extra": {"proxy": "socks5://u:hunter2x@p:1"}},
+    {"extra": {"proxy": "http://u:hunter2x@"}},
+    {"extra": {"proxy": "p:70000"}},
+    {"password": "hunter2x token"},
+]
+
+
+@pytest.mark.parametrize("fields", UNUSABLE, ids=str)
+def test_both_hooks_refuse_a_connection_that_cannot_be_used(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, **{"host": "files.example.com", "password": "hunter2x", **fields})
+    with pytest.raises(errors.ConfigurationError) as blocking:
+        CloudStoreHook().delete_folder("d1")
+
+    async def enter() -> None:
+        async with CloudStoreAsyncHook():
+            raise AssertionError
+
+    with pytest.raises(errors.ConfigurationError) as asynchronous:
+        asyncio.run(enter())
+    assert str(blocking.value) == str(asynchronous.value)
+    assert isinstance(blocking.value, AirflowFailException)
+    assert isinstance(asynchronous.value, AirflowFailException)
+    assert "hunter2x" not in str(blocking.value)
+
+
+def test_both_hooks_warn_of_another_type_and_of_a_misspelt_extra(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for hook in (CloudStoreHook, CloudStoreAsyncHook):
+        monkeypatch.setattr(hook, "log", logging.getLogger("test"))  # Airflow's own does not propagate
+    connect(monkeypatch, conn_type="http", host="files.example.com", password="token", extra={"time_out": 5, "timeout": 6})
+    assert CloudStoreHook().settings.timeout == 6
+    blocking = [record.getMessage() for record in caplog.records if record.name == "test"]
+    caplog.clear()
+
+    async def enter() -> None:
+        async with CloudStoreAsyncHook():
+            pass
+
+    asyncio.run(enter())
+    assert blocking == [record.getMessage() for record in caplog.records if record.name == "test"]
+    assert "is of the type 'http' and not 'cloudstore'" in blocking[0]
+    assert "has the extra 'time_out', which means nothing here: did you mean 'timeout'?" in blocking[1]
 
 
 def test_a_call_ends_before_airflows_alarm_and_after_five_minutes_at_the_latest() -> None:

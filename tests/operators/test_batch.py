@@ -90,6 +90,16 @@ def test_urls_that_are_neither_list_nor_path_are_refused_and_not_shown(emulator:
     assert emulator.state()["requests"] == {}
 
 
+@pytest.mark.parametrize("missing", ["None", "null", "[]", "<NA>", " none "])
+def test_a_missing_folder_for_receipts_is_refused_and_creates_none(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(urls(1), missing)[0] == "failed"
+    assert list(tmp_path.iterdir()) == []
+    assert emulator.state()["requests"] == {}
+
+
 class Store(dict[str, Any]):
     """A task state store."""
 

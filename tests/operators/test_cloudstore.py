@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -14,6 +14,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     DownloadLinkOperator,
     RemoteUrlUploadOperator,
 )
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from tests.dags import operator_dags as dags
 from tests.support import rendered_fields, run_dag, store_file
 
@@ -75,6 +76,25 @@ def test_a_text_that_is_no_url_but_holds_credentials_is_not_shown(broken: str) -
     operator = RemoteUrlUploadOperator(task_id="upload", url=broken)
     operator.render_template_fields({})
     assert "hunter2" not in operator.url
+
+
+@pytest.mark.parametrize("given", [["https://u:hunter2@h/x"], {"https://u:hunter2@h/x": 1}, "https://user:hunter/2@host/x"])
+def test_a_source_that_is_no_text_or_ambiguous_is_refused_and_shown_nowhere(emulator: Emulator, given: Any) -> None:
+    operator = RemoteUrlUploadOperator(task_id="upload", url=given)
+    for _ in range(2):
+        operator.render_template_fields({})
+        assert operator.url == "***"
+    with pytest.raises(InvalidInputError) as refused:
+        operator.execute({})
+    assert "hunter" not in str(refused.value)
+    assert isinstance(refused.value, AirflowFailException)
+
+
+def test_a_missing_source_says_so(emulator: Emulator) -> None:
+    operator = RemoteUrlUploadOperator(task_id="upload", url=None)  # type: ignore[arg-type]
+    operator.render_template_fields({})
+    with pytest.raises(InvalidInputError, match="template renders when its source is missing"):
+        operator.execute({})
 
 
 def test_a_url_without_credentials_is_shown_whole() -> None:

@@ -14,7 +14,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHAVIOUR
+
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+OWN = "airflow_provider_cloudstore"
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +56,9 @@ def test_the_wheel_holds_the_package_with_its_types_and_its_license_and_nothing_
     assert "airflow_provider_cloudstore/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"airflow_provider_cloudstore"}
-    assert not [name for name in names if name.endswith("ruff.toml")]
+    package = {name for name in names if ".dist-info/" not in name}
+    assert {Path(name).suffix for name in package} == {".py", ".typed"}
+    assert package == {str(file.relative_to(ROOT)) for file in (ROOT / OWN).rglob("*") if file.suffix in {".py", ".typed"}}
 
 
 def test_airflow_lists_the_provider_and_its_connection_type(elsewhere: Any) -> None:
@@ -63,7 +69,22 @@ def test_airflow_lists_the_provider_and_its_connection_type(elsewhere: Any) -> N
     assert hook["class"] == "airflow_provider_cloudstore.hooks.cloudstore.CloudStoreHook"
 
 
-def test_operators_import_and_the_emulator_starts_without_the_checkout(elsewhere: Any) -> None:
-    code = "import airflow_provider_cloudstore.operators.cloudstore as module; print(module.__file__)"
-    assert str(ROOT) not in elsewhere("python", "-c", code).splitlines()[-1]
+def test_every_module_imports_and_the_emulator_starts_without_the_checkout(elsewhere: Any) -> None:
+    found = probed(elsewhere)
+    assert str(ROOT) not in found["file"]
+    assert "airflow_provider_cloudstore.operators.cloudstore" in found["modules"]
     assert "--token-ttl" in elsewhere("python", "-m", "airflow_provider_cloudstore.emulator", "--help")
+
+
+def test_the_connection_form_has_its_fields_where_this_airflow_can_show_them(elsewhere: Any) -> None:
+    form = probed(elsewhere)["form"]
+    if version("apache-airflow").startswith(("3.0.", "3.1.")):  # their forms need Flask AppBuilder, which they do not install
+        assert form == {"fields": [], "behaviour": None}
+        return
+    assert form["fields"] == sorted(CONN_FIELDS)
+    assert form["behaviour"]["hidden_fields"] == UI_FIELD_BEHAVIOUR["hidden-fields"]
+    assert form["behaviour"]["relabeling"] == UI_FIELD_BEHAVIOUR["relabeling"]
+
+
+def probed(elsewhere: Any) -> dict[str, Any]:
+    return dict(json.loads(elsewhere("python", str(Path(__file__).with_name("probe.py"))).splitlines()[-1]))

@@ -153,6 +153,7 @@ def test_results_are_dicts_with_times_in_iso_8601_utc() -> None:
         "folder_id": "d1",
         "requested_at": "2026-01-01T00:00:00Z",
         "response": None,
+        "existed": False,
     }
     assert RemoteUpload("u", at, "ok", "f1").to_dict() == {"url": "u", "requested_at": "2026-01-01T00:00:00Z", "response": "ok"}
 
@@ -207,6 +208,6 @@ def test_a_short_access_token_is_not_seen_in_a_longer_download_token() -> None:
      "https://h/czNjcmV0L2FjY2Vzcyt0b2tlbg"],
 )  # fmt: skip
 def test_a_url_that_must_not_be_handed_on_is_left_out_and_the_log_says_so(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert link({"token": "t", "url": url}, secrets=(TOKEN,)).url is None
+    assert link({"token": "t", "url": url}, secrets=(TOKEN,)).url_with_token is None
     assert "Left out the download URL of file 'f1'" in caplog.text
     assert "s3cret" not in caplog.text

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import Settings, is_loopback
+from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, is_loopback, read_extra, warnings_about
 
 
 def read(host: str | None = "files.example.com", password: str | None = "token", **more: Any) -> Settings:
@@ -22,8 +22,9 @@ def read(host: str | None = "files.example.com", password: str | None = "token",
         ("https://files.example.com/", {}, "https://files.example.com"),
         ("  files.example.com  ", {}, "https://files.example.com"),
         ("files.example.com:8443/a/b/", {}, "https://files.example.com:8443/a/b"),
-        ("files.example.com:", {"port": 8443}, "https://files.example.com:8443"),
-        ("files.example.com", {"port": 0}, "https://files.example.com:0"),
+        ("files.example.com", {"port": 0}, "https://files.example.com"),
+        ("files.example.com.", {}, "https://files.example.com."),
+        ("bücher.example", {}, "https://bücher.example"),
         ("files.example.com/a", {"port": 8443}, "https://files.example.com:8443/a"),
         ("files.example.com:1", {"port": 8443}, "https://files.example.com:1"),
         ("[::1]", {"port": 80, "schema": "http"}, "http://[::1]:80"),
@@ -42,11 +43,33 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
     [
         (None, {}, "^the connection has no host: set it to the service's base URL, such as https"),
         ("   ", {}, "no host"),
-        ("https://", {}, "^the connection's host is no URL: write it like https"),
-        ("https://host:port", {}, "is no URL"),
-        ("https://host:99999", {}, "is no URL"),
-        ("https://[bad", {}, "is no URL"),
-        ("two words", {}, "is no URL"),
+        ("https://", {}, "^the connection's host has no valid host: write it like https"),
+        ("https://host:port", {}, "no number from 1 to 65535"),
+        ("https://host:99999", {}, "no number from 1 to 65535"),
+        ("host:0", {}, "no number from 1 to 65535"),
+        ("host:", {}, "no number from 1 to 65535"),
+        ("host:", {"port": 8443}, "no number from 1 to 65535"),
+        ("host", {"port": 65536}, "port must be a number"),
+        ("host", {"port": -1}, "port must be a number"),
+        ("host", {"port": "hunter2"}, "port must be a number"),
+        ("https://[bad", {}, "no valid host"),
+        ("[hunter2]", {}, "no valid host"),
+        ("two words", {}, "a blank"),
+        ("tab\there", {}, "a blank"),
+        ("bell\x07here", {}, "invisible character"),
+        ("zero\u200bwidth", {}, "invisible character"),
+        ("host\\path", {}, "a backslash"),
+        ("a..b", {}, "no valid host"),
+        (".a", {}, "no valid host"),
+        ("a" * 64 + ".example", {}, "no valid host"),
+        ("a%2eb", {}, "no valid host"),
+        ("lone\ud800", {}, "invisible character"),
+        ("host/two words", {}, "percent-encoded"),
+        ("host/é", {}, "percent-encoded"),
+        ("user:hunter/2@host", {}, "user info"),
+        (5, {}, "must be a text"),
+        ("host", {"schema": ["hunter2"]}, "must be a text"),
+        ("host", {"schema": "hunter 2"}, "no scheme"),
         (
             "https://user:hunter2@host",
             {},
@@ -69,7 +92,9 @@ def test_a_host_that_cannot_be_used_is_refused_with_what_to_write(host: str | No
     assert not refused.value.sent
 
 
-@pytest.mark.parametrize("password", [None, "", "two words", "line\nbreak", "tab\t", "trailing ", "nul\x00", "no\u00a0break"])
+@pytest.mark.parametrize(
+    "password", [None, "", "two words", "line\nbreak", "tab\t", "trailing ", "nul\x00", "no\u00a0break", "\ud800"]
+)
 def test_a_token_that_cannot_be_one_is_refused_without_being_shown(password: str | None) -> None:
     says = (
         "^the connection has no password" if not password else "^the access token in the connection's password .*: copy it again"
@@ -100,14 +125,16 @@ def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> No
     assert settings.max_attempts == 7
     assert settings.verify == str(bundle)
     assert settings.proxy == Secret("http://u:p@proxy:3128")
-    assert settings.protected_folder_ids == {"root", "7"}
+    assert settings.protected_folder_ids == {"0", "/", "root", "7"}
     assert settings.token_path == ("data", "link", "0", "key")
+    assert read(proxy="proxy:3128").proxy == Secret("http://proxy:3128")
+    assert read(proxy="u:p@proxy:3128").proxy == Secret("http://u:p@proxy:3128")
     assert read(proxy="https://proxy:3128").proxy == Secret("https://proxy:3128")
     assert read(password="abc").access_token == Secret("abc")
     assert read(verify="false").verify is False
     assert read(verify="True").verify is True
-    assert read(protected_folder_ids="a, b").protected_folder_ids == {"a", "b"}
-    assert read(protected_folder_ids=[]).protected_folder_ids == frozenset()
+    assert read(protected_folder_ids="a, b").protected_folder_ids == {"0", "/", "a", "b"}
+    assert read(protected_folder_ids=[]).protected_folder_ids == {"0", "/"}
 
 
 @pytest.mark.parametrize(
@@ -115,15 +142,49 @@ def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> No
     [
         {"timeout": 0}, {"timeout": -1}, {"timeout": "soon"}, {"timeout": "nan"}, {"timeout": "inf"}, {"timeout": True},
         {"timeout": []}, {"timeout": 86_401}, {"max_attempts": 0}, {"max_attempts": "many"}, {"verify": 1},
-        {"verify": "/no/such/bundle.pem"}, {"allow_http": "perhaps"}, {"allow_http": 1}, {"proxy": "proxy:3128"},
+        {"verify": "/no/such/bundle.pem"}, {"allow_http": "perhaps"}, {"allow_http": 1}, {"proxy": "proxy:70000"},
+        {"timeout": 10**400}, {"timeout": "9" * 5000}, {"max_attempts": 10**400}, {"max_attempts": float("inf")},
+        {"max_attempts": "nan"}, {"max_attempts": True}, {"max_attempts": 2.5}, {"timeout": {}}, {"proxy": "proxy:0"},
+        {"proxy": "http://proxy:"}, {"proxy": "http://u:hunter2/x@proxy:3128"}, {"proxy": "http://proxy/hunter2"},
+        {"proxy": "http://u:hunter@2@proxy"}, {"proxy": "a..b"}, {"proxy": "two words"}, {"proxy": "http://proxy:3128?hunter2"},
+        {"proxy": "back\\slash"}, {"proxy": ["http://hunter2"]}, {"protected_folder_ids": [True]},
         {"proxy": "socks5://proxy"}, {"proxy": 5}, {"proxy": "http://"}, {"proxy": "http://[bad"},
         {"protected_folder_ids": 5}, {"protected_folder_ids": [None]}, {"token_path": 5}, {"token_path": "data..key"},
         {"token_path": ".key"},
     ],
 )  # fmt: skip
 def test_an_extra_that_makes_no_sense_is_refused_by_its_name(extra: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=f"^extra '{next(iter(extra))}' of the connection "):
+    with pytest.raises(ConfigurationError, match=f"^extra '{next(iter(extra))}' of the connection ") as refused:
         read(**extra)
+    assert "hunter" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[1]", '"hunter2"', "hunter2", "{", "1", "null", "{'timeout': 1}", f'{{"timeout": {"9" * 5000}}}', "[" * 100_000, 5],
+    ids=lambda text: str(text)[:20],
+)
+def test_an_extra_that_is_no_json_object_is_refused_without_being_shown(text: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^the connection\'s extra must be a JSON object, such as") as refused:
+        read_extra(text)
+    assert "hunter2" not in str(refused.value)
+    assert refused.value.__context__ is None
+
+
+def test_an_extra_may_be_absent() -> None:
+    assert read_extra(None) == read_extra("") == read_extra("{}") == {}
+
+
+def test_what_is_likely_a_mistake_is_told_with_what_was_likely_meant() -> None:
+    assert warnings_about("cloudstore", {"timeout": 1}) == []
+    (about_type,) = warnings_about("http", {})
+    assert "'http'" in about_type
+    assert "'cloudstore'" in about_type
+    (likely,) = warnings_about("cloudstore", {"Time-Out": 1})
+    assert "did you mean 'timeout'?" in likely
+    assert all(key in likely for key in EXTRA_KEYS)
+    (unlikely,) = warnings_about("cloudstore", {"xyz": 1})
+    assert "did you mean" not in unlikely
 
 
 def test_limits_of_numbers_are_inclusive() -> None:
@@ -145,3 +206,26 @@ def test_settings_print_neither_token_nor_proxy() -> None:
 )  # fmt: skip
 def test_loopback_is_this_machine_and_nothing_else(host: str, own: bool) -> None:
     assert is_loopback(host) is own
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("no (such", "must be a regular expression"),
+        (5, "must be a regular expression"),
+        ("(not found)?", "matches every text"),
+        (".*", "matches every text"),
+    ],
+)
+def test_a_pattern_for_not_found_that_cannot_be_meant_is_refused(value: Any, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'not_found_pattern'.*{reason}"):
+        read(not_found_pattern=value)
+
+
+def test_the_paths_and_the_pattern_are_read() -> None:
+    settings = read(file_id_path="result.files.0.id", not_found_pattern="no such (folder|file)")
+    assert settings.file_id_path == ("result", "files", "0", "id")
+    assert settings.not_found_pattern is not None
+    assert settings.not_found_pattern.search("There is No Such Folder")
+    with pytest.raises(ConfigurationError, match="'file_id_path'"):
+        read(file_id_path="a..b")

@@ -1,0 +1,97 @@
+"""Reads an id as the most forgiving service could, so that no spelling of the root or of nothing gets past a guard.
+
+One reading decides everything: Unicode compatibility forms, percent-encoding and invisible characters are undone until nothing
+changes, and the rest is resolved as a path. What it leaves names a folder only with a letter or a digit other than zero.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from urllib.parse import unquote
+
+# Letters and marks that Unicode wants invisible (Default_Ignorable_Code_Point), and the blank pattern of Braille; everything else
+# that is invisible is not printable by its category.
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\ufe00-\ufe0f\U000e0000-\U000e0fff ]")
+_SLASHES = re.compile("[\\\\\u2044\u2215\u2216\u29f5\u29f8\u29f9]")
+_NUMBERS: tuple[Callable[[str], float], ...] = (float, float.fromhex, lambda text: int(text, 0))
+# What Python, SQL, JSON, Jinja, pandas and NumPy write for nothing, without brackets and quotes around it.
+_NOTHING = frozenset({"", "none", "null", "undefined", "false", "nil", "nan", "-nan", "nat"})
+_NOTHING_AS_IT_STANDS = frozenset({"<na>", "set()"})  # "NA" and "set" by themselves are words like any other
+_WRAPPING = re.compile(r"[\s\[\](){}<>\"'`,]+")
+
+MAX_LENGTH = 4096
+"""Characters that a text may have to be read; undoing every layer of encoding takes time with the square of it."""
+
+
+def plain(text: str) -> str:
+    """``text`` without what hides its meaning: compatibility forms (NFKC), percent-encoding, invisible characters, odd zeros.
+
+    :param text: an id of at most :data:`MAX_LENGTH` characters.
+    """
+    while True:
+        decoded = unicodedata.normalize("NFKC", unquote(text))
+        if not (decoded.isascii() and decoded.isprintable()):
+            decoded = "".join(_digit(char) for char in decoded if char.isprintable())
+        decoded = _INVISIBLE.sub("", decoded)
+        if decoded == text:
+            return _SLASHES.sub("/", text)
+        text = decoded
+
+
+def canonical(folder_id: str) -> str:
+    """The path below the root that ``folder_id`` can be taken for; two ids with the same one may be the same folder.
+
+    :param folder_id: an id.
+    """
+    segments: list[str] = []
+    for segment in plain(folder_id).split("/"):
+        if segment.strip("."):
+            segments.append(segment)
+        elif len(segment) > 1:  # ".." goes up by one; some read "..." as two
+            del segments[max(0, len(segments) + 1 - len(segment)) :]
+    return "/".join(segments)
+
+
+def is_root(folder_id: str) -> bool:
+    """Whether any reader could take ``folder_id`` for the root.
+
+    :param folder_id: an id.
+    """
+    return not any(map(_names_something, canonical(folder_id).split("/")))
+
+
+def is_nothing(text: str) -> bool:
+    """Whether ``text`` is what a template renders when its source is missing or empty, such as ``None``, ``nan`` or ``[]``.
+
+    :param text: a rendered id, URL or path.
+    """
+    if "://" in text or len(text) > MAX_LENGTH:
+        return False
+    read = plain(text)
+    segments = [segment for segment in read.split("/") if segment]
+    return not read or (bool(segments) and all(map(_is_word_for_nothing, segments)))
+
+
+def _is_word_for_nothing(segment: str) -> bool:
+    word = segment.lower()
+    return word in _NOTHING_AS_IT_STANDS or _WRAPPING.sub("", word) in _NOTHING
+
+
+def _digit(char: str) -> str:
+    return "0" if unicodedata.numeric(char, None) == 0 else char
+
+
+def _names_something(segment: str) -> bool:
+    return any(char.isalnum() and char != "0" for char in segment) and not _is_zero(segment)
+
+
+def _is_zero(segment: str) -> bool:
+    for number in _NUMBERS:
+        try:
+            if number(segment) == 0:
+                return True
+        except (ValueError, OverflowError):
+            continue
+    return False

@@ -1,0 +1,66 @@
+"""Takes a URL apart only where every reader takes it apart alike; what is ambiguous is nobody's to show or to send."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import SplitResult, urlsplit
+
+_SHAPE = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?P<rest>.*)", re.DOTALL)
+_PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
+
+
+class AmbiguousUrlError(ValueError):
+    """A text that is no URL, or that two readers take apart differently. Its words hold nothing of the text."""
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of an absolute URL (RFC 3986 section 3), with a host and, if any, a port from 1 to 65535.
+
+    Of user info that holds a raw ``/`` or ``@`` most readers take a part for the host or the path. So an ``@`` in a path is
+    refused where it could end such user info: after a colon in the authority, and wherever it does not begin a segment, as in
+    ``/@scope/package``. A raw ``?`` or ``#`` in a password leaves no valid port, or hides in the query, which is never shown.
+
+    :param url: the URL.
+    :raises AmbiguousUrlError: with what is wrong, and nothing of the URL.
+    """
+    shape = _SHAPE.fullmatch(url)
+    if shape is None:
+        raise AmbiguousUrlError("has no scheme with '://' after it, such as https://")
+    authority = shape["authority"]
+    if "\\" in url:
+        raise AmbiguousUrlError("holds a backslash")
+    if re.search(r"\s", authority) or not authority.isprintable():
+        raise AmbiguousUrlError("has a blank or an invisible character in its host")
+    user_info, _, address = authority.rpartition("@")
+    if "@" in user_info:
+        raise AmbiguousUrlError("has more than one '@' before its path: write those in user info as %40")
+    after_colon = ":" in re.sub(r"\[.*\]", "", authority) and "@" in shape["path"]
+    if after_colon or re.search(r"(?<!/)@", shape["path"]):
+        raise AmbiguousUrlError(
+            "has an '@' that may end user info with a '/', '?' or '#' in it: write those as %2F, %3F, %23, %40"
+        )
+    return _checked(url, address)
+
+
+def _checked(url: str, address: str) -> SplitResult:
+    host, colon, port = address.rpartition(":") if not address.endswith("]") else (address, "", "")
+    if colon and not (_PORT.fullmatch(port) and 1 <= int(port) <= 65535):
+        raise AmbiguousUrlError("has a port that is no number from 1 to 65535")
+    try:
+        parts = urlsplit(url)
+        _check_host(parts.hostname or "", bracketed=(host if colon else address).startswith("["))
+    except ValueError:  # brackets without an IPv6 address, or characters that NFKC turns into delimiters
+        pass
+    else:
+        return parts
+    raise AmbiguousUrlError("has no valid host")
+
+
+def _check_host(host: str, *, bracketed: bool) -> None:
+    if bracketed:
+        ipaddress.IPv6Address(host)
+    elif not host or re.search(r"[^\w.~-]", host):
+        raise ValueError
+    else:
+        host.removesuffix(".").encode("idna")  # refuses an empty label and one of more than 63 characters

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import pickle
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_cloudstore.hooks.cloudstore import airflow_errors
+from airflow_provider_cloudstore.protocol import errors
+
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)]
+DATA: dict[str, Any] = {
+    "operation": "delete folder", "subject": "d1", "status": 418, "sent": True, "attempts": 3, "retry_after": 1.5,
+    "message": "no",
+    "web_page": True,
+}  # fmt: skip
+
+
+def raised(kind: type[errors.CloudStoreError], *, in_airflow: bool) -> errors.CloudStoreError:
+    error = kind("HTTP 418", **DATA)
+    error.again = not kind.again
+    if in_airflow:
+        with pytest.raises(errors.CloudStoreError), airflow_errors():
+            raise error
+    return error
+
+
+def seen(error: errors.CloudStoreError) -> tuple[Any, ...]:
+    return type(error), str(error), error.args, vars(error), error.permanent, error.again, isinstance(error, AirflowFailException)
+
+
+@pytest.mark.parametrize("in_airflow", [False, True], ids=["by itself", "as Airflow's"])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_an_error_survives_pickling_and_copying_unchanged(kind: type[errors.CloudStoreError], in_airflow: bool) -> None:
+    error = raised(kind, in_airflow=in_airflow)
+    assert isinstance(error, AirflowFailException) is (in_airflow and kind.permanent)
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert seen(pickle.loads(pickle.dumps(error, protocol))) == seen(error)
+    assert seen(copy.copy(error)) == seen(copy.deepcopy(error)) == seen(error)
+    assert seen(pickle.loads(pickle.dumps(copy.copy(error)))) == seen(error)
+
+
+def fail() -> None:
+    with airflow_errors():
+        raise errors.NotFound("HTTP 404", **DATA)
+
+
+def test_an_error_of_another_process_is_the_same_here() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(errors.NotFound) as failed:
+        pool.apply(fail)
+    assert isinstance(failed.value, AirflowFailException)
+    assert (failed.value.status, failed.value.subject, str(failed.value).count("HTTP 404")) == (418, "d1", 1)
+
+
+def test_an_error_survives_the_event_of_a_trigger_with_the_services_words() -> None:
+    error = errors.NotFound("HTTP 404", **DATA)
+    assert vars(errors.CloudStoreError.from_dict(error.to_dict())) == vars(error)

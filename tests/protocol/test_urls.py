@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.operations import UPLOAD_FROM_URL
+from airflow_provider_cloudstore.protocol.secrets import MASK, redact_url
+from tests.support import settings
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("https://user:hunter/2pass@host/x", "an '@' that may end user info"),
+        ("https://user:12/hunter2@host/x", "an '@' that may end user info"),
+        ("https://hunter/2@host/x", "an '@' that may end user info"),
+        ("https://user:p@hunter/2@host/x", "an '@' that may end user info"),
+        ("https://user:hunter#2@host/x", "has a port that is no number"),
+        ("https://user:hunter@2@host/x", "more than one '@'"),
+        ("https://user:hunter2\\@host/x", "a backslash"),
+        ("https://user:hunter 2@host/x", "a blank"),
+        ("user:hunter2@host/x", "no scheme"),
+        ("//user:hunter2@host/x", "no scheme"),
+        ("https:/user:hunter2@host/x", "no scheme"),
+        ("https://user:hunter2@host:99999/x", "no number from 1 to 65535"),
+        ("https://user:hunter2@host:/x", "no number from 1 to 65535"),
+        ("https://user:hunter2@host:0/x", "no number from 1 to 65535"),
+        ("https://user:hunter2@[bad/x", "no valid host"),
+        ("https://user:hunter2@a..b/x", "no valid host"),
+        ("https://user:hunter2@/x", "no valid host"),
+    ],
+)
+def test_an_ambiguous_source_is_refused_with_what_is_wrong_and_not_shown(url: str, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says) as refused:
+        UPLOAD_FROM_URL.check(url, settings())
+    assert not refused.value.sent
+    assert "hunter" not in str(refused.value)
+    assert redact_url(url) == MASK
+
+
+@pytest.mark.parametrize(
+    ("url", "says", "shown"),
+    [
+        ("https://u:hunter2@h/a b?sig=hunter2", "a blank", "https://***@h/a b?***"),
+        ("https://h/a\u200bb", "an invisible character", "https://h/a"),
+        ("s3://bucket/key?sig=hunter2", "the scheme 's3'", "s3://bucket/key?***"),
+    ],
+)
+def test_a_source_that_everybody_reads_alike_is_shown_without_its_secrets(url: str, says: str, shown: str) -> None:
+    with pytest.raises(InvalidInputError, match=says) as refused:
+        UPLOAD_FROM_URL.check(url, settings())
+    assert shown in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://h/@scope/package", "https://h:8443/f?mail=a@b", "https://h/f?mail=a@b",
+     "https://u:p@h:8443/f?sig=a%40b", "https://[::1]/f?mail=a@b", "https://h./f",
+     "https://bücher.example/f", "https://10.0.0.1:65535", "https://a_b/f"],
+)  # fmt: skip
+def test_a_source_that_everybody_reads_alike_is_sent_as_it_is(url: str) -> None:
+    assert UPLOAD_FROM_URL.check(url, settings()) == url
+
+
+@pytest.mark.parametrize("url", [["https://u:hunter2@h/x"], {"https://u:hunter2@h/x": 1}, b"https://u:hunter2@h/x", 1.5])
+def test_a_source_that_is_no_text_is_refused_by_its_type_and_not_shown(url: object) -> None:
+    with pytest.raises(InvalidInputError, match=f"must be a text, not a {type(url).__name__}") as refused:
+        UPLOAD_FROM_URL.check(url, settings())
+    assert "hunter2" not in str(refused.value)
