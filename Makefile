@@ -10,11 +10,15 @@ MIDDLE := 3.0.6
 BIN := .venv/airflow-$(NEW)/bin
 OLD_BIN := .venv/airflow-$(OLD)/bin
 MIDDLE_BIN := .venv/airflow-$(MIDDLE)/bin
+WORKBENCH := $(NEW)-workbench
+WORKBENCH_BIN := .venv/airflow-$(WORKBENCH)/bin
+CASES ?= 2000
 # On every core; a test that is asked for by name runs alone, where its output can be read.
 PARALLEL := -n $(CORES) --dist worksteal
 COVERAGE := --cov --cov-report=term --cov-fail-under=95
 
-.PHONY: help env-new env-old env-middle demo test test-matrix test-old test-properties test-wheel test-canary test-waiting test-kill \
+.PHONY: help env-new env-old env-middle env-workbench demo test test-matrix test-old test-properties test-differential test-wheel \
+  test-canary test-odd-answers test-waiting test-killed-upload test-kill test-distributed neighbours test-neighbours \
   test-ui bench up docs format lint constraints clean
 .DEFAULT_GOAL := help
 
@@ -27,6 +31,8 @@ env-old:
 	@$(PYTHON) scripts/bootstrap.py $(OLD)
 env-middle:
 	@$(PYTHON) scripts/bootstrap.py $(MIDDLE)
+env-workbench: # with a database, a message queue, and emulated object stores
+	@$(PYTHON) scripts/bootstrap.py $(WORKBENCH) test,distributed,neighbours
 
 demo: env-new ## one pipeline from end to end on a real Airflow, against the emulator
 	@$(BIN)/python -m scripts.demo
@@ -64,6 +70,26 @@ test-waiting: env-new env-old env-middle ## deferred waits on a whole Airflow, o
 test-kill: env-new ## a batch task killed fifty times, twice, on a whole Airflow
 	@$(BIN)/python -m pytest -m slow -s tests/batch
 
+test-odd-answers: env-new env-old ## odd responses to every operator on a whole Airflow, on both versions
+	@$(BIN)/python -m pytest -m slow tests/odd_answers
+	@$(OLD_BIN)/python -m pytest -m slow tests/odd_answers
+
+test-killed-upload: env-new env-old ## an upload killed while it is sent, on a whole Airflow, on both versions
+	@$(BIN)/python -m pytest -m slow tests/killed_upload
+	@$(OLD_BIN)/python -m pytest -m slow tests/killed_upload
+
+test-differential: env-new ## random raw responses through both clients, against an oracle; CASES=10000 for more
+	@CLOUDSTORE_CASES=$(CASES) $(BIN)/python -m pytest -m slow -s tests/differential
+
+test-distributed: env-workbench ## tasks across machines and a lost machine, on PostgreSQL, Redis and two Celery workers
+	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/distributed
+
+neighbours: # what Debian and npm have of them, where this machine may install it
+	@scripts/neighbours.sh
+
+test-neighbours: env-workbench neighbours ## real front ends, a forward proxy and object stores
+	@$(WORKBENCH_BIN)/python -m pytest -m slow tests/neighbours
+
 bench: env-new ## the benchmarks; figures of a shared machine, to be compared within a run
 	@$(BIN)/python benchmarks/waiting.py
 	@$(BIN)/python benchmarks/batch.py
@@ -76,8 +102,8 @@ test-ui: env-new env-old ## the first day in a browser: make up with one click, 
 docs: env-new ## make docs/reference.md from the docstrings
 	@$(BIN)/python -m scripts.reference
 
-up: env-new ## Airflow's own UI with the example DAGs, the connection and the emulator
-	@$(BIN)/python -m scripts.up
+up: $(if $(filter celery,$(ENGINE)),env-workbench,env-new) ## Airflow's own UI with the example DAGs, the connection and the emulator; ENGINE=celery for two Celery workers
+	@$(if $(filter celery,$(ENGINE)),$(WORKBENCH_BIN)/python -m scripts.up celery,$(BIN)/python -m scripts.up)
 
 format: env-new ## let ruff sort the imports, mend what it can, and lay the code out
 	@$(BIN)/ruff check --fix-only --quiet .
@@ -101,4 +127,4 @@ constraints-%:
 	  $(if $(AS_OF_$*),$(AS_OF_$*) $(OURS),--universal) $(or $(EXTRAS_$*),--extra test) pyproject.toml - -o constraints/airflow-$*.txt
 
 clean: ## remove what make set up
-	rm -rf .venv .demo .up
+	rm -rf .venv .demo .up .neighbours

@@ -22,14 +22,16 @@ NO_PYTHON = 3
 def main(name: str, extras: str = "test") -> int:
     """Make or bring up to date ``.venv/airflow-NAME``.
 
-    :param name: an Airflow version that has a constraint file, and ``-pyX.Y`` where it is not this Python: ``3.3.2-py3.13``.
+    :param name: an Airflow version that has a constraint file; behind it ``-pyX.Y`` where it is not this Python, or another word
+        where it has other extras: ``3.3.2``, ``3.3.2-py3.13``, ``3.3.2-workbench``.
     :param extras: the project's extras to install, separated by commas.
     :returns: the exit status.
     """
     if sys.version_info < OLDEST_PYTHON:
         print(f"Python >= 3.11 is needed, this is {sys.version.split()[0]}: make PYTHON=python3.11 ...", file=sys.stderr)
         return 1
-    airflow, _, wanted = name.partition("-py")
+    airflow, _, variant = name.partition("-")
+    wanted = variant.removeprefix("py") if variant.startswith("py") else ""
     python = find_python(wanted) if wanted else sys.executable
     if python is None:
         print(f"NOT RUN: Airflow {airflow} on Python {wanted}: no python{wanted} that starts, on PATH or of pyenv", flush=True)

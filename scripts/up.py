@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -15,13 +15,22 @@ from pathlib import Path
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from scripts.airflow_home import ROOT, environment, migrate
+from scripts.cluster import Cluster, missing
+from scripts.processes import free_port
+
+# One click runs an example, and the connection's Test button is there.
+WELCOMING = {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False", "AIRFLOW__CORE__TEST_CONNECTION": "Enabled"}
+TRY = "try       open staged_etl, click Trigger, and Trigger again: it runs with what the form holds"
 
 
-def main() -> int:
-    """Run Airflow standalone beside the emulator.
+def main(engine: str = "standalone") -> int:
+    """Run Airflow beside the emulator.
 
+    :param engine: ``celery`` for a distributed Airflow.
     :returns: 0 after Ctrl-C, 1 if Airflow ended by itself.
     """
+    if engine == "celery":
+        return distributed()
     home = ROOT / ".up" / "home"
     print("Preparing Airflow's database (once) ...", flush=True)
     migrate(home)
@@ -31,8 +40,7 @@ def main() -> int:
         env = environment(
             home,
             **example_inputs(emulator, home.parent),
-            AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION="False",
-            AIRFLOW__CORE__TEST_CONNECTION="Enabled",
+            **WELCOMING,
             AIRFLOW__API__PORT=str(port),
             AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{port}/execution/",
             AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
@@ -46,7 +54,7 @@ def main() -> int:
             wait_for(f"http://127.0.0.1:{port}/api/v2/version", airflow)
             print(f"\nAirflow   http://127.0.0.1:{port}   (no login; Ctrl-C stops everything)")
             print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
-            print("try       open staged_etl, click Trigger, and Trigger again: it runs with what the form holds", flush=True)
+            print(TRY, flush=True)
             airflow.wait()
             print("Airflow ended by itself; what it logged is in .up/airflow.log", file=sys.stderr)
             return 1
@@ -89,17 +97,38 @@ def store_connection(home: Path, env: dict[str, str], emulator: Emulator) -> Non
         raise RuntimeError(f"The connection was not stored: {done.stderr[-1000:]}")
 
 
-def free_port(wanted: int) -> int:
-    """``wanted`` if nobody listens there, else a port that is free now."""
-    for port in (wanted, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    raise OSError("no port is free")
+def distributed() -> int:
+    """Run a distributed Airflow beside the emulator.
+
+    :returns: 0 after Ctrl-C, 1 if there can be none here, or a part of it ended by itself.
+    """
+    if reason := missing():
+        print(f"No distributed Airflow can be run here: {reason}", file=sys.stderr)
+        return 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    (ROOT / ".up").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="celery-", dir=ROOT / ".up") as folder, Emulator() as emulator:
+        env = {
+            **example_inputs(emulator, Path(folder)),
+            **WELCOMING,
+            "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": emulator.connection,
+        }
+        try:
+            print("Starting PostgreSQL, Redis, Airflow and two Celery workers (half a minute) ...", flush=True)
+            with Cluster(Path(folder) / "home", ROOT / "dags_examples", free_port(8080), **env) as cluster:
+                print(f"\nAirflow   {cluster.url}   (no login; Ctrl-C stops everything)")
+                print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
+                print(f"output    {cluster.output}")
+                for program in cluster.programs.values():
+                    print(f"          {program.name:<14} process {program.pids[0]}")
+                print(TRY, flush=True)
+                while not (ended := [program for program in cluster.programs.values() if program.ended_by_itself]):
+                    time.sleep(1)
+                print("\n".join(f"{program.name} ended by itself\n{program.tail()}" for program in ended), file=sys.stderr)
+                return 1
+        except KeyboardInterrupt:
+            print("\nStopped.", flush=True)
+            return 0
 
 
 def wait_for(url: str, airflow: subprocess.Popen[bytes]) -> None:
@@ -128,4 +157,4 @@ def stop(airflow: subprocess.Popen[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

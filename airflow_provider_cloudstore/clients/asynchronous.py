@@ -6,26 +6,31 @@ All users of one connection in one event loop share one session: thousands of wa
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import os
+import select
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import aiohttp
 import pendulum
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
 from tenacity import AsyncRetrying
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import reason_of
-from airflow_provider_cloudstore.clients.trust import CONNECT_TIMEOUT, tls_context
+from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
+from airflow_provider_cloudstore.clients.trust import tls_context
+from airflow_provider_cloudstore.protocol import values
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
-from airflow_provider_cloudstore.protocol.errors import ConfigurationError
+from airflow_provider_cloudstore.protocol.proxies import Proxy, connect_refused
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Request, Response, headers_of
+from airflow_provider_cloudstore.protocol.values import Failure, Request, Response
 
 T = TypeVar("T")
 
@@ -34,8 +39,6 @@ log = logging.getLogger(__name__)
 POOL_LIMIT = 32
 """Sockets that one shared session opens at the most, where its users do not say otherwise."""
 _KEEP_ALIVE = 60.0
-# aiohttp keeps what happens before a connection stands apart, TLS and proxy included.
-_NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
 _CHUNK = 16 * 1024
 
 
@@ -81,39 +84,143 @@ class AsyncClient:
     async def _send(self, request: Request, time_left: float) -> Response | Failure:
         """Send one request. A library's exception ends here: it is not even the context of what is raised later."""
         limit = max(0.001, min(self._settings.timeout, time_left))
+        ends_at = time.monotonic() + limit
         sent_at = pendulum.now("UTC")
-        try:
-            async with self._session.http.request(
-                request.method,
-                URL(request.url, encoded=True),
-                headers=request.headers,
-                data=request.body,
-                # The time to connect is the shorter one: it alone tells that the request was never sent.
-                timeout=aiohttp.ClientTimeout(total=limit, sock_connect=min(0.9 * limit, CONNECT_TIMEOUT)),
-                proxy=self._session.proxy,
-                allow_redirects=False,
-                skip_auto_headers=("Accept", "Content-Type"),
-            ) as answer:
-                body = b""
-                async for chunk in answer.content.iter_chunked(_CHUNK):
-                    body += chunk
-                    if len(body) > MAX_BODY_BYTES:
-                        answer.close()
-                        break
-                return Response(
-                    answer.status,
-                    headers_of((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers),
-                    body[:MAX_BODY_BYTES],
-                    sent_at,
-                    pendulum.now("UTC"),
-                    too_large=len(body) > MAX_BODY_BYTES,
-                )
-        except _NEVER_SENT as error:
-            return Failure(Break.NEVER_SENT, f"no connection to the service: {reason_of(error)}")
-        except TimeoutError:
-            return Failure(Break.OUTCOME_UNKNOWN, f"no whole answer within {limit:g} s")
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Failure(Break.OUTCOME_UNKNOWN, reason_of(error))
+        while True:
+            under_way = _UnderWay()
+            _under_way.set(under_way)  # read in this same task
+            try:
+                return await self._exchange(request, ends_at - time.monotonic(), sent_at)
+            except _StaleConnection:
+                continue  # it is closed, and nothing was sent over it
+            except aiohttp.ClientHttpProxyError as error:
+                return connect_refused(error.status)
+            except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
+                return failure_of(error, sent=under_way.connection is not None, limit=limit)
+            finally:
+                under_way.end()
+
+    async def _exchange(self, request: Request, limit: float, sent_at: pendulum.DateTime) -> Response:
+        proxy = self._session.proxy
+        forwarded = proxy.headers if proxy and request.url.startswith("http:") else {}
+        async with self._session.http.request(
+            request.method,
+            URL(request.url, encoded=True),
+            headers={**request.headers, **forwarded},
+            data=request.body,
+            timeout=aiohttp.ClientTimeout(total=max(0.001, limit), connect=min(limit, values.CONNECT_TIMEOUT)),
+            proxy=proxy.url if proxy else None,
+            proxy_headers=proxy.headers if proxy else None,
+            allow_redirects=False,
+            skip_auto_headers=("Accept", "Content-Type"),
+        ) as answer:
+            headers = values.headers_of((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers)
+            usable = values.is_final(answer.status) and values.is_unambiguous(headers)
+            if not usable or len(answer.raw_headers) > values.MAX_HEADER_LINES:
+                answer.close()
+                raise MalformedResponse
+            body = bytearray()
+            async for chunk in answer.content.iter_chunked(_CHUNK):
+                body += chunk
+                if len(body) > values.MAX_BODY_BYTES:
+                    answer.close()
+                    break
+        too_large = len(body) > values.MAX_BODY_BYTES
+        return Response(
+            answer.status, headers, bytes(body[: values.MAX_BODY_BYTES]), sent_at, pendulum.now("UTC"), too_large=too_large
+        )
+
+
+class _StaleConnection(Exception):
+    """Something came over an idle connection, or it ended: it must not carry another request."""
+
+
+_EMPTY = 204
+_EMPTY_RESPONSE = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+class _Connection(ResponseHandler):
+    """A connection that closes at a byte that is not due: one of no answer, or one too many of an answer."""
+
+    carries: _UnderWay | None = None
+    between_answers = True
+    has_head = False
+    bytes_due = values.MAX_HEAD_BYTES
+    interim_due = values.MAX_INTERIM_RESPONSES
+
+    def set_response_params(self, **params: Any) -> None:
+        # Before a new parser takes its place: one that holds the beginning of another answer cannot read a whole one.
+        if self._parser is not None:
+            try:
+                messages, _, _ = self._parser.feed_data(_EMPTY_RESPONSE)
+            except HttpProcessingError:
+                messages = []
+            self.between_answers = [message.code for message, _ in messages] == [_EMPTY]
+        super().set_response_params(**params)
+
+    def data_received(self, data: bytes) -> None:
+        self.bytes_due -= len(data)
+        if self.bytes_due >= 0:
+            super().data_received(data)
+        else:
+            self._end()
+
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        if values.is_interim(data[0].code):
+            self.interim_due -= 1
+        else:
+            self.has_head = True
+            self.bytes_due += values.MAX_WIRE_BYTES
+        if self.interim_due >= 0:
+            super().feed_data(data, size)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        if not self.has_head:
+            self._parser = None  # it would make headers of all that it has
+        if self.transport:
+            self.transport.abort()
+
+    @property
+    def stale(self) -> bool:
+        """Whether something has come since the last answer, or the other side has gone."""
+        if self.carries is None:
+            return False  # a new one: what there may be to read is of its TLS handshake
+        sock = self.transport.get_extra_info("socket") if self.transport else None
+        if sock is None or self.should_close or not self.between_answers:
+            return True
+        waiting = select.poll()
+        waiting.register(sock.fileno(), select.POLLIN)
+        return bool(waiting.poll(0))
+
+
+@dataclass(slots=True, eq=False)
+class _UnderWay:
+    """One request, and the connection over which it may have left."""
+
+    connection: _Connection | None = None
+
+    def begin(self, connection: _Connection) -> None:
+        if connection.stale:
+            raise _StaleConnection
+        self.connection, connection.carries, connection.has_head = connection, self, False
+        connection.bytes_due, connection.interim_due = values.MAX_HEAD_BYTES, values.MAX_INTERIM_RESPONSES
+
+    def end(self) -> None:
+        if self.connection and self.connection.carries is self:  # else another request has it already
+            self.connection.bytes_due = 0
+
+
+_under_way: ContextVar[_UnderWay] = ContextVar("_under_way")
+
+
+class _Request(aiohttp.ClientRequest):
+    """A request that notes when it begins to leave: what aiohttp raises does not tell."""
+
+    async def send(self, conn: Any) -> aiohttp.ClientResponse:
+        _under_way.get().begin(conn.protocol)
+        return await super().send(conn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +229,7 @@ class Session:
 
     http: aiohttp.ClientSession
     turn: asyncio.Semaphore
-    proxy: str | None = field(repr=False)
+    proxy: Proxy | None
 
 
 @dataclass(slots=True)
@@ -146,7 +253,7 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
     :param limit: sockets that it opens at the most.
     """
     loop = asyncio.get_running_loop()
-    key = (loop, settings.base_url, settings.verify, settings.proxy, limit)
+    key = (loop, os.getpid(), settings.base_url, settings.verify, settings.proxy, limit)
     shared = _shared.get(key)
     if shared is None:
         shared = _shared[key] = _Shared(loop.create_task(_open(settings, limit)))
@@ -164,28 +271,26 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
 
 
 async def _open(settings: Settings, limit: int) -> Session:
-    try:
-        context = await asyncio.to_thread(tls_context, settings.verify)  # it reads files
-    except OSError:  # ssl.SSLError is one
-        context = None
-    if context is None:
-        raise ConfigurationError("the CA bundle of extra 'verify', or of REQUESTS_CA_BUNDLE, cannot be read")
+    proxy = Proxy.of(settings.proxy)
+    tls = any(url.startswith("https:") for url in (settings.base_url, proxy.url if proxy else ""))
+    context = await asyncio.to_thread(tls_context, settings.verify) if tls else False  # it reads files
     connector = aiohttp.TCPConnector(limit=limit, ssl=context, keepalive_timeout=_KEEP_ALIVE)
-    http = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
-    return Session(http, asyncio.Semaphore(limit), _proxy(settings))
+    # Neither can be said in a documented way: which class a connection is of, and that a GET is not sent again behind our back.
+    factory: Any = functools.partial(_Connection, loop=asyncio.get_running_loop())
+    connector._factory = factory
+    http = aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        request_class=_Request,
+        max_line_size=values.MAX_LINE_BYTES,
+        max_field_size=values.MAX_LINE_BYTES,
+    )
+    http._retry_connection = False
+    return Session(http, asyncio.Semaphore(limit), proxy)
 
 
 async def _close(opening: asyncio.Task[Session]) -> None:
     await asyncio.wait([opening])
     if not opening.cancelled() and not opening.exception():
         await opening.result().http.close()
-
-
-def _proxy(settings: Settings) -> str | None:
-    """The connection's proxy, else the environment's. Not aiohttp's ``trust_env``, which adds what ``.netrc`` says."""
-    if settings.proxy:
-        return settings.proxy.reveal()
-    parts = urlsplit(settings.base_url)
-    if urllib.request.proxy_bypass(parts.netloc):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)

@@ -1,17 +1,21 @@
 """Sends the protocol's requests with ``requests``, for workers.
 
-``requests`` limits the time to connect and the time between two bytes, but not the time for the whole answer, and its exceptions
-do not tell whether the request had left. Both are known where the connection is, so the connection is watched.
+Of ``requests`` only the transport takes part: no session, so that no redirect is resolved, no cookie kept and no body decoded.
+Where it speaks to the socket it is watched, because it limits neither the whole time nor the bytes of an answer, and does not
+tell whether a request had left. What is secret in a request is added there, too: nothing above can print it.
 """
 
 from __future__ import annotations
 
+import functools
+import http.client
 import logging
+import os
+import queue
 import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -23,17 +27,19 @@ from tenacity import Retrying
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from airflow_provider_cloudstore.clients.reasons import reason_of
-from airflow_provider_cloudstore.clients.trust import CONNECT_TIMEOUT
+from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
+from airflow_provider_cloudstore.clients.trust import tls_context
+from airflow_provider_cloudstore.protocol import values
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
+from airflow_provider_cloudstore.protocol.proxies import Proxy, connect_refused
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Request, Response, headers_of
+from airflow_provider_cloudstore.protocol.values import Failure, Request, Response
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_CHUNK = 16 * 1024
+_CHUNK = 64 * 1024
 
 
 class BlockingClient:
@@ -46,13 +52,7 @@ class BlockingClient:
     def __init__(self, settings: Settings, reload: Callable[[], Settings]) -> None:
         self._settings = settings
         self._reload = reload
-        self._session = requests.Session()
-        self._session.auth = _leave_alone  # else a .netrc entry for the host would replace the token
-        self._session.headers.clear()
-        self._watch = _Watch()
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, _WatchedAdapter(self._watch))
-        _hide_queries_in_debug_log()
+        self._transport: _Transport | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -61,8 +61,10 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """Close every connection."""
-        self._session.close()
+        """Close the connection; the next call opens a new one."""
+        if self._transport:
+            self._transport.close()
+        self._transport = None
 
     def perform(self, call: Call[T], *, budget: float = DEFAULT_BUDGET, on_retry: Callable[[str], None] = log.warning) -> T:
         """Send a call's requests until one of them settles it.
@@ -92,143 +94,250 @@ class BlockingClient:
     def _send(self, request: Request, time_left: float) -> Response | Failure:
         """Send one request. A library's exception ends here: it is not even the context of what is raised later."""
         limit = max(0.001, min(self._settings.timeout, time_left))
+        if self._transport is None or self._transport.pid != os.getpid():  # a connection is never shared with a forked process
+            self._transport = _Transport(self._settings)
+        watch = self._transport.watch
+        watch.begin(request, limit)
         sent_at = pendulum.now("UTC")
-        proxy = self._settings.proxy
-        with self._watch.over(limit):
-            try:
-                with self._session.request(
-                    request.method,
-                    request.url,
-                    # http.client encodes headers as latin-1; the bytes on the wire are UTF-8, as aiohttp sends them.
-                    headers={name: value.encode().decode("latin-1") for name, value in request.headers.items()},
-                    data=request.body,
-                    timeout=(min(limit, CONNECT_TIMEOUT), limit),
-                    # Given here and not to the session, over which REQUESTS_CA_BUNDLE and HTTPS_PROXY would win.
-                    verify=self._settings.verify,
-                    proxies=dict.fromkeys(("http", "https"), proxy.reveal()) if proxy else None,
-                    allow_redirects=False,
-                    stream=True,
-                ) as answer:
-                    body = b""
-                    for chunk in answer.raw.stream(_CHUNK, decode_content=False):
-                        body += chunk
-                        if len(body) > MAX_BODY_BYTES:
-                            break
-                if not self._watch.expired:
-                    return Response(
-                        answer.status_code,
-                        headers_of(answer.raw.headers.iteritems()),
-                        body[:MAX_BODY_BYTES],
-                        sent_at,
-                        pendulum.now("UTC"),
-                        too_large=len(body) > MAX_BODY_BYTES,
-                    )
-                failed = "cut off"
-            except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-                failed = reason_of(error)
-        if not self._watch.connected:
-            return Failure(Break.NEVER_SENT, f"no connection to the service: {failed}")
-        return Failure(Break.OUTCOME_UNKNOWN, f"no whole answer within {limit:g} s" if self._watch.expired else failed)
+        try:
+            status, headers, body = self._transport.exchange(request)
+        except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
+            failure = failure_of(error, sent=watch.sent, limit=limit)
+        else:
+            too_large = len(body) > values.MAX_BODY_BYTES
+            return Response(status, headers, body[: values.MAX_BODY_BYTES], sent_at, pendulum.now("UTC"), too_large=too_large)
+        return connect_refused(watch.status) if watch.status and not watch.sent else failure
 
 
 class _Watch:
-    """Knows whether the request now under way had a connection, and cuts that connection when its time is up."""
+    """What is known of the request under way where its connection is, and the limits that hold there."""
 
     def __init__(self) -> None:
-        self.connected = False
-        self.expired = False
-        self._connection: HTTPConnection | None = None
-        self._socket: socket.socket | None = None
-        self._timer: threading.Timer | None = None
+        self.ahead = bytearray()  # what came of the connection and was not read: after an answer there must be none
 
-    def over(self, limit: float) -> Self:
-        self.connected = self.expired = False
-        self._connection = self._socket = None
-        self._timer = threading.Timer(limit, self._expire)
-        self._timer.daemon = True
-        return self
+    def begin(self, request: Request, limit: float) -> None:
+        self.request = request
+        self.sent = False
+        self.status: int | None = None  # the last that came: before the request is sent, it is the proxy's
+        self._bytes = 0
+        self._ends_at = time.monotonic() + limit
+        self._connected_by = time.monotonic() + min(limit, values.CONNECT_TIMEOUT)
 
-    def __enter__(self) -> None:
-        if self._timer:
-            self._timer.start()
+    def left(self) -> float:
+        """Seconds that the next operation may take."""
+        seconds = (self._ends_at if self.sent else self._connected_by) - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        return seconds
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if self._timer:
-            self._timer.cancel()
-
-    def connecting(self, connection: HTTPConnection) -> None:
-        self._connection = connection
-
-    def sending(self, connection: HTTPConnection) -> None:
-        # Kept apart from the connection, which lets go of its socket once an answer begins that ends with the connection.
-        self._socket, self.connected = connection.sock, True
-
-    def _expire(self) -> None:
-        self.expired = True
-        sock = self._socket or (self._connection.sock if self._connection else None)
-        if sock:
-            with suppress(OSError):  # it is closed already, which is what is wanted
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+    def came(self, piece: memoryview) -> None:
+        self.ahead += piece
+        self._bytes += len(piece)
+        if self._bytes > values.MAX_WIRE_BYTES:
+            raise MalformedResponse
 
 
-class _WatchedAdapter(HTTPAdapter):
-    """An adapter whose connections report to a watch (urllib3: ``PoolManager.pool_classes_by_scheme``, ``ConnectionCls``)."""
+class _Reader:
+    """The file that :class:`http.client.HTTPResponse` reads from."""
 
-    def __init__(self, watch: _Watch) -> None:
-        class Http(HTTPConnection):
-            def connect(self) -> None:
-                watch.connecting(self)
-                super().connect()
-                watch.sending(self)
+    def __init__(self, raw: Any, sock: socket.socket, watch: _Watch) -> None:
+        self._raw, self._sock, self._watch = raw, sock, watch
+        self._begun = False
+        self.flush = raw.flush
+        self.close = raw.close
 
-            def request(self, *args: Any, **kwargs: Any) -> None:
-                if self.sock is not None:
-                    watch.sending(self)
-                super().request(*args, **kwargs)
-
-        class Https(Http, HTTPSConnection):
+    def readline(self, limit: int = values.MAX_LINE_BYTES) -> bytes:
+        ahead = self._watch.ahead
+        while (end := ahead.find(b"\n") + 1) == 0 and len(ahead) < limit and self._more():
             pass
+        line = self._take(min(end or limit, limit))
+        if not line.endswith(b"\n") and len(line) < limit and (line or self._begun):
+            raise MalformedResponse  # http.client takes a head that is cut off for a whole one
+        self._begun = True
+        return line
 
-        class HttpPool(HTTPConnectionPool):
-            ConnectionCls = Http
+    def read(self, amount: int) -> bytes:
+        if amount < 0:
+            raise MalformedResponse
+        while len(self._watch.ahead) < amount and self._more():
+            pass
+        return self._take(amount)
 
-        class HttpsPool(HTTPSConnectionPool):
-            ConnectionCls = Https
+    def _more(self) -> bool:
+        self._sock.settimeout(self._watch.left())
+        piece = bytearray(_CHUNK)
+        count = self._raw.readinto(piece)
+        self._watch.came(memoryview(piece)[:count])
+        return bool(count)
 
-        self._pools = {"http": HttpPool, "https": HttpsPool}
-        super().__init__()
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = self._pools
-
-    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
-        manager = super().proxy_manager_for(*args, **kwargs)
-        manager.pool_classes_by_scheme = self._pools
-        return manager
-
-
-def _leave_alone(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
+    def _take(self, amount: int) -> bytes:
+        taken = bytes(self._watch.ahead[:amount])
+        del self._watch.ahead[:amount]
+        return taken
 
 
-class _HideQueries(logging.Filter):
-    """Takes the query, where the token of a download link is, out of what urllib3 logs at level DEBUG.
+class _Answer(http.client.HTTPResponse):
+    """A response that passes over interim ones and can be read in one way only."""
 
-    Masking alone does not do: where a registered secret begins another one, the mask leaves the tail of the longer one.
+    def __init__(self, watch: _Watch, sock: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self._watch = watch
+        self.fp: Any = _Reader(self.fp.detach(), sock, watch)
+
+    def _read_status(self) -> tuple[str, int, str]:
+        for _ in range(values.MAX_INTERIM_RESPONSES + 1):
+            version, status, reason = super()._read_status()  # type: ignore[misc]
+            if not values.is_interim(status):
+                self._watch.status = status
+                return version, status, reason
+            http.client.parse_headers(self.fp)
+        raise MalformedResponse
+
+    def begin(self) -> None:
+        super().begin()
+        usable = values.is_final(self.status) and values.is_unambiguous(values.headers_of(self.headers.items()))
+        if self.headers.defects or not usable:
+            raise MalformedResponse
+
+
+class _Transport(HTTPAdapter):
+    """The transport of ``requests`` to one address, with connections that are watched.
+
+    :param settings: the address, its proxy and its certificates.
     """
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, tuple):
-            record.args = tuple(
-                arg.partition("?")[0] + "?***" if isinstance(arg, str) and "?" in arg else arg for arg in record.args
+    def __init__(self, settings: Settings) -> None:
+        self.pid = os.getpid()
+        self.watch = _Watch()
+        self._proxy = Proxy.of(settings.proxy)
+        addresses = (settings.base_url, self._proxy.url if self._proxy else "")
+        self._tls = tls_context(settings.verify) if any(url.startswith("https:") for url in addresses) else None
+        super().__init__()
+
+    def exchange(self, request: Request) -> tuple[int, dict[str, str], bytes]:
+        """Send one request and read one response, with no more of its body than tells that it is too large."""
+        asked = requests.PreparedRequest()
+        asked.method, asked.url = request.method, request.url.partition("?")[0]
+        asked.headers = requests.structures.CaseInsensitiveDict(request.headers)
+        asked.headers.pop("Authorization", None)
+        if request.body is not None:
+            asked.headers["Content-Length"] = str(len(request.body))
+        left = self.watch.left()
+        answer: Any = self.send(asked, True, left, proxies={"http": self._proxy.url} if self._proxy else None)
+        try:
+            body = bytearray()
+            while len(body) <= values.MAX_BODY_BYTES and (piece := answer.read(_CHUNK, decode_content=False)):
+                body += piece
+        finally:
+            answer.close()  # and the connection with it, unless the answer was read to its end
+        return answer.status, values.headers_of(answer.headers.iteritems()), bytes(body)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Instead of the one of ``requests``: no credentials in a proxy's URL, and connections that are watched."""
+        if self._proxy:
+            self.poolmanager = urllib3.ProxyManager(
+                self._proxy.url, proxy_headers=self._proxy.headers, ssl_context=self._tls, proxy_ssl_context=self._tls
             )
-        return True
+        else:
+            self.poolmanager = urllib3.PoolManager(ssl_context=self._tls)
+        self.poolmanager.pool_classes_by_scheme = _pool_classes(self.watch)
+
+    def get_connection_with_tls_context(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> Any:
+        """The pool of the address."""
+        return self.poolmanager.connection_from_url(request.url)
+
+    def cert_verify(self, *args: Any) -> None:
+        """Nothing: the TLS context says which certificates are trusted."""
+
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> Any:
+        """What came, and not what ``requests`` makes of it."""
+        return resp
 
 
-_HIDE_QUERIES = _HideQueries()
+def _pool_classes(watch: _Watch) -> dict[str, Any]:
+    """urllib3's pools with connections that ask ``watch`` (``PoolManager.pool_classes_by_scheme``, ``ConnectionCls``)."""
+
+    class Http(HTTPConnection):
+        response_class: Any = functools.partial(_Answer, watch)
+
+        @property
+        def is_connected(self) -> bool:
+            return not watch.ahead and super().is_connected
+
+        def _new_conn(self) -> socket.socket:
+            watch.ahead.clear()
+            return _dial(self._dns_host, self.port, watch.left, self.socket_options or ())
+
+        def _tunnel(self) -> None:
+            super()._tunnel()
+            self.sock.settimeout(watch.left())  # for the handshake
+
+        def connect(self) -> None:
+            super().connect()
+            watch.sent = True
+
+        def putrequest(self, method: str, url: str, *args: Any, **kwargs: Any) -> None:
+            watch.sent = self.sock is not None
+            super().putrequest(method, url + "".join(watch.request.url.partition("?")[1:]), *args, **kwargs)
+
+        def endheaders(self, *args: Any, **kwargs: Any) -> None:
+            if authorization := watch.request.headers.get("Authorization"):
+                self.putheader("Authorization", authorization.encode())  # type: ignore[arg-type]
+            super().endheaders(watch.request.body)
+
+        def send(self, data: Any) -> None:
+            if self.sock is not None:
+                self.sock.settimeout(watch.left())
+            super().send(data)
+
+    class Https(Http, HTTPSConnection):
+        pass
+
+    class HttpPool(HTTPConnectionPool):
+        ConnectionCls = Http
+
+    class HttpsPool(HTTPSConnectionPool):
+        ConnectionCls = Https
+
+    return {"http": HttpPool, "https": HttpsPool}
 
 
-def _hide_queries_in_debug_log() -> None:
-    for name in ("urllib3.connectionpool", "urllib3.util.retry"):
-        logging.getLogger(name).addFilter(_HIDE_QUERIES)  # adding it twice adds it once
+def _dial(host: str, port: int, left: Callable[[], float], options: Any) -> socket.socket:
+    """A connection to the first address of a name that accepts one; each gets its share of the time that is left."""
+    addresses = _resolve(host, port, left())
+    for waiting in range(len(addresses), 0, -1):
+        family, kind, protocol, _, address = addresses[-waiting]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            for option in options:
+                sock.setsockopt(*option)
+            sock.settimeout(left() / waiting)
+            sock.connect(address)
+            sock.settimeout(left())
+        except BaseException as error:
+            sock.close()
+            if waiting > 1 and isinstance(error, OSError):
+                continue
+            raise
+        return sock
+    raise socket.gaierror
+
+
+def _resolve(host: str, port: int, seconds: float) -> list[Any]:
+    """The addresses of a name. Nothing can interrupt a look-up: one that takes too long is left behind in its own thread."""
+    found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            found.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except Exception as error:  # noqa: BLE001  (raised by the one who waits)
+            found.put(error)
+
+    threading.Thread(target=look_up, daemon=True).start()
+    try:
+        addresses = found.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError from None
+    if isinstance(addresses, Exception):
+        raise addresses
+    return list(addresses)

@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import http.client
-import socket
 import ssl
 from collections.abc import Iterator
 
-_WORDS: tuple[tuple[type[BaseException], str], ...] = (
-    (socket.gaierror, "host name not found"),
-    (ConnectionRefusedError, "connection refused"),
-    (ConnectionResetError, "connection reset"),
-    (BrokenPipeError, "connection closed"),
-    (ssl.SSLError, "TLS failed"),
-    (TimeoutError, "timed out"),
-    (http.client.IncompleteRead, "the answer broke off"),
-)
+from airflow_provider_cloudstore.protocol.values import Break, Failure
+
+
+class MalformedResponse(http.client.HTTPException):
+    """The bytes that came are not one response, or they can be read in two ways."""
+
+
+# By name, because neither client is to load the library of the other; the first that is known of any cause counts.
+_WORDS = {
+    "gaierror": "host name not found",
+    "ConnectionRefusedError": "connection refused",
+    "RemoteDisconnected": "connection closed without an answer",
+    "ServerDisconnectedError": "connection closed without an answer",
+    "ConnectionResetError": "connection reset",
+    "BrokenPipeError": "connection closed",
+    "SSLError": "TLS failed",
+    "TimeoutError": "timed out",
+    "IncompleteRead": "the answer broke off",
+    "ClientPayloadError": "the answer broke off",
+    "ClientResponseError": "the answer is not valid HTTP",
+    "HTTPException": "the answer is not valid HTTP",
+}
+
+
+def failure_of(error: BaseException, *, sent: bool, limit: float) -> Failure:
+    """What an exception means. It may be any: what a library raises at an odd answer is not a closed set.
+
+    :param error: what was raised while a request was under way.
+    :param sent: whether a byte of the request may have left.
+    :param limit: seconds that the request was given.
+    """
+    if not sent:
+        return Failure(Break.NEVER_SENT, f"no connection to the service: {reason_of(error)}")
+    if any(isinstance(cause, TimeoutError) for cause in _causes(error)):
+        return Failure(Break.OUTCOME_UNKNOWN, f"no whole answer within {limit:g} s")
+    return Failure(Break.OUTCOME_UNKNOWN, reason_of(error))
 
 
 def reason_of(error: BaseException) -> str:
@@ -27,10 +53,9 @@ def reason_of(error: BaseException) -> str:
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
             return f"TLS certificate not accepted: {cause.verify_message}"
-    for known, words in _WORDS:
-        if any(isinstance(cause, known) for cause in causes):
-            return words
-    return f"connection broken ({type(error).__name__})"
+    names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
+    known = (words for name, words in _WORDS.items() if name in names)
+    return next(known, f"connection broken ({type(error).__name__})")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import certifi
 
-CONNECT_TIMEOUT = 10.0
-"""Seconds to connect, TLS included, where the whole request may not take even less."""
+from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 
 
 def tls_context(verify: bool | str) -> ssl.SSLContext:
@@ -17,6 +16,7 @@ def tls_context(verify: bool | str) -> ssl.SSLContext:
 
     :param verify: whether to verify certificates, or the path of the bundle to verify them with. Without a path it is that of
         ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``, else certifi's, as with ``requests``.
+    :raises ConfigurationError: if the bundle cannot be read.
     """
     if verify is False:
         context = ssl.create_default_context()
@@ -25,4 +25,8 @@ def tls_context(verify: bool | str) -> ssl.SSLContext:
     chosen = verify if isinstance(verify, str) else None
     bundle = chosen or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or certifi.where()
     folder = Path(bundle).is_dir()
-    return ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
+    try:
+        return ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
+    except OSError:  # ssl.SSLError is one
+        pass
+    raise ConfigurationError("the CA bundle of extra 'verify', or of REQUESTS_CA_BUNDLE, cannot be read")

@@ -5,10 +5,12 @@ Here the protocol's errors become Airflow's: a permanent one is also an ``Airflo
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -24,6 +26,7 @@ from airflow_provider_cloudstore.protocol.errors import (
     ServiceError,
     restore,
 )
+from airflow_provider_cloudstore.protocol.proxies import environment_proxy
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHAVIOUR
@@ -297,13 +300,14 @@ def settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings
     extra = read_extra(connection.extra)
     for warning in warnings_about(connection.conn_type, extra):
         warn(f"Connection '{connection.conn_id}' {warning}")
-    return Settings.from_connection(
+    settings = Settings.from_connection(
         host=connection.host,
         schema=connection.schema,
         port=connection.port,
         password=connection.password,
         extra=extra,
     )
+    return replace(settings, proxy=settings.proxy or environment_proxy(settings.base_url, os.environ))
 
 
 def mask(secrets: Iterable[Secret]) -> None:

@@ -18,7 +18,10 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 
 _SHORTEST = 8  # a shorter one turns up by chance: "response" decoded from something is no leak of `format=response`
 _MOST_TEXTS = 24  # decoded from one text: a bound for hostile nesting
-_ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|u([0-9a-f]{4})|x([0-9a-f]{1,2})|([0-7]{3})|(.))", re.IGNORECASE | re.DOTALL)
+_ESCAPE = re.compile(
+    r"((?:\\x[0-9a-f]{1,2}|\\[0-3][0-7]{2})+)|\\(?:u\{([0-9a-f]{1,6})\}|u([0-9a-f]{4})|(.))", re.IGNORECASE | re.DOTALL
+)
+_BYTE = re.compile(r"\\(?:x([0-9a-f]{1,2})|([0-7]{3}))", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}")  # eight bytes take eleven digits
 _HEX = re.compile(r"[0-9A-Fa-f]{16,}")
 _READABLE = re.compile(rb"[\x21-\x7e]{8,}")
@@ -70,10 +73,16 @@ def _unescape(text: str) -> str:
 
 
 def _character(match: re.Match[str]) -> str:
-    braced, four, two, octal, other = match.groups()
+    octets, braced, four, other = match.groups()
+    if octets:
+        raw = bytes(int(digits, 16) if digits else int(octal, 8) for digits, octal in _BYTE.findall(octets))
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return raw.decode("latin-1")
     if other is not None:
         return other
-    code = int(octal, 8) if octal else int(braced or four or two, 16)
+    code = int(braced or four, 16)
     return chr(code) if code <= 0x10FFFF else ""
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
+from airflow_provider_cloudstore.protocol.proxies import validate_proxy
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
@@ -249,20 +250,7 @@ def _proxy(extra: Mapping[str, Any]) -> Secret | None:
     value = extra.get("proxy")
     if value is None:
         return None
-    example = "such as http://user:password@proxy.example.com:3128, with user and password percent-encoded"
-    if not isinstance(value, str):
-        raise ConfigurationError(f"extra 'proxy' of the connection must be a URL {example}")
-    url = value.strip() if "://" in value else f"http://{value.strip()}"
-    try:
-        parts = split_url(url)
-        problem = "" if parts.scheme in ("http", "https") else f"has the scheme '{parts.scheme}', but must be http or https"
-        if parts.path not in ("", "/") or parts.query or parts.fragment:
-            problem = problem or "has more than a host and a port in it"
-    except AmbiguousUrlError as error:
-        problem = str(error)
-    if problem:
-        raise ConfigurationError(f"extra 'proxy' of the connection {problem}: it is the URL of a proxy {example}")
-    return Secret(url)
+    return validate_proxy(value, "extra 'proxy' of the connection")
 
 
 def _protected(extra: Mapping[str, Any]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -10,6 +11,19 @@ from pendulum import DateTime
 
 MAX_BODY_BYTES = 1024 * 1024
 """A longer body is cut off and refused: no answer of this API needs more."""
+MAX_WIRE_BYTES = 8 * MAX_BODY_BYTES
+"""Where reading ends whatever comes: interim responses, headers, and the framing of the smallest chunks included."""
+MAX_HEAD_BYTES = 512 * 1024
+"""Where reading ends if there is no end of the headers by then."""
+MAX_INTERIM_RESPONSES = 64
+"""How many responses may come before the final one."""
+MAX_HEADER_LINES = 99
+"""How many lines of headers a response may have: as many as the standard library reads."""
+MAX_LINE_BYTES = 64 * 1024
+"""Longest header line, and longest status line."""
+CONNECT_TIMEOUT = 10.0
+"""Seconds until there is a connection, where the whole request may not take even less: name resolution, all addresses, proxy
+and TLS included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +66,36 @@ def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """
     headers: dict[str, str] = {}
     for name, value in pairs:
-        key = name.lower()
-        headers[key] = f"{headers[key]}, {value}" if key in headers else value
+        key, text = name.lower(), value.strip(" \t")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
+
+
+def is_interim(status: int) -> bool:
+    """Whether a response only comes before the final one (RFC 9110 section 15.2). 101 does not: it ends HTTP.
+
+    :param status: the HTTP status.
+    """
+    return 100 <= status < 200 and status != 101
+
+
+def is_final(status: int) -> bool:
+    """Whether a response can be the answer to a request (RFC 9110 section 15).
+
+    :param status: the HTTP status.
+    """
+    return 200 <= status <= 999
+
+
+def is_unambiguous(headers: Mapping[str, str]) -> bool:
+    """Whether all readers find the same end of the body (RFC 9112 sections 6.1 to 6.3).
+
+    :param headers: see :func:`headers_of`.
+    """
+    coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+    if coding is not None:
+        return length is None and coding.lower() == "chunked"
+    return length is None or re.fullmatch(r"\d{1,18}", length, re.ASCII) is not None
 
 
 class Break(Enum):

@@ -126,30 +126,6 @@ def test_a_session_that_cannot_be_opened_fails_every_user_and_leaves_nothing(tmp
     assert not asynchronous._shared
 
 
-@pytest.mark.parametrize(
-    ("environment", "own", "proxy"),
-    [
-        ({}, None, None),
-        ({"HTTPS_PROXY": "http://env:1"}, None, "http://env:1"),
-        ({"HTTPS_PROXY": "http://env:1"}, "http://own:2", "http://own:2"),
-        ({"HTTPS_PROXY": "http://env:1", "NO_PROXY": "files.example.com"}, None, None),
-    ],
-)
-def test_the_proxy_is_the_connections_else_the_environments(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], own: str | None, proxy: str | None
-) -> None:
-    for name in ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-
-    async def run() -> str | None:
-        async with shared_session(settings(proxy=Secret(own) if own else None)) as session:
-            return session.proxy
-
-    assert asyncio.run(run()) == proxy
-
-
 def test_a_proxy_that_cannot_be_reached_means_never_sent() -> None:
     own = settings("https://files.example", proxy=Secret("http://u:hunter2@127.0.0.1:9"), max_attempts=1)
 

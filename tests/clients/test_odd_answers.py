@@ -1,0 +1,265 @@
+"""What no answer may do to either client, whatever bytes it consists of."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.protocol import errors, values
+from airflow_provider_cloudstore.protocol.content import read_content
+from airflow_provider_cloudstore.protocol.failures import judge_response
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER
+from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Response
+from tests.support import TOKEN, settings
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+OTHER = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n[other]"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def bodies(outcomes: list[Response | Failure]) -> list[Any]:
+    return [outcome.body if isinstance(outcome, Response) else outcome.reason for outcome in outcomes]
+
+
+def stay_open(connection: socket.socket) -> None:
+    """The server's side waits for the next request."""
+
+
+@pytest.mark.parametrize("location", [b"http://[bad", b"/\xe9\xff", b"http://h:99999999/", b"//", b"\x00", b"http://h/%zz\x7f"])
+def test_a_redirect_is_a_response_and_nobody_resolves_it(send: Any, serve: Any, location: bytes) -> None:
+    server = serve(b"HTTP/1.1 302 Found\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n")
+    outcome = send(settings(server.url))[0]
+    if location == b"\x00" and isinstance(outcome, Failure):  # no octet of a header (RFC 9110 section 5.5)
+        assert outcome.kind is Break.OUTCOME_UNKNOWN
+    else:
+        verdict = judge_response(DELETE_FOLDER, outcome, read_content(outcome), repeat=False)
+        assert verdict is not None
+        assert verdict[0] is errors.RedirectRefused
+    assert len(server.requests) == 1
+
+
+def test_the_body_is_what_came_and_a_repeated_header_is_joined(send: Any, serve: Any) -> None:
+    packed = gzip.compress(b"hello")
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nX-A:\t \xe9 \t\r\nx-a: 2\r\n"
+    server = serve(head + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(packed), packed))
+    outcome = send(settings(server.url))[0]
+    assert outcome.body == packed
+    assert outcome.headers == {"content-encoding": "gzip", "x-a": "é, 2", "transfer-encoding": "chunked"}
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"br", b"zstd", b"deflate", b"punycode"])
+def test_a_content_coding_is_not_undone_and_cannot_fail(send: Any, serve: Any, coding: bytes) -> None:
+    server = serve(b"HTTP/1.1 200 OK\r\nContent-Encoding: " + coding + b"\r\nContent-Length: 5\r\n\r\nplain")
+    assert bodies(send(settings(server.url))) == [b"plain"]
+
+
+def test_a_cookie_is_not_kept(send: Any, serve: Any) -> None:
+    server = serve(
+        b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nSet-Cookie: \xff=\x01;expires=x\r\nContent-Length: 0\r\n\r\n", then=stay_open
+    )
+    send(settings(server.url), 2)
+    assert len(server.requests) == 2
+    assert b"cookie" not in server.requests[1].lower()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\n" * 30, b"HTTP/1.1 103 Early\r\nLink: </x>\r\n\r\n"],
+)
+def test_interim_responses_are_passed_over_and_no_answer_is_taken_for_another(send: Any, serve: Any, before: bytes) -> None:
+    server = serve(before + OK, before + OTHER, then=stay_open)
+    assert bodies(send(settings(server.url), 2)) == [b"{}", b"[other]"]
+    assert (len(server.requests), server.connections) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n" + OK,
+        b"HTTP/1.1 102 Processing\r\n\r\n" * (values.MAX_INTERIM_RESPONSES + 1) + OK,
+    ],
+    ids=["101", "too-many"],
+)
+def test_what_is_no_final_response_is_an_unknown_outcome(send: Any, serve: Any, answer: bytes) -> None:
+    outcome = send(settings(serve(answer).url))[0]
+    assert outcome.kind is Break.OUTCOME_UNKNOWN
+
+
+@pytest.mark.parametrize("late", [OTHER, OTHER[:20], b"x", b""], ids=["response", "half", "byte", "end"])
+@pytest.mark.parametrize("at_once", [True, False], ids=["with-the-answer", "while-idle"])
+def test_a_connection_on_which_something_came_is_not_used_again(send: Any, serve: Any, late: bytes, at_once: bool) -> None:
+    answered, sent = threading.Event(), threading.Event()
+
+    def more(connection: socket.socket) -> None:
+        answered.wait(5)
+        if not at_once and server.connections == 1:
+            connection.sendall(late)
+        if not late:
+            connection.shutdown(socket.SHUT_RDWR)
+        sent.set()
+
+    def between() -> None:
+        answered.set()
+        assert sent.wait(5)
+
+    server = serve(OK + (late if at_once else b""), OK, then=more)
+    first, second = bodies(send(settings(server.url, timeout=5), 2, between=between))
+    assert first == b"{}" or (at_once and first == "the answer is not valid HTTP")
+    assert second == b"{}"
+    assert (len(server.requests), server.connections) == (2, 2)
+
+
+def test_a_connection_that_was_read_to_the_end_is_used_again(send: Any, serve: Any) -> None:
+    chunked = CHUNKED + b"2;a=b\r\n{}\r\n0\r\nTrailer: x\r\n\r\n"
+    empty = b"HTTP/1.1 204 No Content\r\n\r\n"
+    server = serve(OK, chunked, empty, OK, then=stay_open)
+    assert bodies(send(settings(server.url), 4)) == [b"{}", b"{}", b"", b"{}"]
+    assert (len(server.requests), server.connections) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2097152\r\n\r\n" + b"x" * 2097152,
+        b"HTTP/1.1 200 OK\r\nnocolon\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}x",
+        CHUNKED + b"zz\r\n",
+    ],
+    ids=["limit", "header", "framing", "chunk"],
+)
+def test_a_connection_that_was_not_read_to_the_end_is_not_used_again(send: Any, serve: Any, answer: bytes) -> None:
+    server = serve(answer, OK, then=stay_open)
+    assert bodies(send(settings(server.url), 2))[1] == b"{}"
+    assert (len(server.requests), server.connections) == (2, 2)
+
+
+MALFORMED = {
+    "nothing": b"",
+    "no-http": b"no http at all\r\n\r\n",
+    "0.9": b"<html>hi</html>",
+    "http2-preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "http2": b"HTTP/2 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "status-word": b"HTTP/1.1 abc OK\r\n\r\n",
+    "status-099": b"HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n",
+    "status-1000": b"HTTP/1.1 1000 No\r\nContent-Length: 0\r\n\r\n",
+    "no-colon": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nno colon\r\n\r\n{}",
+    "no-name": b"HTTP/1.1 200 OK\r\n: x\r\nContent-Length: 2\r\n\r\n{}",
+    "two-lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}x",
+    "negative-length": b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}",
+    "word-length": b"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\n{}",
+    "length-and-chunked": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "unknown-coding": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "cut-status": b"HTTP/1.1 200",
+    "cut-status-line": b"HTTP/1.1 200 OK",
+    "no-headers": b"HTTP/1.1 200 OK\r\n",
+    "cut-header": b"HTTP/1.1 200 OK\r\nContent-Type: te",
+    "no-blank-line": b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n",
+    "bare-cr": b"HTTP/1.1 200 OK\r\r",
+    "cut-after-interim": b"HTTP/1.1 103 Early Hints\r\n\r\n",
+    "cut-last-chunk": CHUNKED + b"2\r\n{}\r\n0\r\n",
+    "cut-body": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort",
+    "cut-chunk": CHUNKED + b"5\r\nhel",
+    "no-last-chunk": CHUNKED + b"2\r\n{}\r\n",
+    "chunk-word": CHUNKED + b"zz\r\n",
+    "chunk-negative": CHUNKED + b"-5\r\nhello\r\n0\r\n\r\n",
+    "chunk-huge": CHUNKED + b"fffffffffffffffffffff\r\nhello",
+    "header-of-10-MB": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 10_000_000 + b"\r\n\r\n",
+    "too-many-headers": b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * 200 + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("answer", MALFORMED.values(), ids=MALFORMED)
+def test_an_answer_that_is_not_http_is_an_unknown_outcome_in_words_of_our_own(
+    send: Any, serve: Any, answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, ""):
+        server = serve(answer)
+        outcome = send(settings(server.url), operation=CREATE_DOWNLOAD_LINK)[0]
+    assert isinstance(outcome, Failure)
+    assert outcome.kind is Break.OUTCOME_UNKNOWN
+    assert "broken (" not in outcome.reason
+    assert len(server.requests) == 1
+    assert TOKEN not in outcome.reason
+    assert TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\n{}", b"HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.0 200 OK\r\n\r\n{}", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 60_000 + b"\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * 98 + b"Content-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=\xff\xfe\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_http_is_read_by_both_clients(send: Any, serve: Any, answer: bytes) -> None:
+    assert bodies(send(settings(serve(answer).url))) == [b"{}"]
+
+
+def forever(head: bytes, piece: bytes) -> Callable[[], Iterator[bytes]]:
+    def pieces() -> Iterator[bytes]:
+        yield head
+        while True:
+            yield piece
+
+    return pieces
+
+
+ENDLESS = {
+    "headers": forever(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 10_000),
+    "header": forever(b"HTTP/1.1 200 OK\r\nX: ", b"x" * 65536),
+    "status-line": forever(b"HTTP/1.1 200 ", b"x" * 65536),
+    "interim": forever(b"", b"HTTP/1.1 102 Processing\r\n\r\n" * 3000),
+    "large-interim": forever(b"", b"HTTP/1.1 102 Processing\r\nX: " + b"x" * 60_000 + b"\r\n\r\n"),
+    "body": forever(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536),
+    "redirect-body": forever(b"HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", b"x" * 65536),
+    "error-body": forever(b"HTTP/1.1 500 Oh\r\n\r\n", b"x" * 65536),
+    "chunks": forever(CHUNKED, b"10000\r\n" + b"x" * 65536 + b"\r\n"),
+    "chunk-extension": forever(CHUNKED + b"5;", b"x" * 65536),
+    "trailers": forever(CHUNKED + b"0\r\n", b"X: y\r\n" * 10_000),
+    "trickle": forever(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n", b""),
+}
+
+
+def resident() -> float:
+    """MiB of memory that this process has now."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize() / 1024**2
+
+
+@pytest.mark.parametrize("pieces", ENDLESS.values(), ids=ENDLESS)
+def test_no_answer_costs_more_memory_or_time_than_its_limit(send: Any, serve: Any, pieces: Any) -> None:
+    send(settings(serve(OK).url))  # what is loaded once is not what an answer costs
+    server = serve(pieces)
+    peak = before = resident()
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.005):
+            peak = max(peak, resident())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    began = time.monotonic()
+    outcome = send(settings(server.url, timeout=2))[0]
+    took = time.monotonic() - began
+    done.set()
+    watching.join()
+    assert took < 3
+    assert peak - before < 16
+    assert len(server.requests) == 1
+    if isinstance(outcome, Response):
+        assert (outcome.too_large, len(outcome.body)) == (True, MAX_BODY_BYTES)
+    else:
+        assert outcome.kind is Break.OUTCOME_UNKNOWN

@@ -1,0 +1,78 @@
+"""No process of a cluster outlives the one that started it, whatever ends that one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.airflow_home import ROOT
+from scripts.processes import Program, until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the guardian is a Linux subreaper")
+
+# A program with a child in a session of its own, as Airflow's workers have; each notes its process id.
+FAMILY = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() != 0:
+        os._exit(0)  # the grandchild is an orphan now
+with open(sys.argv[1], "a") as file:
+    file.write(f"{os.getpid()}\\n")
+time.sleep(3600)
+"""
+PARENT = """
+import sys, time
+from pathlib import Path
+from scripts.processes import Program
+Program("family", [sys.executable, "-c", sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log")).start()
+time.sleep(3600)
+"""
+
+
+def _alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def _family(pids: Path) -> list[int]:
+    until("both have started", lambda: pids.exists() and pids.read_text().count("\n") == 2, 30)
+    return [int(pid) for pid in pids.read_text().split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_is_left_of_a_program_whose_parent_is_killed(number: int, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    with subprocess.Popen([sys.executable, "-c", PARENT, FAMILY, str(pids)], cwd=ROOT) as parent:
+        family = _family(pids)
+        assert all(map(_alive, family))
+        parent.send_signal(number)
+    until("all are gone", lambda: not any(map(_alive, family)), 30)
+
+
+def test_a_kill_reaches_orphans_in_sessions_of_their_own_also_while_they_are_frozen(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = Program("family", [sys.executable, "-c", FAMILY, str(pids)], tmp_path / "log")
+    program.start()
+    family = _family(pids)
+    program.freeze()
+    assert {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in family} == {"T"}
+    program.kill()
+    assert not any(map(_alive, family))
+    assert not program.runs
+
+
+def test_what_a_program_leaves_behind_when_it_ends_is_killed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = Program("family", [sys.executable, "-c", FAMILY, str(pids)], tmp_path / "log")
+    program.start()
+    family = _family(pids)
+    os.kill(program.pids[0], signal.SIGTERM)
+    until("it has ended", lambda: program.ended_by_itself, 30)
+    assert not any(map(_alive, family))
+    program.kill()
