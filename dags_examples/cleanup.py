@@ -27,6 +27,6 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
     params={"folder_ids": Param(["tmp-1", "tmp-2"], type="array")},
 ) as dag:
-    # Deleting is permanent: an id that is empty, or the root's, is refused before anything is sent. A folder that is gone is fine.
+    # Deleting is permanent: an id that is empty, or the root's, is refused before anything is sent.
     delete = DeleteFolderOperator.partial(task_id="delete", ignore_missing=True, max_active_tis_per_dag=4)
     delete.expand(folder_id=folders_to_delete())

@@ -63,7 +63,7 @@ class Store:
     files: dict[str, StoredFile] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
-    sources: dict[str, bytes] = field(default_factory=dict)
+    sources: dict[str, bytes] = field(default_factory=lambda: {"report.csv": b"name,value\nfirst,1\nsecond,2\n"})
     """Files that it serves without a token, as any web server would: remote places for uploads to fetch from."""
     requests: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
