@@ -20,6 +20,8 @@ _CHARSETS = dict.fromkeys(("iso-8859-1", "iso8859-1", "iso_8859-1", "latin-1", "
 _CHARSETS |= dict.fromkeys(("windows-1252", "cp1252", "cp-1252", "x-cp1252"), "cp1252")
 _GZIP = b"\x1f\x8b"
 _BLANK = "\x00\ufeff \t\r\n"
+# What a log or a terminal would act on, or could not write.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _PAGE_TYPES = ("text/html", "application/xhtml")
 
 
@@ -55,7 +57,7 @@ class Content:
             words = next((self.data[key] for key in ("response", "message") if isinstance(self.data.get(key), str)), "")
         else:
             words = self.data if isinstance(self.data, str) and "<" not in self.data else ""
-        return " ".join(words.split())
+        return " ".join(_UNPRINTABLE.sub(" ", words).split())
 
     @property
     def keys(self) -> str:

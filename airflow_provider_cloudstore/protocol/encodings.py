@@ -24,6 +24,8 @@ _ESCAPE = re.compile(
 _BYTE = re.compile(r"\\(?:x([0-9a-f]{1,2})|([0-7]{3}))", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}")  # eight bytes take eleven digits
 _HEX = re.compile(r"[0-9A-Fa-f]{16,}")
+# Blanks, controls and what is invisible: encoded text is wrapped at will, and UTF-16 that is read as UTF-8 has NULs between.
+_FILLING = re.compile(r"[\s\x00-\x20\x7f-\xa0\xad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufffd]+")
 _READABLE = re.compile(rb"[\x21-\x7e]{8,}")
 _URL_SAFE = str.maketrans("-_", "+/")
 
@@ -40,10 +42,10 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
     shortest = min(len(raw) for _, raw in needles)
     waiting, seen = [text], {text}
     while waiting and len(seen) <= _MOST_TEXTS:
-        packed = "".join(waiting.pop().split())  # encoded text is wrapped at will
+        packed = _FILLING.sub("", waiting.pop())
         if any(value in packed for value, _ in needles):
             return True
-        blobs = list(_blobs(packed, shortest))
+        blobs = [blob.replace(b"\x00", b"") for blob in _blobs(packed, shortest)]  # of UTF-16 the rest is left
         if any(raw in blob for _, raw in needles for blob in blobs):
             return True
         decoded = "\n".join(part.decode("ascii") for blob in blobs for part in _READABLE.findall(blob))
@@ -57,7 +59,7 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
 @functools.lru_cache(maxsize=64)  # of a waiter or a batch, the access token is asked for every time
 def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
     """A secret as it is, and as it reads once its own escapes are gone: undoing those of a text undoes them there too."""
-    value = secret.reveal()
+    value = _FILLING.sub("", secret.reveal())
     found = {value}
     while len(value) >= _SHORTEST and (value := _unescape(value)) not in found:
         found.add(value)
@@ -65,11 +67,14 @@ def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
 
 
 def _unescape(text: str) -> str:
-    if "%" in text:
-        text = unquote(text)
-    if "&" in text:
-        text = html.unescape(text)
-    return _ESCAPE.sub(_character, text) if "\\" in text else text
+    for sign, undo in (("%", unquote), ("&", html.unescape), ("\\", _unescape_backslashes)):
+        if sign in text:
+            text = _FILLING.sub("", undo(text))
+    return text
+
+
+def _unescape_backslashes(text: str) -> str:
+    return _ESCAPE.sub(_character, text)
 
 
 def _character(match: re.Match[str]) -> str:

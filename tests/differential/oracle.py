@@ -208,6 +208,8 @@ def _said(operation: str, headers: dict[str, str], body: bytes) -> set[tuple[Mea
 def _texts(headers: dict[str, str], body: bytes) -> list[tuple[str | None, bool]]:
     """The texts that a body can be, each with whether it may be refused as well; None for one that cannot be decoded."""
     codings = [coding.strip().lower() for coding in headers.get("content-encoding", "").split(",")]
+    if len(codings) > 1 and not body:  # nothing, encoded
+        return [(None, True), ("", True)]
     if len(codings) > 1:
         plain = _unpack(_unpack(body, "gzip"), "gzip") if codings == ["gzip", "gzip"] else _unpack(body, "gzip")
         return [(None, True), (_decode(headers, plain), True)] if plain is not None else [(None, True)]
@@ -283,6 +285,8 @@ def _of_text(operation: str, headers: dict[str, str], text: str) -> set[tuple[Me
     found: set[tuple[Meaning, str | None]] = set() if page is False else {_NOT_ITS}
     if start[:1] in ("{", "["):
         return found | _of_json(operation, start)
+    if start.lstrip("\ufeff\0 \t\r\n")[:1] in ("{", "["):  # behind a NUL, as of UTF-16: it may count as beginning like JSON
+        found.add(_NOT_ITS)
     return found | {(Meaning.DONE, token) for token in (_bare_tokens(text) if operation == LINK else {None})}
 
 
