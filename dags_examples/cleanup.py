@@ -11,9 +11,9 @@ from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperato
 
 
 @task
-def folders_to_delete(params: dict[str, Any]) -> list[str]:
+def folders_to_delete(**context: Any) -> list[str]:
     """CHANGE THIS to where your list comes from: a query, an Airflow variable, yesterday's date."""
-    return list(params["folder_ids"])
+    return list(context["params"]["folder_ids"])
 
 
 with DAG(

@@ -185,11 +185,13 @@ class CloudStoreHook(BaseHook):
         except CloudStoreError as error:
             found = error
         if isinstance(found, DownloadLink):
-            return True, "Connected: the service accepts requests from this token."
-        if isinstance(found, (NotFound, BadRequest, ServiceError)) and found.message:
+            return True, "The connection works: the service accepts the token."
+        if isinstance(found, NotFound) and found.message:
+            return True, "The connection works: the service accepts the token (it was asked for a file that does not exist)."
+        if isinstance(found, (BadRequest, ServiceError)) and found.message:
             return True, (
-                f"Connected: the service answered a request with this token, and said of a file that does not exist: "
-                f"{found.what}. If those words are about the token, check the password."
+                f"The connection works: the service answered a request for a file that does not exist with {found.what}. "
+                "If that message is about the token, check the password."
             )
         return False, str(found)
 

@@ -234,18 +234,13 @@ class DownloadLinkOperator(_Operator):
             now = pendulum.now("UTC")
             if line := wait.not_yet(found, now):
                 self.log.info(line)
-            if self.deferrable:
-                defer_until_available(
-                    self,
-                    context,
-                    cloudstore_conn_id=self.cloudstore_conn_id,
-                    file_id=str(self.file_id),
-                    poll_interval=self.poll_interval,
-                    seconds=self.timeout,
-                )
             if wait.over(now):
                 raise file_not_available(wait.file_id, self.timeout, wait.words)
-            time.sleep(wait.pause(now, found))
+            if self.deferrable and wait.leaves_worker(now, found):
+                defer_until_available(
+                    self, context, wait, cloudstore_conn_id=self.cloudstore_conn_id, poll_interval=self.poll_interval
+                )
+            time.sleep((wait.pause_on_worker if self.deferrable else wait.pause)(now, found))
         return found
 
     def _hand_on(self, context: Context, link: DownloadLink) -> str:
@@ -283,7 +278,7 @@ class RemoteUrlBatchUploadOperator(_Operator):
     def __init__(
         self,
         *,
-        urls: Sequence[str] | str,
+        urls: Sequence[str] | str | XComArg,
         url_column: str = "url",
         max_concurrency: int = 16,
         requests_per_second: float | None = None,
@@ -299,7 +294,7 @@ class RemoteUrlBatchUploadOperator(_Operator):
             raise ValueError("max_concurrency must be at least 1, and requests_per_second above 0 or None")
         if on_error not in ("continue", "stop"):
             raise ValueError("on_error is 'continue' or 'stop'")
-        self.urls = urls
+        self.urls: Any = urls
         self.url_column = url_column
         self.max_concurrency = max_concurrency
         self.requests_per_second = requests_per_second
