@@ -6,6 +6,7 @@ service (a web page, broken JSON, an unknown content coding) is told apart here,
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import zlib
@@ -130,7 +131,7 @@ def _inflate(body: bytes, coding: str) -> bytes:
 
 
 def _decode(body: bytes, content_type: str) -> str:
-    label = _CHARSET.search(content_type)
+    label = None if body.startswith(codecs.BOM_UTF8) else _CHARSET.search(content_type)  # the mark is surer than the label
     return body.decode(_CHARSETS.get(label.group(1).lower(), "utf-8") if label else "utf-8", "replace")
 
 

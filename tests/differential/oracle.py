@@ -235,18 +235,17 @@ def _unpack(body: bytes | None, coding: str) -> bytes | None:
     return None
 
 
-_UTF_8, _ASCII = {"utf-8", "utf8"}, {"us-ascii", "ascii"}
 _LATIN, _WINDOWS = {"iso-8859-1", "latin-1", "latin1"}, {"windows-1252", "cp1252"}
 
 
 def _decode(headers: dict[str, str], body: bytes) -> str:
     label = re.search(r';\s*charset=("?)([^";]*)\1', headers.get("content-type", ""), re.IGNORECASE)
-    name = label.group(2).strip().lower() if label else ""
+    name = label.group(2).strip().lower() if label and not body.startswith(b"\xef\xbb\xbf") else ""  # the mark says UTF-8
     if name in _LATIN:
         return body.decode("iso-8859-1")
     if name in _WINDOWS:
         return body.decode("windows-1252", "replace")
-    text = body.decode("ascii" if name in _ASCII else "utf-8", "replace")
+    text = body.decode("utf-8", "replace")  # US-ASCII is a part of it
     return text.removeprefix("\ufeff")
 
 

@@ -65,6 +65,7 @@ def test_an_envelope_that_says_error_is_one_whatever_else_is_in_it(odd: bytes) -
         ("base64", b"caf\xc3\xa9", "café"),
         ("punycode", b"caf\xc3\xa9", "café"),
         ("utf-8", b"caf\xe9", "caf\ufffd"),
+        ("iso-8859-1", b"\xef\xbb\xbfcaf\xc3\xa9", "café"),
     ],
 )
 def test_a_charset_that_is_known_is_used_and_any_other_reads_as_utf_8(label: str, body: bytes, text: str) -> None:
