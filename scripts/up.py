@@ -90,7 +90,10 @@ def store_connection(home: Path, env: dict[str, str], emulator: Emulator) -> Non
     :param emulator: where the connection leads.
     """
     file = home / "connections.json"
-    file.write_text(json.dumps({"cloudstore_default": json.loads(emulator.connection)}))
+    # The port in its own field: for an empty one Airflow 3.3's Test button sends 0, which Airflow then takes for another address.
+    host, _, port = emulator.url.rpartition(":")
+    connection = {**json.loads(emulator.connection), "host": host, "port": int(port)}
+    file.write_text(json.dumps({"cloudstore_default": connection}))
     command = [sys.executable, "-m", "airflow", "connections", "import", "--overwrite", str(file)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
