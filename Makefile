@@ -13,11 +13,11 @@ MIDDLE_BIN := .venv/airflow-$(MIDDLE)/bin
 WORKBENCH := $(NEW)-workbench
 WORKBENCH_BIN := .venv/airflow-$(WORKBENCH)/bin
 CASES ?= 2000
-# On every core; a test that is asked for by name runs alone, where its output can be read.
-PARALLEL := -n $(CORES) --dist worksteal
+# Two for each core, because many tests wait; a test that is asked for by name runs alone, where its output can be read.
+PARALLEL := -n $(shell expr 2 \* $(CORES)) --dist worksteal
 COVERAGE := --cov --cov-report=term --cov-fail-under=95
 
-.PHONY: help env-new env-old env-middle env-workbench demo test test-matrix test-old test-properties test-differential test-wheel \
+.PHONY: help env-new env-old env-middle env-workbench demo test test-matrix test-old test-properties test-histories test-differential test-wheel \
   test-canary test-odd-answers test-waiting test-killed-upload test-kill test-distributed neighbours test-neighbours \
   test-ui test-first-day bench up docs format lint constraints clean
 .DEFAULT_GOAL := help
@@ -77,6 +77,9 @@ test-odd-answers: env-new env-old ## odd responses to every operator on a whole 
 test-killed-upload: env-new env-old ## an upload killed while it is sent, on a whole Airflow, on both versions
 	@$(BIN)/python -m pytest -m slow tests/killed_upload
 	@$(OLD_BIN)/python -m pytest -m slow tests/killed_upload
+
+test-histories: env-new ## batches through 2,500 simulated histories of faults, against a model
+	@CLOUDSTORE_HISTORIES=2500 $(BIN)/python -m pytest tests/batch/test_simulation.py
 
 test-differential: env-new ## random raw responses through both clients, against an oracle; CASES=10000 for more
 	@CLOUDSTORE_CASES=$(CASES) $(BIN)/python -m pytest -m slow -s tests/differential

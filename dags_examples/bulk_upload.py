@@ -25,16 +25,16 @@ with DAG(
     doc_md=__doc__,
     default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
     params={
-        # CHANGE THESE, here or when you trigger a run. Text, CSV or JSON Lines, plain or gzip; a path, s3://, gs:// and so on.
-        "manifest": Param(os.environ.get("EXAMPLE_MANIFEST", "s3://bucket/urls.csv.gz"), type="string"),
-        "receipts": Param(os.environ.get("EXAMPLE_RECEIPTS", "s3://bucket/receipts"), type="string"),
+        # CHANGE THESE, here or when you trigger a run. Text, CSV or JSON, plain or gzip; a path, or s3://connection@bucket/...
+        "manifest": Param(os.environ.get("EXAMPLE_MANIFEST", "s3://aws_default@bucket/urls.csv.gz"), type="string"),
+        "receipts": Param(os.environ.get("EXAMPLE_RECEIPTS", "s3://aws_default@bucket/receipts"), type="string"),
     },
 ) as dag:
     batch = RemoteUrlBatchUploadOperator(
         task_id="batch",
         urls="{{ params.manifest }}",
         url_column="url",
-        # Receipts of one run do not belong to another: keep them apart by the run.
+        # Runs may share a folder; one for each is easier to find, and to delete.
         receipts="{{ params.receipts }}/{{ run_id | replace(':', '_') }}",
         max_concurrency=16,
         requests_per_second=100,

@@ -1,90 +1,222 @@
-"""A record of what became of every URL: JSON Lines in parts, each of which is whole or absent.
+"""A record of what became of every URL, in a folder: JSON Lines in parts, and a mark that says which try writes them.
 
-Object stores have no append, so each part is a file of its own. The parts are also what a later try goes on from.
+Object stores have no append, so each part is a file of its own, whole or absent. A part is named by its batch, its try, the
+process that wrote it and its number: no two can meet, however many batches share a folder.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import queue
 import re
-from collections.abc import Iterator
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
-_PART = re.compile(r"part-\d{8}\.jsonl")
+from airflow_provider_cloudstore.protocol.errors import BatchSupersededError
+
+_READERS = 32
+# Here a folder is nothing but the beginning of a name: it need not be made, and making it could make a bucket.
+_WITHOUT_FOLDERS = frozenset(
+    {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "az", "wasb", "wasbs", "oss", "obs", "oci", "memory", "r2", "b2"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One try of a batch, in one process.
+
+    :param scope: what batch it is: DAG, run, task and map index.
+    :param number: the try, counted from 1.
+    :param process: differs when the same try is run twice.
+    """
+
+    scope: tuple[str, ...] = ()
+    number: int = 1
+    process: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+
+    @property
+    def batch(self) -> str:
+        """A short name of the batch for file names."""
+        return hashlib.blake2b("\0".join(self.scope).encode(), digest_size=6).hexdigest()
+
+    def to_mark(self) -> dict[str, Any]:
+        """As JSON can hold it: what each checkpoint says about who wrote it."""
+        return asdict(self) | {"scope": list(self.scope)}
+
+    def validate(self, mark: Any, *, begins: bool = False) -> None:
+        """Stop unless this try is the newest that has left a mark.
+
+        :param mark: what :meth:`to_mark` of the last writer returned, or nothing.
+        :param begins: whether this process begins now: then it takes over from another process of the same try.
+        :raises BatchSupersededError: if a newer try, or another process of this one, has written since.
+        """
+        number, process = (mark.get("number"), mark.get("process")) if isinstance(mark, dict) else (None, None)
+        if isinstance(number, int) and (
+            number > self.number or (number == self.number and process != self.process and not begins)
+        ):
+            raise BatchSupersededError(
+                f"try {self.number} found the mark of try {number}, which has taken over", operation="batch upload"
+            )
 
 
 class Folder(Protocol):
-    """What is needed of a folder; Airflow's ``ObjectStoragePath`` and ``pathlib.Path`` both are one."""
+    """What is needed of a place for files; every method blocks."""
 
-    def __truediv__(self, name: str) -> Any:
-        """The path of a file in it."""
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, or None where there is none."""
 
-    def mkdir(self, *, parents: bool, exist_ok: bool) -> None:
-        """Make it."""
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, so that it is whole or absent."""
 
-    def iterdir(self) -> Iterator[Any]:
-        """The paths in it."""
+    def names(self) -> list[str]:
+        """The names in it; none where it does not exist yet."""
+
+
+class PathFolder:
+    """A folder on a path: a ``pathlib.Path`` or Airflow's ``ObjectStoragePath``.
+
+    :param path: the folder, which need not exist.
+    """
+
+    def __init__(self, path: Any) -> None:
+        self._path = path
+        self._local = getattr(path, "protocol", "file") in ("", "file", "local")
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, or None where there is none."""
+        self._forget_listings()
+        try:
+            with (self._path / name).open("rb") as source:
+                return bytes(source.read())
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, and make the folder if this is a store that has folders."""
+        try:
+            self._write(name, content)
+        except (FileNotFoundError, NotADirectoryError):
+            if getattr(self._path, "protocol", "file") in _WITHOUT_FOLDERS:
+                raise
+            self._path.mkdir(parents=True, exist_ok=True)
+            self._write(name, content)
+
+    def names(self) -> list[str]:
+        """The names in it; none where it does not exist yet."""
+        self._forget_listings()
+        try:
+            return [PurePosixPath(str(path)).name for path in self._path.iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _write(self, name: str, content: bytes) -> None:
+        path = self._path / name
+        if self._local:
+            # A local file grows while it is written; a rename is at once. An object appears when it is closed.
+            unfinished = self._path / f".{name}.{uuid.uuid4().hex[:8]}"
+            _fill(unfinished, content)
+            unfinished.replace(path)
+        else:
+            _fill(path, content)
+
+    def _forget_listings(self) -> None:
+        """Other tries write here: what fsspec remembers of the folder may be old."""
+        forget = getattr(getattr(self._path, "fs", None), "invalidate_cache", None)
+        if forget and not self._local:
+            forget()
+
+
+def _fill(path: Any, content: bytes) -> None:
+    with path.open("wb") as sink:
+        sink.write(content)
 
 
 class Receipts:
-    """The parts in a folder.
+    """The receipts of one batch, written by one try. Its methods block; one thread at a time writes.
 
     :param folder: where they are, or will be.
+    :param writer: who writes.
+    :param place: where the folder is, for messages.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, writer: Try, place: str = "") -> None:
+        self.place = place
         self._folder = folder
-        self._lines: list[str] = []
-        folder.mkdir(parents=True, exist_ok=True)
-        names = (PurePosixPath(str(path)).name for path in folder.iterdir())
-        self._parts = sorted(name for name in names if _PART.fullmatch(name))  # other programs write parts, too
+        self._writer = writer
+        self._mark = f"batch-{writer.batch}.json"
+        self._number = 0
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for name in self._parts:
-            with (self._folder / name).open("rb") as part:
-                yield from map(json.loads, part.read().splitlines())
+    def begin(self) -> None:
+        """Leave the mark of this try, which stops any older one.
 
-    def add(self, receipt: dict[str, Any]) -> None:
-        """Keep a receipt for the next part.
-
-        :param receipt: what became of a URL, without secrets.
+        :raises BatchSupersededError: if a newer one has left its own.
         """
-        self._lines.append(json.dumps(receipt, ensure_ascii=False))
+        self._validate(begins=True)
+        self._folder.write(self._mark, json.dumps(self._writer.to_mark()).encode())
 
-    def take(self) -> list[str]:
-        """The receipts since the last part; they are the caller's now, to be written."""
-        lines, self._lines = self._lines, []
-        return lines
+    def read(self, take: Callable[[dict[str, Any]], None], since: int = 0) -> None:
+        """Read the receipts of earlier tries, many parts at once: on an object store each takes a while.
+
+        :param take: is given each receipt, in the order in which they were written.
+        :param since: the first try that counts.
+        """
+        part = re.compile(rf"part-{self._writer.batch}-(\d{{4,}})-[0-9a-f]+-\d{{8,}}\.jsonl")
+        found = ((part.fullmatch(name), name) for name in self._folder.names())
+        names = sorted((int(match.group(1)), name) for match, name in found if match and int(match.group(1)) >= since)
+        for content in _read_all(self._folder, [name for _, name in names]):
+            for line in content.splitlines():
+                take(json.loads(line))
 
     def write(self, lines: list[str]) -> None:
-        """Write a part, if there is anything to write. It blocks.
+        """Write a part, once it is certain that no newer try is at work. To be called again with the same lines if it fails.
 
-        :param lines: what :meth:`take` returned.
+        :param lines: the receipts as JSON; with none there is nothing to write, and the mark is looked at all the same.
+        :raises BatchSupersededError: if a newer try has taken over.
         """
-        if not lines:
-            return
-        last = int(self._parts[-1][5:13]) if self._parts else -1
-        name = f"part-{last + 1:08d}.jsonl"
+        self._validate()
+        if lines:
+            name = f"part-{self._writer.batch}-{self._writer.number:04d}-{self._writer.process}-{self._number:08d}.jsonl"
+            self._folder.write(name, "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
+            self._number += 1
+
+    def _validate(self, *, begins: bool = False) -> None:
+        content = self._folder.read(self._mark)
         try:
-            self._write(name, "".join(f"{line}\n" for line in lines).encode())
-        except BaseException:
-            self._lines[:0] = lines  # for the next attempt
-            raise
-        self._parts.append(name)
+            mark = json.loads(content or b"null")
+        except ValueError:
+            mark = None  # of nobody who could be newer: a mark is written whole
+        self._writer.validate(mark, begins=begins)
 
-    def _write(self, name: str, content: bytes) -> None:
-        path = self._folder / name
-        if getattr(path, "protocol", "file") in ("", "file", "local"):
-            # A local file grows while it is written; a rename is at once. An object appears when it is closed.
-            unfinished = self._folder / f".{name}"
-            self._fill(unfinished, content)
-            unfinished.replace(path)
-        else:
-            self._fill(path, content)
 
-    @staticmethod
-    def _fill(path: Any, content: bytes) -> None:
-        sink: IO[bytes]
-        with path.open("wb") as sink:
-            sink.write(content)
+def _read_all(folder: Folder, names: list[str]) -> Iterator[bytes]:
+    """The contents of files, in order, read ahead by threads that do not keep a process from ending."""
+    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
+    room = threading.Semaphore(2 * _READERS)  # how far ahead: the parts of a large batch do not fit into memory
+    done: list[queue.SimpleQueue[bytes | BaseException]] = [queue.SimpleQueue() for _ in names]
+
+    def work() -> None:
+        while room.acquire():
+            try:
+                number = todo.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                done[number].put(folder.read(names[number]) or b"")
+            except BaseException as error:  # noqa: BLE001  (raised below, in the thread that asked)
+                done[number].put(error)
+
+    for number in range(len(names)):
+        todo.put(number)
+    for _ in range(min(_READERS, len(names))):
+        threading.Thread(target=work, name="cloudstore-receipts", daemon=True).start()
+    for result in done:
+        content = result.get()
+        if isinstance(content, BaseException):
+            raise content
+        room.release()
+        yield content

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import aiohttp
 import pendulum
@@ -28,6 +28,7 @@ from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failu
 from airflow_provider_cloudstore.clients.trust import tls_context
 from airflow_provider_cloudstore.protocol import values
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.proxies import Proxy, connect_refused
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.values import Failure, Request, Response
@@ -40,6 +41,23 @@ POOL_LIMIT = 32
 """Sockets that one shared session opens at the most, where its users do not say otherwise."""
 _KEEP_ALIVE = 60.0
 _CHUNK = 16 * 1024
+
+
+class Throttle(Protocol):
+    """What says when a request may be sent, for many calls at once."""
+
+    async def acquire(self) -> None:
+        """Wait until the next request may be sent."""
+
+    def record_success(self) -> None:
+        """Note that a request that was let through succeeded."""
+
+    def record_failure(self, error: CloudStoreError) -> bool:
+        """Note that a request that was let through failed.
+
+        :param error: how.
+        :returns: whether to send it again, at no cost to the call, once :meth:`acquire` lets it.
+        """
 
 
 class AsyncClient:
@@ -55,19 +73,54 @@ class AsyncClient:
         self._reload = reload
         self._session = session
 
-    async def perform(self, call: Call[T], *, budget: float = DEFAULT_BUDGET, on_retry: Callable[[str], None] = log.warning) -> T:
+    async def perform(
+        self,
+        call: Call[T],
+        *,
+        budget: float = DEFAULT_BUDGET,
+        on_retry: Callable[[str], None] = log.warning,
+        throttle: Throttle | None = None,
+    ) -> T:
         """Send a call's requests until one of them settles it.
 
         :param call: what to do.
         :param budget: seconds for all attempts and the pauses between them.
         :param on_retry: is given one line before each pause.
+        :param throttle: says when each request may be sent, where many calls share one.
         :raises CloudStoreError: if it failed for good, its attempts or its time are used up.
         """
-        ends_at = time.monotonic() + budget
-        async for attempt in AsyncRetrying(**retry_policy(call, budget, on_retry)):
+        began = time.monotonic()
+        try:
+            return await self._admitted(call, budget, throttle)
+        except CloudStoreError as error:
+            if not error.again:
+                raise
+            failed: CloudStoreError | None = error
+        # Built only now: most calls succeed at once. The policy sees the attempt above as its first one.
+        ends_at = began + budget
+        async for attempt in AsyncRetrying(**retry_policy(call, ends_at - time.monotonic(), on_retry)):
             with attempt:
-                result = await self.attempt(call, ends_at - time.monotonic())
+                if failed:
+                    first, failed = failed, None
+                    raise first
+                result = await self._admitted(call, ends_at - time.monotonic(), throttle)
         return result
+
+    async def _admitted(self, call: Call[T], time_left: float, throttle: Throttle | None) -> T:
+        """One attempt that counts: what the throttle takes on itself is sent again when the throttle lets it."""
+        if throttle is None:
+            return await self.attempt(call, time_left)
+        while True:
+            await throttle.acquire()
+            try:
+                result = await self.attempt(call, time_left)
+            except CloudStoreError as error:
+                if not throttle.record_failure(error):
+                    raise
+                call.discount_attempt()
+            else:
+                throttle.record_success()
+                return result
 
     async def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
         """Send one request of a call.
@@ -243,7 +296,9 @@ _closing: set[asyncio.Task[None]] = set()
 
 
 @asynccontextmanager
-async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIterator[Session]:
+async def shared_session(
+    settings: Settings, limit: int = POOL_LIMIT, *, fresh_connections: bool = False
+) -> AsyncIterator[Session]:
     """The session of all who use the same address from the same event loop: opened for the first, closed after the last.
 
     Safe against cancellation at every ``await``: opening and closing are tasks of their own, which a cancelled user leaves
@@ -251,12 +306,13 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
 
     :param settings: the address, and how to verify it.
     :param limit: sockets that it opens at the most.
+    :param fresh_connections: a connection of its own for each request.
     """
     loop = asyncio.get_running_loop()
-    key = (loop, os.getpid(), settings.base_url, settings.verify, settings.proxy, limit)
+    key = (loop, os.getpid(), settings.base_url, settings.verify, settings.proxy, limit, fresh_connections)
     shared = _shared.get(key)
     if shared is None:
-        shared = _shared[key] = _Shared(loop.create_task(_open(settings, limit)))
+        shared = _shared[key] = _Shared(loop.create_task(_open(settings, limit, fresh_connections)))
     shared.users += 1
     try:
         yield await asyncio.shield(shared.opening)
@@ -270,11 +326,12 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
             await asyncio.shield(closing)
 
 
-async def _open(settings: Settings, limit: int) -> Session:
+async def _open(settings: Settings, limit: int, fresh: bool) -> Session:
     proxy = Proxy.of(settings.proxy)
     tls = any(url.startswith("https:") for url in (settings.base_url, proxy.url if proxy else ""))
     context = await asyncio.to_thread(tls_context, settings.verify) if tls else False  # it reads files
-    connector = aiohttp.TCPConnector(limit=limit, ssl=context, keepalive_timeout=_KEEP_ALIVE)
+    kept: dict[str, Any] = {"force_close": True} if fresh else {"keepalive_timeout": _KEEP_ALIVE}
+    connector = aiohttp.TCPConnector(limit=limit, ssl=context, **kept)
     # Neither can be said in a documented way: which class a connection is of, and that a GET is not sent again behind our back.
     factory: Any = functools.partial(_Connection, loop=asyncio.get_running_loop())
     connector._factory = factory

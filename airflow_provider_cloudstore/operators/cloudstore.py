@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pendulum
-from airflow.providers.common.compat.sdk import BaseOperator, Context, ObjectStoragePath, XComArg, conf
+from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
-from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of
-from airflow_provider_cloudstore.batch.progress import Progress, Status
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask, time_left
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask
+from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
+from airflow_provider_cloudstore.operators.typed import TypedOperator
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
-from airflow_provider_cloudstore.protocol.errors import BatchFailed, BatchKilled, BatchStopped, CloudStoreError, InvalidInputError
-from airflow_provider_cloudstore.protocol.operations import validate_present
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
 from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_not_available
 from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
 
-if TYPE_CHECKING:
-    from airflow_provider_cloudstore.batch.run import Batch
+__all__ = ["DeleteFolderOperator", "DownloadLinkOperator", "RemoteUrlBatchUploadOperator", "RemoteUrlUploadOperator"]
 
 _MAY_HIDE = frozenset("?@#")  # without one of these a text holds neither user info nor query
-_STATE_KEY = "cloudstore_batch"
-_TIME_TO_SAVE = 3.0
 XCOM_DOWNLOAD_LINK = "download_link"
 XCOM_FILE_ID = "file_id"
 
 
-class _Operator(BaseOperator):
-    if TYPE_CHECKING:
-
-        @property
-        def output(self) -> Any:
-            """What downstream tasks get: at run time the value, so that checkers must take it for any type."""
-
-
-class DeleteFolderOperator(_Operator):
+class DeleteFolderOperator(TypedOperator):
     """Delete a folder with everything in it, for good (API document, section 4.1).
 
     An id that is empty, missing (what a template renders when its source is) or protected is refused before anything is sent.
@@ -80,7 +65,7 @@ class DeleteFolderOperator(_Operator):
         return deletion.to_dict()
 
 
-class RemoteUrlUploadOperator(_Operator):
+class RemoteUrlUploadOperator(TypedOperator):
     """Queue an upload which the service fetches from a URL by itself, later (API document, section 4.2).
 
     What gives access in the URL (user info, query) is sent and shown nowhere: not in the rendered template either.
@@ -164,7 +149,7 @@ def _callbacks(given: Any) -> list[Any]:
     return [given] if given else []
 
 
-class DownloadLinkOperator(_Operator):
+class DownloadLinkOperator(TypedOperator):
     """Make a time-limited download token for a file (API document, section 4.3).
 
     The XCom is the token, and under the key ``download_link`` ``{"file_id", "token", "url_with_token", "created_at",
@@ -248,169 +233,3 @@ class DownloadLinkOperator(_Operator):
             context["ti"].xcom_push(key=XCOM_DOWNLOAD_LINK, value=link.to_dict())
         self.log.info("A download link for file '%s' is made; it ends at %s", link.file_id, link.expires_at or "a time not told")
         return link.token
-
-
-class RemoteUrlBatchUploadOperator(_Operator):
-    """Queue very many remote uploads in one task (API document, section 4.2), as fast as the service allows.
-
-    A retry of the task goes on where the last try stopped: on Airflow 3.3 and later by the task's state store, elsewhere by the
-    ``receipts``. After a kill, at most ``max_concurrency`` uploads and those of the last second are sent twice, and none is lost.
-
-    The XCom is small: ``{"total", "queued", "failed", "skipped", "unknown", "receipts", "failures"}``, the last of them the first
-    twenty failures. A URL's credentials are sent and shown nowhere, in the receipts neither.
-
-    :param urls: a list of URLs, or the path of a manifest, read through Airflow's ``ObjectStoragePath`` (templated): text with
-        a URL a line, CSV (``.csv``) or JSON Lines (``.jsonl``, ``.ndjson``, ``.json``), plain or gzip.
-    :param url_column: the column of a CSV, or the key in JSON Lines, that holds the URL.
-    :param max_concurrency: requests in flight at the most.
-    :param requests_per_second: a steady rate for the whole batch; None for as fast as it goes.
-    :param on_error: ``continue`` tries all the rest before the task fails, ``stop`` ends it with the first failure.
-    :param skip_duplicates: send a URL that stands twice once. It costs about 100 bytes of memory for each URL.
-    :param retry_unknown_outcome: send an upload again when nobody can tell whether it was queued.
-    :param receipts: a folder (``ObjectStoragePath``) for a record of what became of every URL: JSON Lines in parts (templated).
-    :param cloudstore_conn_id: the Airflow connection (templated).
-    :raises ValueError: if an argument makes no sense.
-    """
-
-    template_fields: Sequence[str] = ("urls", "receipts", "cloudstore_conn_id")
-    ui_color = "#b9d6f2"
-
-    def __init__(
-        self,
-        *,
-        urls: Sequence[str] | str | XComArg,
-        url_column: str = "url",
-        max_concurrency: int = 16,
-        requests_per_second: float | None = None,
-        on_error: Literal["continue", "stop"] = "continue",
-        skip_duplicates: bool = True,
-        retry_unknown_outcome: bool = False,
-        receipts: str | None = None,
-        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        if max_concurrency < 1 or (requests_per_second is not None and not requests_per_second > 0):
-            raise ValueError("max_concurrency must be at least 1, and requests_per_second above 0 or None")
-        if on_error not in ("continue", "stop"):
-            raise ValueError("on_error is 'continue' or 'stop'")
-        self.urls: Any = urls
-        self.url_column = url_column
-        self.max_concurrency = max_concurrency
-        self.requests_per_second = requests_per_second
-        self.on_error = on_error
-        self.skip_duplicates = skip_duplicates
-        self.retry_unknown_outcome = retry_unknown_outcome
-        self.receipts = receipts
-        self.cloudstore_conn_id = cloudstore_conn_id
-        self._sources: Secret | None = None
-        self._problem = ""
-        self._batch: Batch | None = None
-
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow shows and stores `urls` after this and before `execute`: the real ones stay in memory.
-        super()._do_render_template_fields(*args, **kwargs)
-        if self._sources or self._problem:
-            return  # rendered before: what is shown now is not what was given
-        try:
-            urls = list_of(self.urls)
-        except ValueError as error:
-            self._problem, self.urls = str(error), MASK
-            return
-        if urls is not None:
-            self._sources = Secret(json.dumps(urls, default=str))
-            self.urls = f"{len(urls):,} URLs"
-
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Queue the uploads that earlier tries have not finished."""
-        from airflow_provider_cloudstore.batch.receipts import Receipts
-
-        if self.receipts:
-            with airflow_errors():
-                validate_present(str(self.receipts), "receipts")
-        store = context.get("task_state_store")
-        receipts = Receipts(ObjectStoragePath(self.receipts)) if self.receipts else None
-        if store is None and not receipts:
-            self.log.warning("Without receipts this Airflow cannot tell a retry what was sent: all would be sent again")
-        with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
-            if self._problem:
-                raise InvalidInputError(f"{self._problem}; nothing was sent")
-            progress = Progress.from_state(store.get(_STATE_KEY)) if store is not None else None
-            with self._entries() as entries:
-                if progress and not progress.fits(str(entry.url) for entry in entries):
-                    self.log.warning("The manifest is not the one that an earlier try began with; beginning at its start")
-                    progress = None
-            batch = self._run(hook, progress, receipts, store)
-            return self._end(context, batch, store)
-
-    def on_kill(self) -> None:
-        """Begin no other upload; what is finished is stored on the way out of ``execute``."""
-        if self._batch:
-            self._batch.kill()
-
-    def _run(self, hook: CloudStoreHook, progress: Progress | None, receipts: Any, store: Any) -> Batch:
-        from airflow_provider_cloudstore.batch.run import Batch, BatchOptions, Done
-
-        options = BatchOptions(
-            self.max_concurrency,
-            self.requests_per_second,
-            self.on_error == "stop",
-            self.skip_duplicates,
-            self.retry_unknown_outcome,
-        )
-        if progress:
-            self.log.info("Going on after %s URLs that are finished", f"{progress.finished:,}")
-        with self._entries() as entries:
-            self._total = sum(1 for _ in entries)
-        with self._entries() as entries:
-            batch = self._batch = Batch(
-                entries,
-                hook.settings,
-                hook.read_settings,
-                options,
-                progress=progress,
-                done=Done.of(receipts),
-                receipts=receipts,
-                checkpoint=(lambda state: store.set(_STATE_KEY, state)) if store is not None else None,
-                total=self._total,
-                time_limit=max(0.1, time_left() - _TIME_TO_SAVE) if time_left() else 0.0,
-                tell=self.log.info,
-            )
-            try:
-                asyncio.run(batch.run())
-            finally:
-                batch.save()  # also when the task is killed
-        return batch
-
-    @contextmanager
-    def _entries(self) -> Iterator[Iterator[Entry]]:
-        if self._sources or not isinstance(self.urls, str):
-            yield entries_of_list(json.loads(self._sources.reveal()) if self._sources else self.urls)
-        else:
-            path = ObjectStoragePath(self.urls)
-            with cast("Any", path).open("rb") as stream:
-                yield entries_of_file(stream, path.name, self.url_column)
-
-    def _end(self, context: Context, batch: Batch, store: Any) -> dict[str, Any]:
-        counts, failures = batch.progress.counts, batch.progress.failures
-        if batch.killed:
-            raise BatchKilled("the task was told to end, or execution_timeout is over", operation="batch upload")
-        if batch.stopped_by:
-            raise BatchStopped(f"{batch.stopped_by['error']}", operation="remote upload", subject=batch.stopped_by["url"])
-        summary = {
-            "total": self._total,
-            **{status.value: counts[status.value] for status in Status},
-            "receipts": self.receipts,
-            "failures": failures,
-        }
-        if self.do_xcom_push:  # here already: after the progress is deleted, a crash would have all sent again
-            context["ti"].xcom_push(key="return_value", value=summary)
-        if store is not None:
-            store.delete(_STATE_KEY)
-        bad = counts[Status.FAILED.value] + counts[Status.UNKNOWN.value]
-        self.log.info("The batch is done: %s", {key: summary[key] for key in ("total", "queued", "failed", "skipped", "unknown")})
-        if bad:
-            raise BatchFailed(
-                f"{bad:,} of {self._total:,} URLs were not queued, the first: {failures[0]}", operation="batch upload"
-            )
-        return summary

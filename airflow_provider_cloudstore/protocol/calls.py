@@ -86,6 +86,10 @@ class Call(ABC, Generic[T]):
         self.token_refused = False
         self.secrets += settings.secrets
 
+    def discount_attempt(self) -> None:
+        """Do not count the last attempt: it had no effect, and whoever paces many calls takes it on itself."""
+        self.attempts -= 1
+
     def request(self) -> Request:
         """The request of the next attempt."""
         self.attempts += 1

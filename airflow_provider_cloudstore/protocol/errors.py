@@ -237,22 +237,53 @@ class StateStoreError(CloudStoreError):
 
 
 class BatchFailed(CloudStoreError):
-    """A batch ended, and some of its uploads failed. All were tried, so a retry of the same has nothing to do."""
+    """A batch ended, and some of its uploads are not known to be queued. A retry of the same has nothing to do."""
 
     permanent = True
-    advice = "The XCom lists the first failures, the receipts all of them. Send those again once their cause is gone."
+    advice = (
+        "The XCom lists the first failures, the receipts all of them. Clear the task once their cause is gone: it sends what "
+        "failed again, and nothing that was queued. What is unknown may have been queued: look in the service first; "
+        "retry_unknown_outcome=True sends it again, too."
+    )
 
 
 class BatchKilled(CloudStoreError):
     """The task of a batch was told to end."""
 
-    advice = "What is finished is stored: a retry of the task goes on there."
+    advice = "What is finished is recorded: a retry of the task resumes there."
 
 
 class BatchStopped(CloudStoreError):
-    """A batch ended with its first failure. A retry goes on with it."""
+    """A batch with ``on_error="stop"`` ended with its first failure; a retry sends that URL again."""
 
-    advice = "Airflow's retries go on with this one; what was queued before is not sent again."
+    advice = "A retry of the task sends this one again; what was queued before is not sent again."
+
+
+class BatchStoppedAtUnknown(BatchStopped):
+    """A batch with ``on_error="stop"`` ended with an upload that may have been queued; a retry resumes after it."""
+
+    advice = (
+        "It may have been queued: look in the service for the file. A retry of the task resumes after it; "
+        "with retry_unknown_outcome=True it is sent again."
+    )
+
+
+class BatchServiceError(CloudStoreError):
+    """A batch ended because the service failed for every URL. Nothing is lost: a retry resumes where it stopped."""
+
+    advice = "What was queued is recorded: a retry of the task resumes once the service works. Check the connection's host, too."
+
+
+class BatchStoreError(CloudStoreError):
+    """A batch ended because its progress could not be recorded: nothing is sent that a retry would not know of."""
+
+    advice = "Nothing is sent while it cannot be recorded. A retry of the task resumes once the store is back."
+
+
+class BatchSupersededError(CloudStoreError):
+    """A try of a batch found that a newer one has taken over, and stopped."""
+
+    advice = "Another try of this task is at work, or was: this one sends nothing any more."
 
 
 class MethodNotAllowed(RequestRefused):

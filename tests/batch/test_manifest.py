@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 
 def read(content: bytes, name: str = "urls.txt", column: str = "url") -> list[tuple[int, int, Any, str]]:
@@ -33,16 +35,76 @@ def test_csv_has_a_named_column_and_quoted_line_breaks() -> None:
     assert read(content, "urls.csv", "link") == [
         (0, 2, "http://h/1", ""),
         (1, 3, "http://h/2", ""),
-        (2, 4, "", "the line has no value in column 'link'"),
+        (2, 4, None, "the line has no value in column 'link'"),
         (3, 6, "http://h/4", ""),
         (4, 7, None, "the line has no value in column 'link'"),
     ]
 
 
-def test_a_csv_without_the_column_is_refused() -> None:
-    for content in (b"id,link\n", b""):
-        with pytest.raises(ValueError, match="no column 'url': name it with url_column"):
+def test_a_csv_without_the_column_is_refused_with_the_columns_it_has() -> None:
+    for content, columns in ((b"id,link\n", "'id', 'link'"), (b"", "none"), (b"id;url\n1;u", "'id;url'")):
+        with pytest.raises(InvalidInputError, match=f"urls.csv.gz has no column 'url': .*its columns are {columns}"):
             read(content, "urls.csv.gz")
+
+
+def test_names_are_read_leniently() -> None:
+    for name in ("URLS.CSV", "urls.Csv.GZ", "urls.csv.gzip"):
+        assert read(b" URL ,Id\nhttp://h/1,7\n", name) == [(0, 2, "http://h/1", "")]
+    assert [entry.key for entry in entries_of_file(io.BytesIO(b"URL,ID\nhttp://h/1,7\n"), "u.csv", "url", "id")] == ["7"]
+    assert read(b"id\turl\n1\thttp://h/1\n", "urls.tsv") == [(0, 2, "http://h/1", "")]
+
+
+@pytest.mark.parametrize(
+    ("fifth", "last", "words"),
+    [
+        ('5,"http://h/5', '700,http://h/700"', "has a quote in line 6 that ends in line 701 only"),
+        ('"5,http://h/5', '7"00,http://h/700', "is no CSV .RFC 4180. in line 701"),
+        ('5,"http://h/5', "700,http://h/700", "is no CSV .RFC 4180. in line 1001"),
+        ('5,"http://h/"5', "700,http://h/700", "is no CSV .RFC 4180. in line 6"),
+    ],
+)
+def test_a_stray_quote_swallows_no_rows(fifth: str, last: str, words: str) -> None:
+    rows = [f"{number},http://h/{number}" for number in range(1, 1001)]
+    rows[4], rows[699] = fifth, last
+    with pytest.raises(InvalidInputError, match=words):
+        read("\n".join(["id,url", *rows]).encode(), "urls.csv")
+
+
+def test_a_json_array_is_read_piece_by_piece() -> None:
+    items = ["http://h/1", {"url": "http://h/2"}, {"x": 1}, *(f"http://h/{number}" for number in range(9000))]
+    found = read(json.dumps(items, indent=1).encode(), "urls.JSON")
+    assert found[:3] == [(0, 1, "http://h/1", ""), (1, 2, "http://h/2", ""), (2, 3, None, "the item has no key 'url'")]
+    assert len(found) == 9003
+    assert read(b" [ ] ", "urls.json") == []
+
+
+@pytest.mark.parametrize("content", [b'["a" "b"]', b'["a",]', b'["a"', b'["a"] x', b"[" * 100_000])
+def test_a_broken_json_array_is_refused(content: bytes) -> None:
+    with pytest.raises(InvalidInputError, match=r"urls.json (is a JSON array that is broken|goes on|has an item)"):
+        read(content, "urls.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"PK\x03\x04...", "zip archive or an Excel workbook"), (b"\x28\xb5\x2f\xfd..", "zstandard"), (b"BZh91AY", "bzip2"),
+        (b"\xfd7zXZ\x00..", "xz"), ("http://h/1".encode("utf-16"), "UTF-16"), ("http://h/1".encode("utf-16-le"), "UTF-16"),
+        (b"PAR1....", "Parquet"), (b"\xd0\xcf\x11\xe0...", ".xls"), (b"<!DOCTYPE html>", "a web page"),
+        (gzip.compress(gzip.compress(b"x", mtime=0), mtime=0), "gzip twice"),
+    ],
+)  # fmt: skip
+def test_every_other_format_is_named(content: bytes, what: str) -> None:
+    for name in ("urls.csv", "urls.txt", "urls.parquet"):
+        with pytest.raises(InvalidInputError, match=f"the manifest {name} is .*{what}.*a manifest is UTF-8 text"):
+            list(entries_of_file(io.BytesIO(content), name, "url"))
+
+
+@pytest.mark.parametrize("name", ["urls.txt.gz", "urls.csv.gz", "urls.jsonl", "urls.json"])
+def test_a_truncated_gzip_is_refused(name: str) -> None:
+    whole = gzip.compress(b"url\n" + b"".join(b"http://h/%d\n" % (number * 7919) for number in range(50_000)))
+    for content in (whole[:-4], whole[: len(whole) // 2], whole[:-8] + b"12345678"):
+        with pytest.raises(InvalidInputError, match=r"damaged or cut short|broken"):
+            list(entries_of_file(io.BytesIO(content), name, "url"))
 
 
 @pytest.mark.parametrize("name", ["urls.jsonl", "urls.ndjson.gz", "urls.json"])

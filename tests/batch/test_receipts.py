@@ -1,43 +1,111 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
+from upath import UPath
 
-from airflow_provider_cloudstore.batch.receipts import Receipts
-
-
-@pytest.mark.parametrize("kind", [Path, ObjectStoragePath])
-def test_receipts_are_parts_of_json_lines_that_go_on_where_they_stopped(tmp_path: Path, kind: type) -> None:
-    folder = tmp_path / "a" / "b"
-    first = Receipts(kind(str(folder)))
-    for number in range(3):
-        first.add({"position": number, "url": "é"})
-    first.write(first.take())
-    first.write(first.take())  # nothing new: no part
-    second = Receipts(kind(str(folder)))
-    second.add({"position": 3})
-    second.write(second.take())
-    assert [receipt["position"] for receipt in Receipts(kind(str(folder)))] == [0, 1, 2, 3]
-    assert sorted(path.name for path in folder.iterdir()) == ["part-00000000.jsonl", "part-00000001.jsonl"]
-    assert [json.loads(line) for line in (folder / "part-00000001.jsonl").read_text().splitlines()] == [{"position": 3}]
+from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
+from airflow_provider_cloudstore.protocol.errors import BatchSupersededError
 
 
-def test_a_part_that_was_not_finished_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    receipts = Receipts(tmp_path)
-    receipts.add({"position": 0})
-    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        receipts.write(receipts.take())
-    assert list(Receipts(tmp_path)) == []
+def read(receipts: Receipts, since: int = 0) -> list[Any]:
+    found: list[Any] = []
+    receipts.read(found.append, since)
+    return found
+
+
+@pytest.mark.parametrize("place", ["path", "local", "memory"])
+def test_parts_of_several_tries_are_read_in_order_and_the_folder_need_not_exist(tmp_path: Path, place: str) -> None:
+    where = str(tmp_path / "a" / "b")
+    kinds: dict[str, Any] = {"path": Path, "local": ObjectStoragePath, "memory": lambda at: UPath(f"memory://bucket{at}")}
+    path = kinds[place](where)
+    for number in (1, 2, 10):
+        receipts = Receipts(PathFolder(path), Try(("dag", "run"), number))
+        receipts.begin()
+        receipts.write([json.dumps({"try": number, "url": "é\ud800"})])
+        receipts.write([])
+    last = Receipts(PathFolder(path), Try(("dag", "run"), 11))
+    assert [receipt["try"] for receipt in read(last)] == [1, 2, 10]
+    assert [receipt["try"] for receipt in read(last, 2)] == [2, 10]
+    assert read(Receipts(PathFolder(path), Try(("dag", "another run"), 1))) == []
+
+
+def test_an_older_try_and_another_process_of_the_same_try_are_stopped(tmp_path: Path) -> None:
+    first, second = (Receipts(PathFolder(tmp_path), Try(("dag",), 1)) for _ in range(2))
+    first.begin()
+    second.begin()
+    with pytest.raises(BatchSupersededError):
+        first.write(["{}"])
+    second.write(["{}"])
+    third = Receipts(PathFolder(tmp_path), Try(("dag",), 2))
+    third.begin()
+    with pytest.raises(BatchSupersededError):
+        second.write([])
+    with pytest.raises(BatchSupersededError):
+        Receipts(PathFolder(tmp_path), Try(("dag",), 1)).begin()
+
+
+def test_a_part_that_was_not_finished_is_absent_and_its_lines_can_be_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipts = Receipts(PathFolder(tmp_path), Try())
+    receipts.begin()
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError))
+        with pytest.raises(OSError, match=r"^$"):
+            receipts.write(['{"position": 0}'])
+    assert read(receipts) == []
+    receipts.write(['{"position": 0}'])
+    assert read(receipts) == [{"position": 0}]
 
 
 def test_parts_of_other_programs_are_left_alone(tmp_path: Path) -> None:
-    for name in ("part-00000-abc.parquet", "part-00000000.jsonl.gz", "part-x.jsonl", "_SUCCESS"):
+    for name in ("part-00000-abc.parquet", "part-00000000.jsonl", "_SUCCESS", ".part-x"):
         (tmp_path / name).write_text("{}")
-    receipts = Receipts(tmp_path)
-    receipts.add({"position": 0})
-    receipts.write(receipts.take())
-    assert [receipt["position"] for receipt in Receipts(tmp_path)] == [0]
+    receipts = Receipts(PathFolder(tmp_path), Try())
+    receipts.begin()
+    receipts.write(['{"position": 0}'])
+    assert read(receipts) == [{"position": 0}]
+
+
+class Slow:
+    """A folder with 20 ms a request."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+
+    def read(self, name: str) -> bytes | None:
+        time.sleep(0.02)
+        return self.files.get(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        time.sleep(0.02)
+        self.files[name] = content
+
+    def names(self) -> list[str]:
+        return list(self.files)
+
+
+def test_an_hour_of_parts_is_read_in_seconds() -> None:
+    writer = Try(("dag",), 2)
+    names = (f"part-{writer.batch}-0001-aa-{number:08d}.jsonl" for number in range(3600))
+    slow = Slow({name: f'{{"n": {number}}}\n'.encode() for number, name in enumerate(names)})
+    began = time.monotonic()
+    assert [receipt["n"] for receipt in read(Receipts(slow, writer))] == list(range(3600))
+    assert time.monotonic() - began < 15  # 72 s one after the other
+
+
+def test_a_part_that_cannot_be_read_is_an_error() -> None:
+    class Broken(Slow):
+        def read(self, name: str) -> bytes | None:
+            raise PermissionError("no")
+
+    writer = Try(("dag",), 2)
+    broken = Broken({f"part-{writer.batch}-0001-aa-00000000.jsonl": b""})
+    with pytest.raises(PermissionError):
+        read(Receipts(broken, writer))

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import copy
 import gzip
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,7 +44,7 @@ def test_a_list_of_a_template_is_queued_and_shown_by_its_length(emulator: Emulat
     state, summary = run(urls(30))
     assert state == "success"
     assert summary == {
-        "total": 30, "queued": 30, "failed": 0, "unknown": 0, "skipped": 0, "receipts": "", "failures": [],
+        "total": 30, "queued": 30, "failed": 0, "unknown": 0, "skipped": 0, "queued_earlier": 0, "receipts": "", "failures": [],
     }  # fmt: skip
     assert arrived(emulator) == sorted(urls(30))
     assert rendered_fields("batch", "batch")[-1]["urls"] == "30 URLs"
@@ -54,7 +57,7 @@ def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(emulator: E
     assert state == "success"
     assert (summary["queued"], summary["receipts"]) == (30, str(tmp_path / "receipts"))
     assert arrived(emulator) == sorted(urls(30))
-    told = "".join(part.read_text() for part in (tmp_path / "receipts").iterdir())
+    told = "".join(part.read_text() for part in (tmp_path / "receipts").glob("part-*.jsonl"))
     assert len(told.splitlines()) == 30
     assert "hunter" not in told
     assert json.loads(told.splitlines()[0])["url"].endswith("?***")
@@ -75,7 +78,14 @@ def test_an_empty_list_is_a_batch_of_none(emulator: Emulator) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"max_concurrency": 0}, {"requests_per_second": 0}, {"requests_per_second": -1}, {"on_error": "ignore"}]
+    "more",
+    [
+        {"max_concurrency": 0},
+        {"requests_per_second": 0},
+        {"requests_per_second": -1},
+        {"on_error": "ignore"},
+        {"max_consecutive_failures": 0},
+    ],
 )
 def test_an_argument_that_makes_no_sense_is_refused_in_the_dag_file(more: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be|on_error is"):
@@ -103,29 +113,120 @@ def test_a_missing_folder_for_receipts_is_refused_and_creates_none(
 class Store(dict[str, Any]):
     """A task state store."""
 
+    refuses = False
+
     def set(self, key: str, value: Any) -> None:
+        if self.refuses:
+            error = RuntimeError("API_SERVER_ERROR")
+            error.error = SimpleNamespace(detail={"status_code": 404})  # type: ignore[attr-defined]
+            raise error
         self[key] = value
 
     def delete(self, key: str) -> None:
         del self[key]
 
 
-def test_progress_of_another_manifest_is_recognised_before_anything_is_sent(emulator: Emulator) -> None:
-    store, pushed = Store(), {}
-    context: Any = {
-        "task_state_store": store,
-        "ti": type("TI", (), {"xcom_push": lambda self, key, value: pushed.update({key: value})})(),
-    }
-    emulator.fault("status", status=401, operation="upload", times=0)
-    first = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50))
-    with pytest.raises(errors.TokenRefused):
-        first.execute(context)
-    emulator.call(lambda service: service.faults.script.clear())
-    assert store["cloudstore_batch"]["watermark"] == 0
-    store["cloudstore_batch"] |= {"ahead": {"3": "0" * 16}, "counts": {"queued": 1}}  # of a manifest with another fourth line
-    again = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50))
-    summary = again.execute(context)
-    assert summary["queued"] == 50
+def context(store: Store, pushed: dict[str, Any] | None = None, **more: Any) -> Any:
+    ti = SimpleNamespace(
+        dag_id="dag",
+        run_id="run",
+        task_id="t",
+        map_index=-1,
+        **{"try_number": 1, "max_tries": 0, **more},
+        xcom_push=lambda key, value: (pushed if pushed is not None else {}).update({key: value}),
+    )
+    return {"task_state_store": store, "ti": ti}
+
+
+def test_the_state_stays_until_all_is_queued(emulator: Emulator) -> None:
+    store, pushed = Store(), dict[str, Any]()
+    emulator.fault("status", status=400, times=1)
+    with pytest.raises(errors.BatchFailed) as failed:
+        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50)).execute(context(store, pushed))
+    assert failed.value.permanent
+    assert pushed["return_value"]["failed"] == 1
+    assert store["cloudstore_batch"]["writer"]["scope"] == ["dag", "run", "t", "-1"]
+    cleared = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50))
+    summary = cleared.execute(context(store, pushed, try_number=2, max_tries=1))
+    assert (summary["queued"], summary["queued_earlier"]) == (50, 49)
     assert arrived(emulator) == sorted(urls(50))
-    assert pushed["return_value"] == summary
     assert store == {}
+
+
+def test_a_try_whose_state_airflow_refuses_stops_before_it_sends(emulator: Emulator) -> None:
+    store = Store()
+    store.refuses = True
+    with pytest.raises(errors.BatchSupersededError):
+        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50)).execute(context(store))
+    assert emulator.state()["requests"] == {}
+
+
+@pytest.mark.parametrize(("resume", "number", "sent"), [("True", 5, 0), ("False", 5, 20), (False, 6, 0)])
+def test_resume_false_sends_all_again_but_not_in_a_retry(
+    emulator: Emulator, tmp_path: Path, resume: Any, number: int, sent: int
+) -> None:
+    def send(try_number: int, resume: Any) -> None:
+        operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(20), receipts=str(tmp_path), resume=resume, retries=3)
+        operator.execute({"ti": context(Store(), try_number=try_number, max_tries=7)["ti"]})
+
+    send(5 if number == 6 else 1, True)  # cleared after try 4 with three retries: tries 5 to 8
+    before = emulator.state()["requests"]["upload"]
+    send(number, resume)
+    assert emulator.state()["requests"]["upload"] - before == sent
+
+
+def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) -> None:
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50))
+    copy.copy(operator).on_kill()
+    with pytest.raises(errors.BatchKilled):
+        operator.execute(context(Store()))
+    assert emulator.state()["requests"] == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("urls.csv", b"id,link\n1,https://h/1", "has no column 'url': .*its columns are 'id', 'link'"),
+        ("missing.csv", None, "does not exist"),
+        ("folder/", b"", "is a folder"),
+        ("empty.txt", b"", "holds no URL: set allow_empty"),
+        ("urls.xlsx", b"PK\x03\x04....", "zip archive or an Excel"),
+        ("urls.csv.gz", gzip.compress(b"url\nhttps://h/1\n" * 99, mtime=0)[:-9], "damaged or cut short"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
+    emulator: Emulator, tmp_path: Path, name: str, content: bytes | None, words: str
+) -> None:
+    if name.endswith("/"):
+        (tmp_path / name).mkdir()
+    elif content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(errors.InvalidInputError, match=words) as refused:
+        RemoteUrlBatchUploadOperator(task_id="t", urls=f"{tmp_path}/{name}").execute(context(Store()))
+    assert refused.value.permanent
+    assert emulator.state()["requests"] == {}
+    if content == b"" and not name.endswith("/"):
+        empty = RemoteUrlBatchUploadOperator(task_id="t", urls=f"{tmp_path}/{name}", allow_empty=True)
+        assert empty.execute(context(Store()))["total"] == 0
+
+
+@pytest.mark.parametrize("shard", [(2, 2), "x", (0, 0), [1], "(1, 1)"])
+def test_a_shard_that_makes_no_sense_is_refused(emulator: Emulator, shard: Any) -> None:
+    with pytest.raises(errors.InvalidInputError, match="shard is"):
+        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), shard=shard).execute(context(Store()))
+
+
+def test_shards_may_be_rendered_and_the_key_stands_in_the_receipts(emulator: Emulator, tmp_path: Path) -> None:
+    manifest = tmp_path / "urls.csv"
+    manifest.write_text("\n".join(["id,url", *(f"k{number},{url}" for number, url in enumerate(urls(60)))]))
+    shards: list[Any] = ["(0, 3)", "1/3", [2, "3"]]
+    for shard in shards:
+        RemoteUrlBatchUploadOperator(
+            task_id="t", urls=str(manifest), shard=shard, key_column="id", receipts=f"{tmp_path}/r{shard}".replace("1/3", "1")
+        ).execute(context(Store()))
+    assert arrived(emulator) == sorted(urls(60))
+    lines = [line for part in tmp_path.glob("r*/part-*.jsonl") for line in part.read_text().splitlines()]
+    found = {receipt["key"]: receipt for receipt in map(json.loads, lines)}
+    assert found.keys() == {f"k{number}" for number in range(60)}
+    assert found["k7"]["digest"] == hashlib.sha256(urls(60)[7].encode()).hexdigest()
+    assert found["k7"]["line"] == 9

@@ -1,0 +1,396 @@
+"""One try of a batch, from the first look at what earlier tries left to the last checkpoint. It knows no Airflow."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, Store, in_daemon_thread, patiently
+from airflow_provider_cloudstore.batch.ledger import Ledger, Recorded, State, Status, Survey, with_digests
+from airflow_provider_cloudstore.batch.manifest import Entry
+from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+from airflow_provider_cloudstore.batch.sending import Options, Sender
+from airflow_provider_cloudstore.batch.throttle import Throttle
+from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
+from airflow_provider_cloudstore.protocol.errors import (
+    BatchFailed,
+    BatchKilled,
+    BatchStoreError,
+    CloudStoreError,
+    InvalidInputError,
+)
+from airflow_provider_cloudstore.protocol.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_REPORT_EVERY = 5.0
+_LOOK_FOR_KILL_EVERY = 0.1
+_GRACE = 0.6  # for answers that are on their way when the task is told to end
+_TIME_TO_SAVE = 0.8
+PATIENCE = 300.0
+"""Seconds that a store may be away."""
+
+Entries = Callable[[], AbstractContextManager[Iterator[Entry]]]
+Reload = Callable[[], Settings]
+
+
+class StateStore(Protocol):
+    """Where the state of a batch is kept between tries; both methods block."""
+
+    def load(self) -> Any:
+        """What was stored last, or nothing."""
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Store it.
+
+        :raises BatchSupersededError: if the store refuses this try.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a try ended.
+
+    :param total: entries of the manifest, or of the shard.
+    :param now: how many ended in which status in this try.
+    :param earlier: how many had before.
+    :param failures: the first failures, redacted.
+    :param error: why it did not wholly succeed.
+    """
+
+    total: int
+    now: dict[Status, int]
+    earlier: dict[Status, int]
+    failures: list[dict[str, Any]]
+    error: CloudStoreError | None
+
+    def count(self, status: Status) -> int:
+        """How many ended so, in this try or before.
+
+        :param status: how.
+        """
+        return self.now.get(status, 0) + self.earlier.get(status, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As an XCom holds it."""
+        return {
+            "total": self.total,
+            **{status.value: self.count(status) for status in Status},
+            "queued_earlier": self.earlier.get(Status.QUEUED, 0),
+            "failures": self.failures,
+        }
+
+
+@asynccontextmanager
+async def connect(settings: Settings, reload: Any, options: Options) -> AsyncIterator[AsyncClient]:
+    """A client with a session as large as the batch.
+
+    :param settings: the address, the token.
+    :param reload: reads the connection again.
+    :param options: how many connections, and for how long.
+    """
+    limit = options.max_concurrency
+    async with shared_session(settings, limit, fresh_connections=options.fresh_connections) as session:
+        yield AsyncClient(settings, reload, session)
+
+
+class _StateCheckpoints:
+    """The state store as a place for checkpoints."""
+
+    name = "task state"
+
+    def __init__(self, store: StateStore, writer: Try, ledger: Ledger, patience: float) -> None:
+        self._store, self._writer, self._ledger, self.patience = store, writer, ledger, patience
+
+    def take(self) -> dict[str, Any]:
+        return self._ledger.to_state() | {"writer": self._writer.to_mark()}
+
+    def write(self, taken: dict[str, Any]) -> None:
+        self._writer.validate(_mark_of(self._store.load()))
+        self._store.save(taken)
+
+
+class _ReceiptCheckpoints:
+    """The receipts as a place for checkpoints."""
+
+    name = "receipts folder"
+
+    def __init__(self, receipts: Receipts, ledger: Ledger, patience: float) -> None:
+        self._receipts, self._ledger, self.patience = receipts, ledger, patience
+
+    def take(self) -> list[str]:
+        return self._ledger.take_receipts()
+
+    def write(self, taken: list[str]) -> None:
+        self._receipts.write(taken)
+
+
+def _mark_of(stored: Any) -> Any:
+    return stored.get("writer") if isinstance(stored, dict) else None
+
+
+def _read(entries: Iterator[Entry]) -> Iterator[Entry]:
+    """The entries of a manifest; what a library raises when it cannot go on reading is made an error of ours."""
+    reason = ""
+    try:
+        yield from entries
+    except CloudStoreError:
+        raise
+    except Exception as error:  # noqa: BLE001  (of whatever library the file is read with; it ends the task below)
+        reason = type(error).__name__
+    if reason:
+        raise BatchStoreError(f"the manifest could not be read to its end ({reason})", operation="batch upload")
+
+
+class Job:
+    """One try of a batch.
+
+    :param entries: opens the manifest at its start; called twice: to count, and to send.
+    :param settings: the connection.
+    :param reload: reads it again; it may block.
+    :param options: how the batch is sent.
+    :param writer: which try this is.
+    :param store: where the state is kept, if there is such a place.
+    :param receipts: where the receipts are kept, if there are any.
+    :param killed: whether the task was told to end; asked ten times a second.
+    :param time_limit: seconds after which it ends by itself; 0 for none.
+    :param allow_empty: whether a manifest without an entry is a batch of none.
+    :param report: is given a line on the progress every few seconds.
+    :param connect: makes the client.
+    :param clock: makes the lease's clock.
+    :param in_thread: runs what blocks.
+    """
+
+    def __init__(
+        self,
+        entries: Entries,
+        settings: Settings,
+        reload: Reload,
+        options: Options,
+        *,
+        writer: Try | None = None,
+        store: StateStore | None = None,
+        receipts: Receipts | None = None,
+        killed: Callable[[], bool] = lambda: False,
+        time_limit: float = 0.0,
+        allow_empty: bool = True,
+        report: Callable[[str], None] = log.info,
+        connect: Callable[[Settings, Any, Options], AbstractAsyncContextManager[AsyncClient]] = connect,
+        clock: Callable[[], float] | None = None,
+        in_thread: InThread = in_daemon_thread,
+    ) -> None:
+        self._entries = entries
+        self._settings = settings
+        self._reload_blocking = reload
+        self._options = options
+        self._writer = writer or Try()
+        self._store = store
+        self._receipts = receipts
+        self._killed = killed
+        self._time_limit = time_limit or math.inf
+        self._allow_empty = allow_empty
+        self._report = report
+        self._connect = connect
+        self._clock = clock or Clock()
+        self._in_thread = in_thread
+        self._sender: Sender | None = None
+        self._lease: Lease | None = None
+        self._ledger: Ledger | None = None
+        self._survey = Survey()
+
+    async def run(self) -> Report:
+        """Send what earlier tries have not settled.
+
+        :raises CloudStoreError: if it ended before anything was sent.
+        """
+        work = asyncio.create_task(self._work())
+        watch = asyncio.create_task(self._watch())
+        try:
+            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                await self._abort(work)
+                return self._end(BatchKilled(watch.result(), operation="batch upload"))
+            try:
+                error = work.result()
+            except CloudStoreError as failed:
+                if self._ledger is None:
+                    raise  # before anything was sent: there is nothing to report
+                error = failed
+            return self._end(error)
+        finally:
+            watch.cancel()
+            if not work.done():  # this task itself was cancelled
+                await self._abort(work)
+
+    async def _watch(self) -> str:
+        """Wait until the task is to end; says why."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self._time_limit
+        # No event: a signal handler cannot reach a loop that sleeps.
+        while not self._killed() and loop.time() < ends_at:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_FOR_KILL_EVERY)
+        if self._killed():
+            return "the task was told to end"
+        behind = self._lease.stale if self._lease else []
+        return f"execution_timeout is nearly over{''.join(f', and the {name} cannot be written' for name in behind)}"
+
+    async def _abort(self, work: asyncio.Task[Any]) -> None:
+        """End within two seconds: answers that come at once are taken, and what is known is stored if the stores let it."""
+        if self._sender:
+            self._sender.drain()
+            await asyncio.wait({work}, timeout=_GRACE)
+        ended = work.done()
+        work.cancel()
+        with suppress(asyncio.CancelledError, CloudStoreError):
+            await work
+        if self._lease and not ended:
+            try:
+                await self._lease.finish(_TIME_TO_SAVE)
+            except (TimeoutError, CloudStoreError) as error:
+                log.warning("The last second of progress is not stored: %s", type(error).__name__)
+
+    async def _work(self) -> CloudStoreError | None:
+        """The whole try.
+
+        :returns: why it ended early, if it did.
+        """
+        if not (self._store or self._receipts):
+            log.warning("No state store and no receipts: a retry will resend every URL")
+        state, recorded = await patiently(
+            lambda: self._in_thread(self._look_back), "what earlier tries left cannot be read", min(PATIENCE, self._time_limit)
+        )
+        self._survey, same = await self._in_thread(lambda: self._count(state))
+        if state:
+            state = State(state.survey, state.settled.within(same), state.unknown.within(same), state.failures)
+            if not len(state.settled):
+                state = None
+        ledger = self._ledger = Ledger(
+            self._survey,
+            state,
+            recorded,
+            skip_duplicates=self._options.skip_duplicates,
+            retry_unknown=self._options.retry_unknown_outcome,
+            keeps_receipts=self._receipts is not None,
+            try_number=self._writer.number,
+        )
+        lease = self._lease = Lease(list(self._stores(ledger)), self._clock, self._in_thread)
+        async with self._connect(self._settings, self._reload, self._options) as client:
+            throttle = Throttle(lease, self._options.requests_per_second, self._report)
+            with self._entries() as entries:
+                digests = with_digests(_read(entries), self._options.shard)
+                sender = Sender(
+                    client,
+                    lambda: self._settings,
+                    throttle,
+                    ledger,
+                    entries=digests,
+                    options=self._options,
+                    in_thread=self._in_thread,
+                )
+                self._sender = sender
+                await self._send(sender, lease)
+        await lease.finish()
+        return sender.error
+
+    async def _send(self, sender: Sender, lease: Lease) -> None:
+        """Send, beside the loops that keep the lease and report; if the lease cannot be kept, the batch ends."""
+        sending, keeping = asyncio.create_task(sender.run()), asyncio.create_task(lease.keep())
+        reporting = asyncio.create_task(self._report_progress())
+        try:
+            await asyncio.wait({sending, keeping} if lease.stores else {sending}, return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
+                sender.drain()
+                await asyncio.wait({sending}, timeout=_GRACE)
+                with suppress(TimeoutError, CloudStoreError):
+                    await lease.finish(_TIME_TO_SAVE)  # the other store loses nothing
+                keeping.result()
+            sending.result()
+        finally:
+            for task in (sending, keeping, reporting):
+                task.cancel()
+            await asyncio.wait({sending, keeping, reporting})
+
+    def _look_back(self) -> tuple[State | None, Recorded | None]:
+        """What earlier tries left, in the state and in the receipts; from now on an older try finds our mark."""
+        state, recorded, since = None, None, self._options.since_try
+        try:
+            if self._store:
+                state = self._claim(self._store, since)
+            if self._receipts:
+                recorded = Recorded()
+                self._receipts.begin()
+                self._receipts.read(recorded.add, since)
+        except (FileNotFoundError, NotADirectoryError):
+            missing = True
+        else:
+            missing = False
+        if missing:
+            raise InvalidInputError("the receipts folder is in a bucket or container that does not exist; nothing was sent")
+        return state, recorded
+
+    def _claim(self, store: StateStore, since: int) -> State | None:
+        """Leave our mark, and only then read: what an older try, thawed, writes in between would be lost otherwise."""
+        stored = store.load()
+        mark = _mark_of(stored)
+        self._writer.validate(mark, begins=True)
+        counts = isinstance(stored, dict) and (mark or {}).get("number", 0) >= since
+        store.save({**(stored if counts else {}), "writer": self._writer.to_mark()})
+        return State.from_dict(store.load()) if counts else None
+
+    def _count(self, state: State | None) -> tuple[Survey, list[tuple[int, int]]]:
+        with self._entries() as entries:
+            survey, same = Survey.of(with_digests(_read(entries), self._options.shard), state)
+        if not survey.total and not self._allow_empty:
+            raise InvalidInputError("the manifest holds no URL: set allow_empty=True if that may be; nothing was sent")
+        if state and len(state.settled.within(same)) < len(state.settled):
+            kept = len(state.settled.within(same))
+            self._report(
+                f"The manifest changed since the last try: {kept:,} of {len(state.settled):,} settled URLs are as they were"
+            )
+        return survey, same
+
+    def _stores(self, ledger: Ledger) -> Iterator[Store]:
+        patience = min(PATIENCE, self._time_limit)
+        if self._store:
+            yield _StateCheckpoints(self._store, self._writer, ledger, patience)
+        if self._receipts:
+            yield _ReceiptCheckpoints(self._receipts, ledger, patience)
+
+    async def _reload(self) -> Settings:
+        self._settings = await self._in_thread(self._reload_blocking)
+        return self._settings
+
+    async def _report_progress(self) -> None:
+        loop = asyncio.get_running_loop()
+        began, before = loop.time(), self._ledger.finished if self._ledger else 0
+        while self._ledger:
+            await asyncio.sleep(_REPORT_EVERY)
+            done = self._ledger.finished
+            self._report(self._line(self._ledger, (done - before) / (loop.time() - began)))
+
+    def _line(self, ledger: Ledger, rate: float) -> str:
+        total, done = self._survey.total, ledger.finished
+        left = f", about {max(0, total - done) / rate:,.0f} s left" if rate else ""
+        failed, unknown = (ledger.now[status] + ledger.earlier[status] for status in (Status.FAILED, Status.UNKNOWN))
+        behind = f"; waiting for the {' and the '.join(self._lease.stale)}" if self._lease and self._lease.stale else ""
+        return f"{done:,} of {total:,} URLs done, {rate:,.0f} a second, {failed:,} failed, {unknown:,} unknown{left}{behind}"
+
+    def _end(self, error: CloudStoreError | None) -> Report:
+        ledger = self._ledger or Ledger(self._survey)
+        report = Report(self._survey.total, dict(ledger.now), dict(ledger.earlier), ledger.failures, error)
+        failed, unknown = report.count(Status.FAILED), report.count(Status.UNKNOWN)
+        if error is None and failed + unknown:
+            counts = [f"{failed:,} failed"] if failed else []
+            counts += [f"{unknown:,} unknown, which may have been queued"] if unknown else []
+            what = f"of {report.total:,} URLs {' and '.join(counts)}; the first: {ledger.failures[0]}"
+            if self._receipts:
+                what += f"; receipts in {self._receipts.place}"
+            if ledger.forgotten:
+                what += f"; {ledger.forgotten:,} of the failed ones a cleared task will not send again: give it receipts"
+            error = BatchFailed(what, operation="batch upload")
+        return Report(report.total, report.now, report.earlier, report.failures, error)

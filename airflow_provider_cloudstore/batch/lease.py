@@ -1,0 +1,245 @@
+"""Nothing is sent on credit: a request is sent only while the last durable checkpoint is younger than two seconds.
+
+So whatever is killed, frozen or away, a later try does not know of at most what was in flight and what was sent in two seconds.
+Each store has a loop of its own, so that neither waits for the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+from airflow_provider_cloudstore.protocol.errors import BatchStoreError, CloudStoreError
+
+T = TypeVar("T")
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+log = logging.getLogger(__name__)
+
+LEASE = 2.0
+"""Seconds for which a checkpoint allows to send, from the moment that it describes."""
+_CHECKPOINT_EVERY = 1.0
+_BACKOFF_FROM = 0.5
+_BACKOFF_TO = 15.0
+
+
+class Clock:
+    """Seconds that also count while the process or the machine sleeps: the one who waits for us does not sleep."""
+
+    def __init__(self) -> None:
+        self._last = self._read()
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        """Seconds since the clock was made."""
+        read = self._read()
+        # A suspended machine shows in the first one, a virtual machine that was paused in the second one only.
+        self._now += max(0.0, *(now - before for now, before in zip(read, self._last, strict=True)))
+        self._last = read
+        return self._now
+
+    @staticmethod
+    def _read() -> tuple[float, float]:
+        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)), time.time()
+
+
+def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Run what blocks, such as a store that hangs, in a thread that keeps no process from ending.
+
+    :param work: what to run. It goes on if the future is cancelled; its result is dropped then.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever was waiting may be gone
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        result, failed = None, None
+        try:
+            result = context.run(work)
+        except BaseException as error:  # noqa: BLE001  (raised again where the result is awaited)
+            failed = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the task has ended meanwhile
+            loop.call_soon_threadsafe(settle, result, failed)
+
+    threading.Thread(target=run, name="cloudstore-batch", daemon=True).start()
+    return future
+
+
+class Store(Protocol):
+    """A place for checkpoints."""
+
+    name: str
+    patience: float
+    """Seconds for which it may be away."""
+
+    def take(self) -> Any:
+        """What is to be written now. Called on the event loop."""
+
+    def write(self, taken: Any) -> None:
+        """Write it durably. It blocks; it is called again with the same if it fails.
+
+        :raises BatchSupersededError: if a newer try has taken over.
+        """
+
+
+async def patiently(attempt: Callable[[], Awaitable[T]], what: str, patience: float) -> T:
+    """Do what needs a store, again with backoff while the store fails.
+
+    :param attempt: what to do.
+    :param what: what the store fails at, for the log and the error.
+    :param patience: seconds that it may take in all.
+    :raises BatchStoreError: if it took longer.
+    :raises CloudStoreError: if that is what ``attempt`` raised.
+    """
+    reason, backoff = "no answer", _BACKOFF_FROM
+    try:
+        async with asyncio.timeout(patience):
+            while True:
+                try:
+                    return await attempt()
+                except CloudStoreError:
+                    raise
+                except Exception as error:  # noqa: BLE001  (of whatever library the store is made; it ends the task below)
+                    reason = type(error).__name__
+                log.warning("For now %s (%s); nothing is sent until it can", what, reason)
+                await asyncio.sleep(backoff)
+                backoff = min(2 * backoff, _BACKOFF_TO)
+    except TimeoutError:
+        pass
+    raise BatchStoreError(f"{what}: tried for {patience:.0f} s ({reason})", operation="batch upload")
+
+
+class Keeper:
+    """Writes the checkpoints of one store, one at a time: an older one never lands on a newer one, and none is left out.
+
+    :param store: the store.
+    :param clock: tells how old a checkpoint is.
+    :param in_thread: runs what blocks.
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float], in_thread: InThread) -> None:
+        self.store = store
+        self._clock = clock
+        self._in_thread = in_thread
+        self._taken: tuple[float, Any] | None = None
+        self._running: asyncio.Future[None] | None = None
+        self._durable_at: float | None = None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether its last durable checkpoint is young enough."""
+        return self._durable_at is not None and self._clock() - self._durable_at < LEASE
+
+    async def checkpoint(self) -> float:
+        """Write one checkpoint: the one that was not finished before, if there is one.
+
+        :returns: the moment that it describes.
+        """
+        if self._taken is None:
+            self._taken = (self._clock(), self.store.take())
+        taken_at, taken = self._taken
+        if self._running is None:
+            self._running = asyncio.ensure_future(self._in_thread(lambda: self.store.write(taken)))
+        running = self._running
+        try:
+            await asyncio.shield(running)
+        finally:
+            if running.done():
+                self._running = None
+        self._taken = None
+        self._durable_at = taken_at
+        return taken_at
+
+    async def persist(self) -> float:
+        """As :meth:`checkpoint`, again with backoff while the store fails.
+
+        :raises BatchStoreError: if the store is away for longer than its patience.
+        :raises BatchSupersededError: if a newer try has taken over.
+        """
+        return await patiently(self.checkpoint, f"the {self.store.name} cannot be written", self.store.patience)
+
+    async def finish(self) -> None:
+        """Write what there is, the last checkpoint of all."""
+        if self._taken is not None:
+            await self.persist()
+        await self.persist()
+
+
+class Lease:
+    """The permission to send: every store has a fresh checkpoint.
+
+    :param stores: where checkpoints are kept; with none, nothing can be resumed, and sending is always allowed.
+    :param clock: tells how old a checkpoint is, and counts the time in which the process was frozen.
+    :param in_thread: runs what blocks.
+    """
+
+    def __init__(self, stores: list[Store], clock: Callable[[], float], in_thread: InThread = in_daemon_thread) -> None:
+        self._keepers = [Keeper(store, clock, in_thread) for store in stores]
+        self._clock = clock
+        self._renewed = asyncio.Event()
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether a request may be sent now."""
+        return all(keeper.is_fresh for keeper in self._keepers)
+
+    @property
+    def stores(self) -> list[Store]:
+        """Where checkpoints are kept."""
+        return [keeper.store for keeper in self._keepers]
+
+    @property
+    def stale(self) -> list[str]:
+        """The names of the stores that are behind."""
+        return [keeper.store.name for keeper in self._keepers if not keeper.is_fresh]
+
+    async def valid(self) -> None:
+        """Wait until a request may be sent."""
+        while not self.is_valid:
+            self._renewed.clear()
+            await self._renewed.wait()
+
+    async def keep(self) -> None:
+        """Renew the lease, for as long as this is not cancelled.
+
+        :raises BatchStoreError: if a store is away for longer than its patience.
+        :raises BatchSupersededError: if a newer try has taken over.
+        """
+        loops = [asyncio.create_task(self._keep(keeper)) for keeper in self._keepers]
+        try:
+            await asyncio.gather(*loops)
+        finally:
+            for one in loops:
+                one.cancel()
+
+    async def _keep(self, keeper: Keeper) -> None:
+        while True:
+            taken_at = await keeper.persist()
+            self._renewed.set()
+            await asyncio.sleep(max(0.0, taken_at + _CHECKPOINT_EVERY - self._clock()))
+
+    async def finish(self, seconds: float | None = None) -> None:
+        """Make everything durable that is known now.
+
+        :param seconds: how long that may take; None for as long as the stores' patience.
+        :raises TimeoutError: if it took longer.
+        """
+        writing = asyncio.gather(*(keeper.finish() for keeper in self._keepers), return_exceptions=True)
+        for error in await asyncio.wait_for(writing, seconds):
+            if error is not None:
+                raise error

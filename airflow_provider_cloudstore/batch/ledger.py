@@ -1,0 +1,561 @@
+"""What became of every URL of a batch: counted, found again by a later try, and small enough to be stored every second.
+
+An entry is *settled* when it needs no request any more: it was queued, may have been, or stands twice. A URL that failed was not
+queued, so it is not settled: every later try sends it again. With receipts a URL is found by its digest, wherever it stands; with
+the state alone by its position, where digests of the manifest's segments vouch for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+import zlib
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from airflow_provider_cloudstore.batch.manifest import Entry
+from airflow_provider_cloudstore.protocol.secrets import redact_url
+
+FAILURES_REPORTED = 20
+_VERSION = 3
+_KEY_SIZE = 12  # bytes of a digest in memory: among ten million URLs two meet with a chance of one in 10^15
+_SEGMENT_DIGEST = 6
+# Characters: together, with what little is beside them, below the 64 KiB of Airflow's state store.
+_LARGEST_SETTLED = 36_000
+_LARGEST_UNKNOWN = 8_000
+_LARGEST_FAILURES = 4_000
+_LARGEST_RESPONSE = 16_000
+_MOST_WAITING = 10_000
+
+
+class Status(Enum):
+    """What became of a URL."""
+
+    QUEUED = "queued"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+
+
+def digest_of(text: str) -> bytes:
+    """The SHA-256 of a URL in UTF-8: by it receipts are joined to a manifest, and shards are made.
+
+    :param text: the URL, as it stands in the manifest.
+    """
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def with_digests(entries: Iterable[Entry], shard: tuple[int, int] | None = None) -> Iterator[tuple[Entry, bytes]]:
+    """The entries of one shard with their digests. The same URL is always in the same shard.
+
+    :param entries: the manifest.
+    :param shard: which one, counted from 0, of how many; None for all.
+    """
+    for entry in entries:
+        digest = digest_of(str(entry.url))
+        if shard is None or int.from_bytes(digest[-8:]) % shard[1] == shard[0]:
+            yield entry, digest
+
+
+class Ranges:
+    """A set of positions that are mostly neighbours."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end in ranges:
+            self._starts.append(start)
+            self._ends.append(end)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(list(zip(self._starts, self._ends, strict=True)))
+
+    def __len__(self) -> int:
+        return sum(self._ends) - sum(self._starts)
+
+    def __contains__(self, position: int) -> bool:
+        at = bisect_right(self._starts, position) - 1
+        return at >= 0 and position < self._ends[at]
+
+    def add(self, position: int) -> None:
+        """Add a position.
+
+        :param position: the position.
+        """
+        at = bisect_right(self._starts, position)
+        if at and position < self._ends[at - 1]:
+            return
+        joins_before = at > 0 and self._ends[at - 1] == position
+        joins_after = at < len(self._starts) and self._starts[at] == position + 1
+        if joins_before and joins_after:
+            self._ends[at - 1] = self._ends.pop(at)
+            del self._starts[at]
+        elif joins_before:
+            self._ends[at - 1] += 1
+        elif joins_after:
+            self._starts[at] -= 1
+        else:
+            self._starts.insert(at, position)
+            self._ends.insert(at, position + 1)
+
+    def discard(self, position: int) -> None:
+        """Take a position out, if it is in.
+
+        :param position: the position.
+        """
+        if position in self:
+            at = bisect_right(self._starts, position) - 1
+            start, end = self._starts.pop(at), self._ends.pop(at)
+            for piece in ((position + 1, end), (start, position)):
+                if piece[0] < piece[1]:
+                    self._starts.insert(at, piece[0])
+                    self._ends.insert(at, piece[1])
+
+    def within(self, kept: Iterable[tuple[int, int]]) -> Ranges:
+        """What of it lies in any of some ranges.
+
+        :param kept: ranges, in order.
+        """
+        found = Ranges()
+        for start, end in kept:
+            at = max(0, bisect_right(self._starts, start) - 1)
+            while at < len(self._starts) and self._starts[at] < end:
+                low, high = max(start, self._starts[at]), min(end, self._ends[at])
+                if low < high:
+                    found._append(low, high)
+                at += 1
+        return found
+
+    def _append(self, start: int, end: int) -> None:
+        if self._ends and self._ends[-1] == start:
+            self._ends[-1] = end
+        else:
+            self._starts.append(start)
+            self._ends.append(end)
+
+    def encode(self) -> str:
+        """As a short text."""
+        packed, before = bytearray(), 0
+        for edge in itertools.chain.from_iterable(self):
+            step, before = edge - before, edge
+            while step > 0x7F:
+                packed.append(step & 0x7F | 0x80)
+                step >>= 7
+            packed.append(step)
+        return base64.b85encode(zlib.compress(bytes(packed), 6)).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> Ranges:
+        """The positions that :meth:`encode` wrote.
+
+        :param text: what it returned.
+        """
+        edges, edge, step, shift = [], 0, 0, 0
+        for byte in zlib.decompress(base64.b85decode(text)):
+            step |= (byte & 0x7F) << shift
+            shift += 7
+            if not byte & 0x80:
+                edge += step
+                edges.append(edge)
+                step = shift = 0
+        return cls(zip(edges[::2], edges[1::2], strict=True))
+
+
+@dataclass(slots=True)
+class Survey:
+    """The first pass over a manifest: how long it is, and a digest of each of its segments.
+
+    A segment is a hundredth as long as what stands before it, so that a change costs no more than that. Each has a digest of its
+    own: what stands in front of a line that was corrected keeps its progress, and so does what stands behind it.
+
+    :param total: entries.
+    :param segments: the digests, the last one of what is left at the end.
+    """
+
+    total: int = 0
+    segments: bytes = b""
+
+    @classmethod
+    def of(cls, entries: Iterable[tuple[Entry, bytes]], earlier: State | None = None) -> tuple[Survey, list[tuple[int, int]]]:
+        """Read the manifest.
+
+        :param entries: the manifest.
+        :param earlier: what an earlier try stored.
+        :returns: the survey, and the ranges that are as they were in the earlier try.
+        """
+        total, length = 0, earlier.survey.total if earlier else -1
+        found, tail = bytearray(), b""
+        start, end, running = 0, 1, hashlib.blake2b(digest_size=_SEGMENT_DIGEST)
+        for _, digest in entries:
+            running.update(digest)
+            total += 1
+            if total == length:
+                tail = running.digest()
+            if total == end:
+                found += running.digest()
+                start, end = end, end + max(1, end // 100)
+                running = hashlib.blake2b(digest_size=_SEGMENT_DIGEST)
+        if total > start:
+            found += running.digest()
+        survey = cls(total, bytes(found))
+        return survey, list(_same(survey.segments, tail, earlier.survey)) if earlier else []
+
+
+def _same(found: bytes, tail: bytes, earlier: Survey) -> Iterator[tuple[int, int]]:
+    start, end = 0, 1
+    for at in range(0, len(earlier.segments), _SEGMENT_DIGEST):
+        wanted = earlier.segments[at : at + _SEGMENT_DIGEST]
+        is_last = end >= earlier.total
+        if wanted == (tail if is_last else found[at : at + _SEGMENT_DIGEST]):
+            yield start, min(end, earlier.total)
+        start, end = end, end + max(1, end // 100)
+
+
+@dataclass(slots=True)
+class State:
+    """What is stored of a batch every second.
+
+    :param survey: the manifest that the positions are of.
+    :param settled: positions that need no request any more.
+    :param unknown: those of them that may have been queued.
+    :param failures: the first unknown ones, redacted.
+    """
+
+    survey: Survey = field(default_factory=Survey)
+    settled: Ranges = field(default_factory=Ranges)
+    unknown: Ranges = field(default_factory=Ranges)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        failures = list(itertools.takewhile(_Budget(_LARGEST_FAILURES).spend, self.failures))
+        return {
+            "version": _VERSION,
+            "total": self.survey.total,
+            "segments": base64.b85encode(self.survey.segments).decode(),
+            "settled": self.settled.encode(),
+            "unknown": self.unknown.encode(),
+            "failures": failures,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Any) -> State | None:
+        """What :meth:`to_dict` wrote, or None where it is of another version.
+
+        :param stored: what was stored.
+        """
+        if not isinstance(stored, dict) or stored.get("version") != _VERSION:
+            return None
+        survey = Survey(int(stored["total"]), base64.b85decode(stored["segments"]))
+        return cls(survey, Ranges.decode(stored["settled"]), Ranges.decode(stored["unknown"]), list(stored["failures"]))
+
+
+class _Budget:
+    def __init__(self, characters: int) -> None:
+        self._left = characters
+
+    def spend(self, value: Any) -> bool:
+        self._left -= len(json.dumps(value))
+        return self._left >= 0
+
+
+class Recorded:
+    """What receipts tell of URLs, by digest: what is settled, how often."""
+
+    def __init__(self) -> None:
+        self._queued: set[bytes] = set()
+        self._more: Counter[bytes] = Counter()
+        self._skipped: Counter[bytes] = Counter()
+        self._unknown: dict[bytes, list[dict[str, Any]]] = {}
+
+    def add(self, receipt: dict[str, Any]) -> None:
+        """Take in a receipt; what failed is not settled.
+
+        :param receipt: the receipt, in the order of writing.
+        """
+        key = bytes.fromhex(receipt["digest"])[:_KEY_SIZE]
+        status = receipt["status"]
+        if receipt.get("before") == Status.UNKNOWN.value and self._unknown.get(key):
+            self._unknown[key].pop()
+        if status == Status.QUEUED.value:
+            if key in self._queued:
+                self._more[key] += 1
+            self._queued.add(key)
+        elif status == Status.SKIPPED.value:
+            self._skipped[key] += 1
+        elif status == Status.UNKNOWN.value:
+            told = {name: receipt.get(name) or "" for name in ("url", "error")}
+            self._unknown.setdefault(key, []).append(told)
+
+    def take(self, key: bytes) -> tuple[Status, dict[str, Any]] | None:
+        """What became of a URL, each time that it did; None once there is nothing more to tell.
+
+        :param key: the beginning of its digest.
+        """
+        if self._more.get(key):
+            self._more[key] -= 1
+            return Status.QUEUED, {}
+        if key in self._queued:
+            self._queued.remove(key)
+            return Status.QUEUED, {}
+        return (Status.UNKNOWN, self._unknown[key].pop()) if self._unknown.get(key) else None
+
+    def take_skipped(self, key: bytes) -> bool:
+        """Whether a receipt says that it was skipped, each time that it was.
+
+        :param key: the beginning of its digest.
+        """
+        if not self._skipped.get(key):
+            return False
+        self._skipped[key] -= 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """An entry that is to be sent.
+
+    :param index: its place among the entries of this batch.
+    :param entry: the entry.
+    :param digest: its digest.
+    :param before: what an earlier try left of it, if it may have been queued then.
+    """
+
+    index: int
+    entry: Entry
+    digest: bytes = field(repr=False)
+    before: str = ""
+
+
+class Ledger:
+    """The outcomes of a batch: of this try, and of the tries before it.
+
+    :param survey: the manifest.
+    :param state: what earlier tries stored, if it is of this manifest.
+    :param recorded: what the receipts of earlier tries tell.
+    :param skip_duplicates: send a URL that stands twice once.
+    :param retry_unknown: send again what may have been queued in an earlier try.
+    :param keeps_receipts: whether receipts are written.
+    :param try_number: the try, for the receipts.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        state: State | None = None,
+        recorded: Recorded | None = None,
+        *,
+        skip_duplicates: bool = True,
+        retry_unknown: bool = False,
+        keeps_receipts: bool = False,
+        try_number: int = 1,
+    ) -> None:
+        earlier = state or State()
+        self._state = State(survey, earlier.settled, earlier.unknown, list(earlier.failures))
+        self._settled_before = Ranges(earlier.settled)
+        self._unknown_before = Ranges(earlier.unknown)
+        self._told_before = {told["position"]: told for told in earlier.failures}
+        self._recorded = recorded or Recorded()
+        self._skip, self._retry_unknown = skip_duplicates, retry_unknown
+        self._keeps_receipts, self._try = keeps_receipts, try_number
+        self._index = 0
+        self._decided: set[bytes] = set()
+        self._waiting: dict[bytes, list[Ticket]] = {}
+        self._waiters = 0
+        self._failed = Ranges()
+        self._failed_by_key: dict[bytes, list[int]] = {}
+        self._lines: list[str] = []
+        self.retries: deque[Ticket] = deque()
+        """Entries that are to be sent after all: a duplicate whose first occurrence failed."""
+        self.now: Counter[Status] = Counter()
+        """How many entries ended in which status in this try."""
+        self.earlier: Counter[Status] = Counter()
+        """How many had ended before it."""
+        self.failures: list[dict[str, Any]] = []
+        """The first failures, redacted."""
+        self.first_failure: dict[str, Any] | None = None
+        """The first of this try."""
+        self.forgotten = 0
+        """How many failed entries a later try will not find again: there are too many for the state."""
+
+    @property
+    def finished(self) -> int:
+        """How many entries are finished, in this try or before."""
+        return sum(self.now.values()) + sum(self.earlier.values())
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether too many duplicates wait for what becomes of their first occurrence."""
+        return self._waiters > _MOST_WAITING
+
+    def admit(self, entry: Entry, digest: bytes) -> Ticket | None:
+        """Take in the next entry of the manifest.
+
+        :param entry: the entry.
+        :param digest: its digest.
+        :returns: a ticket if it is to be sent, None if it is settled, is no URL, or waits for its first occurrence.
+        """
+        index, key = self._index, digest[:_KEY_SIZE]
+        self._index += 1
+        ticket = Ticket(index, entry, digest)
+        may_skip = self._skip and not entry.problem
+        if may_skip and key in self._decided:
+            self._skip_duplicate(ticket, index in self._settled_before or self._recorded.take_skipped(key))
+            return None
+        if status := self._recall(ticket, key):
+            if not (status is Status.UNKNOWN and self._retry_unknown):
+                self._decide(key)
+                return None
+            ticket = Ticket(index, entry, digest, status.value)
+        if entry.problem:
+            self.record(ticket, Status.FAILED, error=f"line {entry.line}: {entry.problem}")
+            return None
+        if may_skip:
+            if key in self._waiting:
+                self._waiting[key].append(ticket)
+                self._waiters += 1
+                return None
+            self._waiting[key] = []
+        return ticket
+
+    def _recall(self, ticket: Ticket, key: bytes) -> Status | None:
+        """What earlier tries say of an entry, counted and told; None if it is not settled."""
+        index, entry = ticket.index, ticket.entry
+        by_state = index in self._settled_before
+        receipt = self._recorded.take(key) if not entry.problem else None
+        if receipt is None and not by_state:
+            return None
+        status = receipt[0] if receipt else Status.UNKNOWN if index in self._unknown_before else Status.QUEUED
+        if status is Status.UNKNOWN and self._retry_unknown:
+            return status
+        self.earlier[status] += 1
+        self._settle(index, status)
+        if receipt is None:  # the state was stored, and the receipt was not
+            self._add_receipt(ticket, status, {"url": redact_url(str(entry.url)), "earlier": True})
+        if status is Status.UNKNOWN:
+            told = receipt[1] if receipt else self._told_before.get(entry.position, {})
+            self._report(entry, status, told.get("url", ""), told.get("error", "unknown since an earlier try"))
+        return status
+
+    def record(self, ticket: Ticket, status: Status, *, url: str = "", error: str = "", response: Any = None) -> None:
+        """Note what became of an entry.
+
+        :param ticket: the entry.
+        :param status: what became of it.
+        :param url: its URL, redacted.
+        :param error: what went wrong.
+        :param response: what the service said.
+        """
+        key = ticket.digest[:_KEY_SIZE]
+        if ticket.before and status is Status.FAILED:
+            status = Status.UNKNOWN  # an earlier try may have queued it, whatever became of it now
+        self.now[status] += 1
+        self._add_receipt(ticket, status, {"url": url, **({"error": error} if error else {"response": response})})
+        if status is Status.FAILED:
+            self._failed.add(ticket.index)
+            if self._skip and not ticket.entry.problem:
+                self._failed_by_key.setdefault(key, []).append(ticket.index)
+        else:
+            self._settle(ticket.index, status)
+            self._decide(key)
+            for index in self._failed_by_key.pop(key, ()):  # the same URL at another place: it needs no request any more
+                self._settle(index, status)
+                self._failed.discard(index)
+        if error:
+            told = self._report(ticket.entry, status, url, error)
+            self.first_failure = self.first_failure or told
+        self._release(key, settled=status is not Status.FAILED)
+
+    def _release(self, key: bytes, *, settled: bool) -> None:
+        """Say to the duplicates of an entry what became of it."""
+        waiting = self._waiting.pop(key, [])
+        if settled:
+            self._waiters -= len(waiting)
+            for ticket in waiting:
+                self._skip_duplicate(ticket, self._recorded.take_skipped(key))
+        elif waiting:
+            self._waiters -= 1
+            self.retries.append(waiting[0])
+            self._waiting[key] = waiting[1:]
+
+    def _skip_duplicate(self, ticket: Ticket, earlier: bool) -> None:
+        (self.earlier if earlier else self.now)[Status.SKIPPED] += 1
+        self._settle(ticket.index, Status.SKIPPED)
+        if not earlier:
+            self._add_receipt(ticket, Status.SKIPPED, {"url": redact_url(str(ticket.entry.url))})
+
+    def _decide(self, key: bytes) -> None:
+        if self._skip:
+            self._decided.add(key)
+
+    def _settle(self, index: int, status: Status) -> None:
+        self._state.settled.add(index)
+        if status is Status.UNKNOWN:
+            self._state.unknown.add(index)
+        else:
+            self._state.unknown.discard(index)
+
+    def _report(self, entry: Entry, status: Status, url: str, error: str) -> dict[str, Any]:
+        told = {"position": entry.position, "line": entry.line, "url": url[:200], "status": status.value, "error": error[:400]}
+        if len(self.failures) < FAILURES_REPORTED:
+            self.failures.append(told)
+        if status is Status.UNKNOWN and len(self._state.failures) < FAILURES_REPORTED:
+            self._state.failures.append(told)
+        return told
+
+    def _add_receipt(self, ticket: Ticket, status: Status, more: dict[str, Any]) -> None:
+        if not self._keeps_receipts:
+            return
+        entry = ticket.entry
+        receipt = {
+            "position": entry.position,
+            "line": entry.line,
+            **({"key": entry.key} if entry.key is not None else {}),
+            "digest": ticket.digest.hex(),
+            "status": status.value,
+            "try": self._try,
+            **({"before": ticket.before} if ticket.before else {}),
+        }
+        self._lines.append(_as_line(receipt, more))
+
+    def take_receipts(self) -> list[str]:
+        """The receipts since the last time; they are the caller's now, to be written."""
+        lines, self._lines = self._lines, []
+        return lines
+
+    def to_state(self) -> dict[str, Any]:
+        """What is to be stored: below 64 KiB, whatever happens.
+
+        Where so many entries failed that their places do not fit, the first ones are forgotten: a later try takes them for
+        settled. What was queued is never forgotten.
+        """
+        state = self._state.to_dict()
+        while len(state["settled"]) > _LARGEST_SETTLED and (failed := list(self._failed)):
+            half = len(failed) // 2 + 1
+            self._failed = Ranges(failed[half:])
+            for index in itertools.chain.from_iterable(itertools.starmap(range, failed[:half])):
+                self._state.settled.add(index)
+                self.forgotten += 1
+            state["settled"] = self._state.settled.encode()
+        if len(state["unknown"]) > _LARGEST_UNKNOWN:
+            state["unknown"] = Ranges().encode()
+        return state
+
+
+def _as_line(receipt: dict[str, Any], more: dict[str, Any]) -> str:
+    """A receipt as a line of bounded length, whatever the service said in it."""
+    try:
+        text = json.dumps(more, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        text = ""
+    if not text or len(text) > _LARGEST_RESPONSE:
+        text = json.dumps({**more, "response": None, "error": str(more.get("error", ""))[:1000], "response_left_out": True})
+    return f"{json.dumps(receipt, ensure_ascii=False)[:-1]}, {text[1:]}"

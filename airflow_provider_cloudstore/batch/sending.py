@@ -1,0 +1,217 @@
+"""Sends what is to be sent: so many uploads at once, each of which ends in the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from airflow_provider_cloudstore.batch.lease import InThread
+from airflow_provider_cloudstore.batch.ledger import Ledger, Status, Ticket
+from airflow_provider_cloudstore.batch.manifest import Entry
+from airflow_provider_cloudstore.batch.throttle import OF_THE_SERVICE, Drained, Throttle, service_error
+from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.calls import UploadFromUrl
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_READ_AHEAD = 256
+# What one upload ended with, every other one would end with too.
+_FATAL = (errors.TokenRefused, errors.ConfigurationError, errors.BatchServiceError)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a batch is sent.
+
+    :param max_concurrency: requests in flight at the most.
+    :param requests_per_second: a steady rate for the whole batch, or None for as fast as it goes.
+    :param stop_on_error: end with the first failure.
+    :param skip_duplicates: send a URL that stands twice once.
+    :param retry_unknown_outcome: send an upload again that may have been queued.
+    :param max_consecutive_failures: end after so many failures in a row, or None to go on whatever fails.
+    :param shard: send one part of the manifest, counted from 0, of how many.
+    :param fresh_connections: a connection of its own for each upload.
+    :param since_try: the first try whose progress counts.
+    """
+
+    max_concurrency: int = 16
+    requests_per_second: float | None = None
+    stop_on_error: bool = False
+    skip_duplicates: bool = True
+    retry_unknown_outcome: bool = False
+    max_consecutive_failures: int | None = None
+    shard: tuple[int, int] | None = None
+    fresh_connections: bool = False
+    since_try: int = 0
+
+
+class Sender:
+    """The workers of a batch.
+
+    :param client: sends.
+    :param settings: gives the connection as it reads now.
+    :param throttle: says when.
+    :param ledger: says what, and keeps what became of it.
+    :param entries: the manifest, with digests.
+    :param options: how.
+    :param in_thread: runs what blocks.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        settings: Callable[[], Settings],
+        throttle: Throttle,
+        ledger: Ledger,
+        *,
+        entries: Iterator[tuple[Entry, bytes]],
+        options: Options,
+        in_thread: InThread,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._throttle = throttle
+        self._ledger = ledger
+        self._entries = entries
+        self._options = options
+        self._in_thread = in_thread
+        self._buffer: list[tuple[Entry, bytes]] = []
+        self._reading = asyncio.Lock()
+        self._room = asyncio.Event()
+        self._in_a_row = 0
+        self._suspects: list[tuple[Ticket, CloudStoreError]] = []
+        self._sent_again: set[int] = set()
+        self._closings = 0
+        self._stopped = False
+        self.error: CloudStoreError | None = None
+        """Why it ended before the manifest did."""
+
+    async def run(self) -> None:
+        """Send until nothing is left, or an error ends the batch; what is in flight then is waited for."""
+        while True:
+            workers = [asyncio.create_task(self._work()) for _ in range(self._options.max_concurrency)]
+            try:
+                await asyncio.gather(*workers)
+            finally:
+                for worker in workers:
+                    worker.cancel()
+            if self._throttle.is_closed and self._suspects:
+                self.error = self.error or service_error(self._suspects[-1][1])
+            self._judge_suspects(again=False)
+            if self.error or self._stopped or not self._ledger.retries:
+                return  # else duplicates have waited for what was judged last
+
+    def drain(self) -> None:
+        """Begin no other upload. Those whose request is sent end as they would."""
+        self._stopped = True
+        self._room.set()
+        self._throttle.drain()
+
+    def _end(self, error: CloudStoreError) -> None:
+        self.error = self.error or error
+        self.drain()
+
+    async def _work(self) -> None:
+        try:
+            while (ticket := await self._next()) is not None:
+                await self._send(ticket)
+                self._room.set()
+        except Drained:
+            return
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+        except CloudStoreError as error:
+            self._end(error)
+        except BaseException:
+            self.drain()
+            raise
+
+    async def _next(self) -> Ticket | None:
+        """The next entry that is to be sent; what needs no request is settled on the way."""
+        async with self._reading:
+            while not self._stopped:
+                if self._ledger.retries:
+                    return self._ledger.retries.popleft()
+                if self._ledger.is_congested:
+                    self._room.clear()
+                    await self._room.wait()
+                    continue
+                if not self._buffer:
+                    self._buffer = await self._in_thread(lambda: list(islice(self._entries, _READ_AHEAD)))
+                    self._buffer.reverse()
+                if not self._buffer:
+                    return None
+                ticket = self._ledger.admit(*self._buffer.pop())
+                if ticket is not None:
+                    return ticket
+                self._stop_on_error()
+        return None
+
+    async def _send(self, ticket: Ticket) -> None:
+        again = self._options.retry_unknown_outcome
+        try:
+            call = UploadFromUrl(ticket.entry.url, self._settings(), repeat=again)
+            upload = await self._client.perform(call, budget=math.inf, on_retry=log.debug, throttle=self._throttle)
+        except errors.InvalidInputError as error:
+            self._ledger.record(ticket, Status.FAILED, error=f"line {ticket.entry.line}: {error.what}")
+            self._stop_on_error()
+        except _FATAL:
+            raise
+        except CloudStoreError as error:
+            self._fail(ticket, error)
+        else:
+            self._ledger.record(ticket, Status.QUEUED, url=upload.url, response=upload.response)
+            self._in_a_row = 0
+            self._judge_suspects()
+
+    def _fail(self, ticket: Ticket, error: CloudStoreError) -> None:
+        of_the_service = isinstance(error, OF_THE_SERVICE)
+        if not self._throttle.is_closed:
+            self._in_a_row += 1
+        if isinstance(error, errors.OutcomeUnknown):
+            self._ledger.record(ticket, Status.UNKNOWN, url=error.subject, error=error.what)
+        elif of_the_service and not self._options.stop_on_error and ticket.index not in self._sent_again:
+            self._suspects.append((ticket, error))  # was it the URL, or the service? The next outcomes tell
+        else:
+            self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.what)
+        if not of_the_service:
+            self._judge_suspects()
+        self._stop_on_error()
+        self._stop_in_a_row(error)
+
+    def _judge_suspects(self, *, again: bool = True) -> None:
+        """The service works: what it refused before is refused for good, or sent again if it had failed altogether."""
+        was_closed, self._closings = self._closings != self._throttle.closings, self._throttle.closings
+        suspects, self._suspects = self._suspects, []
+        for ticket, error in suspects:
+            if was_closed and again:
+                self._sent_again.add(ticket.index)
+                self._ledger.retries.append(ticket)
+            else:
+                self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.what)
+
+    def _stop_on_error(self) -> None:
+        failure = self._ledger.first_failure
+        if not self._options.stop_on_error or failure is None or self._stopped:
+            return
+        unknown = failure["status"] == Status.UNKNOWN.value
+        kind = errors.BatchStoppedAtUnknown if unknown else errors.BatchStopped
+        self._end(kind(failure["error"], operation="remote upload", subject=failure["url"], sent=unknown))
+
+    def _stop_in_a_row(self, error: CloudStoreError) -> None:
+        limit = self._options.max_consecutive_failures
+        if limit is None or self._in_a_row < limit or self._stopped:
+            return
+        if isinstance(error, OF_THE_SERVICE):
+            self._end(service_error(error))
+        else:
+            what = f"{self._in_a_row:,} uploads in a row failed (max_consecutive_failures), last: {error.what}"
+            self._end(errors.BatchFailed(what, operation="batch upload", subject=error.subject))

@@ -1,0 +1,191 @@
+"""When the next request of a batch may be sent: with a valid lease, at the rate, in no pause, not into a failing service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from airflow_provider_cloudstore.batch.lease import Lease
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+
+FAILURES_TO_CLOSE = 5
+"""So many failures of the service in a row close the throttle."""
+_PAUSE_WITHOUT_A_TIME = 1.0
+_PROBE_AFTER = 1.0
+_PROBE_AFTER_AT_MOST = 60.0
+_PATIENCE = 900.0  # without one sign that the service works; then the batch ends, and Airflow's retry_delay decides
+# What speaks of the service and not of the URL. A refused token is not among them: it ends the batch at once.
+OF_THE_SERVICE = (
+    errors.ServiceUnreachable,
+    errors.ServerFailure,
+    errors.OutcomeUnknown,
+    errors.UnusableAnswer,
+    errors.RedirectRefused,
+    errors.PermissionDenied,
+    errors.NotFound,
+    errors.MethodNotAllowed,
+)
+# Nothing happened, so the call tries again for free, once it is let through.
+_TRIED_AGAIN = (errors.RateLimited, errors.ServiceUnreachable)
+
+
+class Drained(Exception):
+    """The throttle lets nothing through any more."""
+
+
+class Throttle:
+    """What all requests of a batch wait for.
+
+    :param lease: the permission to send at all.
+    :param requests_per_second: a steady rate, or None for as fast as it goes.
+    :param report: is given a line when the throttle closes and when it opens.
+    """
+
+    def __init__(self, lease: Lease, requests_per_second: float | None, report: Callable[[str], None]) -> None:
+        self._lease = lease
+        self._gap = 1 / requests_per_second if requests_per_second else 0.0
+        self._report = report
+        self._time = asyncio.get_running_loop().time
+        self._next = 0.0
+        self._paused_until = 0.0
+        self._works_at = self._time()
+        self._in_flight = 0
+        self._in_a_row = 0
+        self._backoff = 0.0
+        self._probing = False
+        self._changed = asyncio.Event()
+        self._given_up: Exception | None = None
+        self._waiting: set[asyncio.Task[Any]] = set()
+        self.closings = 0
+        """How often the service began to fail."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the service fails, and single probes only are sent."""
+        return self._backoff > 0
+
+    async def acquire(self) -> None:
+        """Wait until the next request may be sent.
+
+        :raises CloudStoreError: if the service has failed for too long.
+        :raises Drained: if nothing is to be sent any more.
+        """
+        if not self._given_up and not self._gap and not self._backoff and self._lease.is_valid and self._is_open():
+            self._in_flight += 1  # the usual case
+            return
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._waiting.add(task)
+        try:
+            await self._wait()
+        finally:
+            self._waiting.discard(task)
+        self._probing = self.is_closed
+        self._in_flight += 1
+
+    def drain(self) -> None:
+        """Let nothing through any more; who waits is sent away."""
+        self._given_up = self._given_up or Drained()
+        for task in self._waiting:
+            task.cancel()
+
+    def _is_open(self) -> bool:
+        return not self._paused_until or self._paused_until <= self._time()
+
+    async def _wait(self) -> None:
+        while True:
+            if self._given_up:
+                raise self._given_up
+            await self._lease.valid()
+            if (left := self._paused_until - self._time()) > 0:
+                await self._change(left)
+            elif self.is_closed and self._in_flight:
+                await self._change()  # one probe at a time
+            elif (left := self._turn()) > 0:
+                await asyncio.sleep(left)
+                if self._may_send():
+                    return
+            elif self._lease.is_valid:
+                return
+
+    def _may_send(self) -> bool:
+        """Whether nothing has happened while a request waited for its turn."""
+        closed = self.is_closed and self._in_flight
+        return self._lease.is_valid and not closed and not self._given_up and self._is_open()
+
+    def _turn(self) -> float:
+        """Seconds until the next turn at the rate, which is taken."""
+        if not self._gap:
+            return 0.0
+        now = self._time()
+        turn = max(now, self._next)
+        self._next = turn + self._gap
+        return turn - now
+
+    async def _change(self, seconds: float | None = None) -> None:
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def record_success(self) -> None:
+        """Note that the service took an upload."""
+        self._in_flight -= 1
+        self._works()
+        self._changed.set()
+
+    def record_failure(self, error: CloudStoreError) -> bool:
+        """Note that a request failed.
+
+        :param error: how.
+        :returns: whether to send it again once it is let through: nothing happened, and the throttle takes it on itself.
+        """
+        self._in_flight -= 1
+        if isinstance(error, errors.RateLimited):
+            self._pause(error)
+        elif isinstance(error, OF_THE_SERVICE):
+            self._fail(error)
+        else:
+            self._works()  # it has an opinion on the URL
+        self._changed.set()
+        return isinstance(error, _TRIED_AGAIN)
+
+    def _works(self) -> None:
+        if self.is_closed and not self._probing:
+            return  # it was sent before the service began to fail
+        if self.is_closed:
+            self._report("The service works again; going on")
+        self._works_at = self._time()
+        self._in_a_row, self._backoff, self._probing = 0, 0.0, False
+
+    def _pause(self, error: CloudStoreError) -> None:
+        wanted = self._time() + (_PAUSE_WITHOUT_A_TIME if error.retry_after is None else error.retry_after)
+        self._paused_until = max(self._paused_until, wanted)
+        if self._paused_until - self._works_at > _PATIENCE:
+            self._given_up = service_error(error)
+
+    def _fail(self, error: CloudStoreError) -> None:
+        self._in_a_row += 1
+        if self._in_a_row < FAILURES_TO_CLOSE or (self.is_closed and not self._probing):
+            return  # what was in flight when it closed says nothing new
+        self._probing = False
+        if not self.is_closed:
+            self.closings += 1
+            self._report(f"The service fails ({error.what}): single probes only until one succeeds; progress is kept")
+        self._backoff = min(max(_PROBE_AFTER, 2 * self._backoff), _PROBE_AFTER_AT_MOST)
+        self._paused_until = max(self._paused_until, self._time() + self._backoff)
+        if self._paused_until - self._works_at > _PATIENCE:
+            self._given_up = service_error(error)
+
+
+def service_error(error: CloudStoreError) -> errors.BatchServiceError:
+    """The end of a batch whose service fails: Airflow retries it, whatever the last answer was.
+
+    :param error: the last failure.
+    """
+    return errors.BatchServiceError(
+        f"the service takes nothing any more, its last answer: {error.what}", operation="batch upload", status=error.status
+    )

@@ -1,0 +1,267 @@
+"""Very many uploads as one task: it renders, reports and hands over; what a batch does is in ``batch/``."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, XComArg
+
+from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, time_left
+from airflow_provider_cloudstore.operators.typed import TypedOperator
+from airflow_provider_cloudstore.protocol.errors import BatchFailed, BatchSupersededError, InvalidInputError
+from airflow_provider_cloudstore.protocol.operations import validate_present
+from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.batch.job import Job, Report
+    from airflow_provider_cloudstore.batch.receipts import Try
+
+_STATE_KEY = "cloudstore_batch"
+_TIME_TO_SAVE = 3.0
+_GONE = 404
+
+
+class RemoteUrlBatchUploadOperator(TypedOperator):
+    """Queue very many remote uploads in one task (API document, section 4.2), as fast as the service allows.
+
+    Nothing is sent on credit: whatever is killed, frozen or away, a retry sends at most ``max_concurrency`` uploads and those of
+    two seconds a second time, and none is lost. A retry resumes by the task's state store (Airflow 3.3 and later), by the
+    ``receipts``, or by both.
+
+    The XCom is small: ``{"total", "queued", "failed", "unknown", "skipped", "queued_earlier", "receipts", "failures"}``, the
+    last of them the first twenty. A URL's credentials are sent and shown nowhere, in the receipts neither.
+
+    :param urls: a list of URLs, or the path of a manifest, read through Airflow's ``ObjectStoragePath`` (templated): text with
+        a URL a line, CSV (``.csv``, ``.tsv``), JSON Lines or a JSON array (``.jsonl``, ``.ndjson``, ``.json``), plain or gzip.
+    :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
+    :param key_column: the column or key with the manifest's own id of a line; it stands in the receipts.
+    :param max_concurrency: requests in flight at the most.
+    :param requests_per_second: a steady rate for the whole batch; None for as fast as it goes.
+    :param on_error: ``continue`` tries all the rest before the task fails, ``stop`` ends it with the first failure.
+    :param max_consecutive_failures: end the batch after so many failures in a row; None to go on whatever fails.
+    :param skip_duplicates: send a URL that stands twice once. It costs about 90 bytes of memory for each URL.
+    :param retry_unknown_outcome: send an upload again when nobody can tell whether it was queued, now or in an earlier try.
+    :param receipts: a folder (``ObjectStoragePath``) for a record of what became of every URL: JSON Lines in parts (templated).
+    :param resume: whether to go on where the task stopped before it was cleared; with False all is sent again. Airflow's retries
+        always resume (templated).
+    :param shard: ``(k, n)`` sends the k-th of n parts of the manifest, counted from 0, split by URL (templated).
+    :param allow_empty: whether a manifest without a URL is a batch of none. An empty list always is.
+    :param fresh_connections: a connection of its own for each upload, for services whose front ends reload.
+    :param cloudstore_conn_id: the Airflow connection (templated).
+    :raises ValueError: if an argument makes no sense.
+    """
+
+    template_fields: Sequence[str] = ("urls", "receipts", "resume", "shard", "cloudstore_conn_id")
+    ui_color = "#b9d6f2"
+
+    def __init__(
+        self,
+        *,
+        urls: Sequence[str] | str | XComArg,
+        url_column: str = "url",
+        key_column: str | None = None,
+        max_concurrency: int = 16,
+        requests_per_second: float | None = None,
+        on_error: Literal["continue", "stop"] = "continue",
+        max_consecutive_failures: int | None = 100,
+        skip_duplicates: bool = True,
+        retry_unknown_outcome: bool = False,
+        receipts: str | None = None,
+        resume: bool | str = True,
+        shard: Sequence[int | str] | str | None = None,
+        allow_empty: bool = False,
+        fresh_connections: bool = False,
+        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if max_concurrency < 1 or (requests_per_second is not None and not requests_per_second > 0):
+            raise ValueError("max_concurrency must be at least 1, and requests_per_second above 0 or None")
+        if on_error not in ("continue", "stop"):
+            raise ValueError("on_error is 'continue' or 'stop'")
+        if max_consecutive_failures is not None and max_consecutive_failures < 1:
+            raise ValueError("max_consecutive_failures must be at least 1, or None")
+        self.urls: Any = urls
+        self.url_column = url_column
+        self.key_column = key_column
+        self.max_concurrency = max_concurrency
+        self.requests_per_second = requests_per_second
+        self.on_error = on_error
+        self.max_consecutive_failures = max_consecutive_failures
+        self.skip_duplicates = skip_duplicates
+        self.retry_unknown_outcome = retry_unknown_outcome
+        self.receipts = receipts
+        self.resume = resume
+        self.shard = shard
+        self.allow_empty = allow_empty
+        self.fresh_connections = fresh_connections
+        self.cloudstore_conn_id = cloudstore_conn_id
+        self._sources: Secret | None = None
+        self._problem = ""
+        # Airflow may copy the task before it runs it, and tell either copy that it is to end: the list is the same in both.
+        self._killed: list[bool] = []
+
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        # Airflow shows and stores `urls` after this and before `execute`: the real ones stay in memory.
+        super()._do_render_template_fields(*args, **kwargs)
+        if self._sources or self._problem:
+            return  # rendered before: what is shown now is not what was given
+        try:
+            urls = list_of(self.urls)
+        except ValueError as error:
+            self._problem, self.urls = str(error), MASK
+            return
+        if urls is not None:
+            self._sources = Secret(json.dumps(urls, default=str))
+            self.urls = f"{len(urls):,} URLs"
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Queue the uploads that earlier tries have not settled."""
+        with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
+            if self._problem:
+                raise InvalidInputError(f"{self._problem}; nothing was sent")
+            report = asyncio.run(self._job(hook, context).run())
+            return self._end(context, report)
+
+    def on_kill(self) -> None:
+        """Begin no other upload; what is finished is stored on the way out of ``execute``."""
+        self._killed.append(True)
+
+    def _job(self, hook: CloudStoreHook, context: Context) -> Job:
+        from airflow_provider_cloudstore.batch.job import Job
+        from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts
+        from airflow_provider_cloudstore.batch.sending import Options
+
+        writer, first_try = _try_of(context, self.retries)
+        resume = _flag(self.resume, "resume")
+        options = Options(
+            self.max_concurrency,
+            self.requests_per_second,
+            self.on_error == "stop",
+            self.skip_duplicates,
+            self.retry_unknown_outcome,
+            self.max_consecutive_failures,
+            _shard(self.shard),
+            self.fresh_connections,
+            since_try=0 if resume else first_try,
+        )
+        store = context.get("task_state_store")
+        place = validate_present(str(self.receipts), "receipts") if self.receipts else None
+        folder = PathFolder(ObjectStoragePath(place)) if place else None
+        return Job(
+            self._entries,
+            hook.settings,
+            hook.read_settings,
+            options,
+            writer=writer,
+            store=_TaskState(store) if store is not None else None,
+            receipts=Receipts(folder, writer, str(place)) if folder else None,
+            killed=lambda: bool(self._killed),
+            time_limit=max(0.1, time_left() - _TIME_TO_SAVE) if time_left() else 0.0,
+            allow_empty=self.allow_empty or not self._is_file,
+            report=self.log.info,
+        )
+
+    @property
+    def _is_file(self) -> bool:
+        return self._sources is None and isinstance(self.urls, str)
+
+    @contextmanager
+    def _entries(self) -> Iterator[Iterator[Entry]]:
+        if not self._is_file:
+            yield entries_of_list(json.loads(self._sources.reveal()) if self._sources else self.urls)
+            return
+        path, problem = ObjectStoragePath(str(self.urls)), ""
+        try:
+            stream = cast("Any", path).open("rb")
+        except FileNotFoundError:
+            problem = "does not exist"
+        except (IsADirectoryError, NotADirectoryError):
+            problem = "is a folder, or is in a file"
+        if not problem and str(self.urls).endswith("/"):
+            problem = "is a folder"
+        if problem:
+            raise InvalidInputError(
+                f"the manifest {self.urls} {problem}: urls is a list, or the path of one file; nothing was sent"
+            )
+        with stream:
+            yield entries_of_file(stream, path.name, self.url_column, self.key_column)
+
+    def _end(self, context: Context, report: Report) -> dict[str, Any]:
+        summary = {**report.to_dict(), "receipts": self.receipts}
+        if report.error is not None and not isinstance(report.error, BatchFailed):
+            raise report.error
+        if self.do_xcom_push:  # here already: after the progress is deleted, a crash would have all sent again
+            context["ti"].xcom_push(key="return_value", value=summary)
+        self.log.info(
+            "The batch is done: %s of %s URLs queued (%s of them earlier), %s failed, %s unknown, %s stand twice; receipts: %s",
+            *(f"{summary[name]:,}" for name in ("queued", "total", "queued_earlier", "failed", "unknown", "skipped")),
+            self.receipts or "none",
+        )
+        if report.error is not None:
+            raise report.error
+        store = context.get("task_state_store")
+        if store is not None:
+            store.delete(_STATE_KEY)
+        return summary
+
+
+class _TaskState:
+    """Airflow's state store of a task (3.3 and later)."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def load(self) -> Any:
+        return self._store.get(_STATE_KEY)
+
+    def save(self, state: dict[str, Any]) -> None:
+        try:
+            self._store.set(_STATE_KEY, state)
+        except Exception as error:
+            # The store belongs to the try that runs. Of one that was superseded Airflow says that it does not exist.
+            detail = getattr(getattr(error, "error", None), "detail", None) or {}
+            if not isinstance(detail, dict) or detail.get("status_code") != _GONE:
+                raise
+        else:
+            return
+        raise BatchSupersededError("Airflow refused the state of this try: a newer one has taken over", operation="batch upload")
+
+
+def _try_of(context: Context, retries: int | None) -> tuple[Try, int]:
+    """Which try this is, and which was the first one since the task was last cleared."""
+    from airflow_provider_cloudstore.batch.receipts import Try
+
+    ti = context["ti"]
+    names = ("dag_id", "run_id", "task_id", "map_index")
+    number = int(getattr(ti, "try_number", 1) or 1)
+    most = int(getattr(ti, "max_tries", None) or retries or 0)
+    return Try(tuple(str(getattr(ti, name, "")) for name in names), number), min(number, most - (retries or 0) + 1)
+
+
+def _flag(value: Any, name: str) -> bool:
+    """A flag that a template may have rendered as text."""
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidInputError(f"{name} is {text[:40]!r}: it must be true or false; nothing was sent")
+    return text == "true"
+
+
+def _shard(value: Any) -> tuple[int, int] | None:
+    """A shard that a template may have rendered as text: ``(0, 4)``, ``[0, 4]`` or ``0/4``."""
+    if value is None or str(value).strip().lower() in ("", "none"):
+        return None
+    try:
+        given = ast.literal_eval(value.replace("/", ",")) if isinstance(value, str) else value
+        number, of = (int(part) for part in given)
+    except (ValueError, TypeError, SyntaxError):
+        number, of = -1, 0
+    if not 0 <= number < of:
+        raise InvalidInputError(f"shard is {str(value)[:40]!r}: it is (k, n), with k from 0 to n - 1; nothing was sent")
+    return number, of

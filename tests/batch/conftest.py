@@ -1,0 +1,132 @@
+"""A batch in a few words: stores and jobs as the tests of this folder need them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.batch.job import Job, Report
+from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_list
+from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
+from airflow_provider_cloudstore.batch.sending import Options
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.protocol import calls
+from airflow_provider_cloudstore.protocol.settings import Settings
+from tests.support import settings
+
+MakeJob = Callable[..., Job]
+
+
+class MemoryState:
+    """A task's state store, which keeps JSON as Airflow's does, and fails as it is told to."""
+
+    def __init__(self) -> None:
+        self.text = "null"
+        self.writes: list[dict[str, Any]] = []
+        self.fails: Callable[[], None] = lambda: None
+
+    def load(self) -> Any:
+        self.fails()
+        return json.loads(self.text)
+
+    def save(self, state: dict[str, Any]) -> None:
+        self.fails()
+        self.text = json.dumps(state)
+        assert len(self.text) < 65_536
+        self.writes.append(state)
+
+
+class MemoryFolder:
+    """A folder in memory, which fails as it is told to."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.fails: Callable[[], None] = lambda: None
+
+    def read(self, name: str) -> bytes | None:
+        self.fails()
+        return self.files.get(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        self.fails()
+        self.files[name] = content
+
+    def names(self) -> list[str]:
+        self.fails()
+        return list(self.files)
+
+    def receipts(self) -> list[dict[str, Any]]:
+        parts = (content for name, content in sorted(self.files.items()) if name.startswith("part-"))
+        return [json.loads(line) for content in parts for line in content.splitlines()]
+
+
+@pytest.fixture
+def state() -> MemoryState:
+    return MemoryState()
+
+
+@pytest.fixture
+def folder() -> MemoryFolder:
+    return MemoryFolder()
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_BACKOFF_FROM", 0.01)
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator(fetch_delay=600) as running:
+        yield running
+
+
+@pytest.fixture
+def job(emulator: Emulator) -> MakeJob:
+    """Make a job: the URLs, then options of the batch and arguments of the job by name."""
+
+    def make(urls: Iterable[Any], *, number: int = 1, folder: Folder | None = None, scope: str = "batch", **more: Any) -> Job:
+        token = more.pop("token", emulator.access_token)
+        own = more.pop("own", None) or settings(emulator.url, token, max_attempts=3, timeout=5.0)
+        options = Options(**{name: more.pop(name) for name in list(more) if name in Options.__dataclass_fields__})
+        wanted = urls if isinstance(urls, list) else list(urls)
+        writer = Try((scope,), number)
+        receipts = Receipts(folder, writer, "the folder") if folder is not None else None
+        reload = more.pop("reload", lambda: own)
+        return Job(more.pop("entries", entries_of(wanted)), own, reload, options, writer=writer, receipts=receipts, **more)
+
+    return make
+
+
+def entries_of(urls: list[Any]) -> Any:
+    @contextmanager
+    def entries() -> Iterator[Iterator[Entry]]:
+        yield iter(urls) if urls and isinstance(urls[0], Entry) else entries_of_list(urls)
+
+    return entries
+
+
+@pytest.fixture
+def run() -> Callable[[Job], Report]:
+    return lambda job: asyncio.run(job.run())
+
+
+@pytest.fixture
+def urls() -> Callable[..., list[str]]:
+    return lambda count, start=0: [
+        f"https://source.example/{number}?sig=hunter{number}" for number in range(start, start + count)
+    ]
+
+
+@pytest.fixture
+def arrived(emulator: Emulator) -> Callable[[], list[str]]:
+    return lambda: [stored["source"] for stored in emulator.state()["files"]]
+
+
+def reload_of(emulator: Emulator) -> Callable[[], Settings]:
+    return lambda: settings(emulator.url, emulator.access_token)

@@ -1,0 +1,599 @@
+"""A batch against the emulator, over several tries."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.batch import job as job_module
+from airflow_provider_cloudstore.batch import lease, throttle
+from airflow_provider_cloudstore.batch.job import Report
+from airflow_provider_cloudstore.batch.ledger import Status
+from airflow_provider_cloudstore.batch.manifest import Entry
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.settings import Settings
+from tests.support import eventually, settings
+
+Run = Callable[[Any], Report]
+Urls = Callable[..., list[str]]
+Arrived = Callable[[], list[str]]
+
+
+def counts(report: Report) -> dict[str, int]:
+    return {name: count for name, count in report.to_dict().items() if name in {s.value for s in Status} and count}
+
+
+def requests(emulator: Emulator) -> int:
+    return int(emulator.state()["requests"].get("upload", 0))
+
+
+def killed_after(emulator: Emulator, arrivals: int) -> Callable[[], bool]:
+    return lambda: requests(emulator) > arrivals
+
+
+# --- what is sent
+
+
+def test_every_url_is_queued_once(emulator: Emulator, job: Any, run: Run, urls: Urls, arrived: Arrived) -> None:
+    report = run(job(urls(500)))
+    assert (counts(report), report.error) == ({"queued": 500}, None)
+    assert sorted(arrived()) == sorted(urls(500))
+    assert emulator.state()["connections"]["opened"] <= 16
+
+
+def test_with_fresh_connections_each_upload_has_one_of_its_own(emulator: Emulator, job: Any, run: Run, urls: Urls) -> None:
+    assert counts(run(job(urls(60), fresh_connections=True))) == {"queued": 60}
+    assert emulator.state()["connections"]["opened"] == 60
+
+
+@pytest.mark.parametrize(("skip", "found"), [(True, {"queued": 2, "skipped": 3}), (False, {"queued": 5})])
+def test_a_url_that_stands_twice_is_sent_once_unless_told_otherwise(
+    job: Any, run: Run, urls: Urls, skip: bool, found: dict[str, int]
+) -> None:
+    one, two = urls(2)
+    assert counts(run(job([one, two, one, one, two], skip_duplicates=skip))) == found
+
+
+def test_a_duplicate_is_sent_when_its_first_occurrence_was_refused(emulator: Emulator, job: Any, run: Run, urls: Urls) -> None:
+    emulator.fault("status", status=400, times=1)
+    report = run(job([*urls(1) * 3], max_concurrency=3))
+    assert counts(report) == {"failed": 1, "queued": 1, "skipped": 1}
+    assert requests(emulator) == 2
+
+
+def test_a_bad_line_is_reported_with_its_number_and_the_rest_goes_on(job: Any, run: Run, urls: Urls) -> None:
+    entries = [Entry(0, 1, urls(1)[0]), Entry(1, 2, None, "the line is no JSON"), Entry(2, 3, "file:///x?sig=hunter2")]
+    report = run(job([*entries, Entry(3, 4, None)]))
+    assert counts(report) == {"queued": 1, "failed": 3}
+    assert [failure["error"].split(":")[0] for failure in report.failures] == ["line 2", "line 3", "line 4"]
+    assert "hunter2" not in str(report.failures)
+
+
+def test_no_more_requests_are_in_flight_than_allowed(emulator: Emulator, job: Any, run: Run, urls: Urls) -> None:
+    emulator.fault("delay", seconds=0.05, times=0)
+    for allowed in (7, 48):
+        emulator.call(lambda service: service.store.connections.clear())
+        run(job(urls(200), max_concurrency=allowed))
+        assert emulator.state()["connections"]["peak"] == allowed
+
+
+def test_shards_share_a_manifest_and_duplicates_meet(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, arrived: Arrived
+) -> None:
+    wanted = urls(300) + urls(100)
+    reports = [run(job(wanted, shard=(number, 3))) for number in range(3)]
+    assert sorted(arrived()) == sorted(urls(300))
+    assert sum(report.count(Status.SKIPPED) for report in reports) == 100
+    assert min(report.total for report in reports) > 80
+
+
+def test_one_slow_upload_holds_nobody_back(emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any) -> None:
+    emulator.fault("delay", seconds=60, times=1)
+    report = run(job(urls(1500), max_concurrency=4, store=state, killed=killed_after(emulator, 1499)))
+    assert report.count(Status.QUEUED) >= 1496  # all but the slow one, and those that the kill met
+    before = requests(emulator)
+    assert counts(run(job(urls(1500), store=state, number=2))) == {"queued": 1500}
+    assert requests(emulator) <= before + 4
+
+
+# --- the service
+
+
+def test_a_rate_holds_for_the_whole_batch(job: Any, run: Run, urls: Urls) -> None:
+    began = time.monotonic()
+    run(job(urls(50), requests_per_second=50))
+    assert 0.9 <= time.monotonic() - began < 5
+
+
+def note_arrivals(emulator: Emulator) -> list[float]:
+    moments: list[float] = []
+
+    def replace(service: Any) -> None:
+        take = service.faults.take
+
+        def note(_: Any, name: str) -> Any:
+            moments.append(time.monotonic())
+            return take(name)
+
+        service.faults = type("Noting", (), {"take": note})()
+
+    emulator.call(replace)
+    return moments
+
+
+def test_nothing_is_sent_in_a_pause_that_the_service_asks_for_not_even_at_a_rate(
+    emulator: Emulator, job: Any, run: Run, urls: Urls
+) -> None:
+    emulator.fault("delay", seconds=0.02, times=20)
+    emulator.fault("status", status=429, headers={"Retry-After": "1"}, times=1)
+    moments = note_arrivals(emulator)
+    assert counts(run(job(urls(80), requests_per_second=60))) == {"queued": 80}
+    gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
+    assert max(gaps) > 0.85
+    assert len(moments) == 81
+
+
+def test_a_storm_of_429_loses_nothing_and_sends_nothing_twice(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, arrived: Arrived
+) -> None:
+    emulator.fault("status", status=429, headers={"Retry-After": "0"}, times=200)
+    assert counts(run(job(urls(200)))) == {"queued": 200}
+    assert sorted(arrived()) == sorted(urls(200))
+    assert requests(emulator) == 400
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "status", "status": 429, "headers": {"Retry-After": "0.2"}},
+        {"kind": "status", "status": 403},
+        {"kind": "status", "status": 404},
+        {"kind": "status", "status": 405},
+        {"kind": "status", "status": 500},
+        {"kind": "status", "status": 302, "headers": {"Location": "/login"}},
+        {"kind": "status", "status": 200, "body": "<html>login", "headers": {"Content-Type": "text/html"}},
+        {"kind": "drop_before"},
+    ],
+)  # fmt: skip
+def test_a_service_that_fails_for_every_url_ends_the_batch_after_some_for_a_later_retry(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch, state: Any, fault: Any
+) -> None:
+    monkeypatch.setattr(throttle, "_PATIENCE", 1.0)
+    monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
+    emulator.fault(times=0, **fault)
+    report = run(job(urls(1000), store=state))
+    assert isinstance(report.error, errors.BatchServiceError)
+    assert not report.error.permanent
+    assert report.count(Status.QUEUED) == 0
+    assert requests(emulator) <= (200 if fault.get("status") == 429 else 5 + 16 + 4)
+    emulator.call(lambda service: service.faults.script.clear())
+    again = run(job(urls(1000), store=state, number=2))
+    assert again.count(Status.QUEUED) + again.count(Status.UNKNOWN) == 1000
+    assert again.count(Status.UNKNOWN) == report.count(Status.UNKNOWN) <= 5 + 16 + 4
+
+
+def test_nobody_listens_for_a_while_and_no_url_is_lost(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
+    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
+    from airflow_provider_cloudstore.protocol.values import Break, Failure
+
+    send, ends_at = AsyncClient._send, time.monotonic() + 1.0
+
+    async def refuse(self: Any, *given: Any) -> Any:
+        if time.monotonic() < ends_at:
+            return Failure(Break.NEVER_SENT, "no connection to the service: connection refused")
+        return await send(self, *given)
+
+    monkeypatch.setattr(AsyncClient, "_send", refuse)
+    report = run(job(urls(300)))
+    assert (counts(report), report.error) == ({"queued": 300}, None)
+
+
+@pytest.mark.parametrize("status", [503, 404])
+def test_a_service_that_fails_for_two_seconds_costs_a_few_urls_at_most(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, status: int
+) -> None:
+    emulator.fault("delay", seconds=0.01, times=0)
+
+    def fail() -> None:
+        eventually(lambda: requests(emulator) > 100)
+        emulator.call(lambda service: service.faults.script.clear())
+        emulator.fault("status", status=status, times=0)
+        time.sleep(2)
+        emulator.call(lambda service: service.faults.script.clear())
+
+    failing = threading.Thread(target=fail)
+    failing.start()
+    report = run(job(urls(1500)))
+    failing.join()
+    lost = report.count(Status.UNKNOWN if status == 503 else Status.FAILED)
+    assert lost <= 5 + 16 + 3
+    assert report.count(Status.QUEUED) == 1500 - lost
+
+
+def test_a_url_that_is_refused_among_others_costs_one_request(emulator: Emulator, job: Any, run: Run, urls: Urls) -> None:
+    emulator.fault("delay", seconds=0.01, times=10)
+    emulator.fault("status", status=404, times=3)
+    report = run(job(urls(100)))
+    assert counts(report) == {"queued": 97, "failed": 3}
+    assert isinstance(report.error, errors.BatchFailed)
+    assert requests(emulator) == 100
+
+
+def test_failures_in_a_row_end_the_batch_whatever_they_are(emulator: Emulator, job: Any, run: Run, urls: Urls) -> None:
+    emulator.fault("status", status=400, times=0)
+    report = run(job(urls(1000), max_consecutive_failures=30))
+    assert isinstance(report.error, errors.BatchFailed)
+    assert 30 <= requests(emulator) <= 30 + 16
+    assert "30 uploads in a row" in str(report.error)
+    assert counts(run(job(urls(200), max_consecutive_failures=None))) == {"failed": 200}
+
+
+def test_outcomes_that_nobody_knows_are_counted_apart_and_not_sent_again(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any
+) -> None:
+    emulator.fault("drop_after", times=3)
+    emulator.fault("status", status=500, times=1)
+    emulator.fault("status", status=400, times=1)
+    report = run(job(urls(100), store=state))
+    assert counts(report) == {"queued": 95, "unknown": 4, "failed": 1}
+    assert requests(emulator) == 100
+    assert "1 failed and 4 unknown, which may have been queued" in str(report.error)
+    cleared = run(job(urls(100), store=state, number=2))
+    assert counts(cleared) == {"queued": 96, "unknown": 4}
+    assert requests(emulator) == 101
+    assert {failure["status"] for failure in cleared.failures} == {"unknown"}
+    opted_in = run(job(urls(100), store=state, number=3, retry_unknown_outcome=True))
+    assert (counts(opted_in), opted_in.error) == ({"queued": 100}, None)
+    assert requests(emulator) == 105
+
+
+def test_they_are_sent_again_where_the_user_opted_in(emulator: Emulator, job: Any, run: Run, urls: Urls) -> None:
+    emulator.fault("drop_before", times=3)
+    assert counts(run(job(urls(100), retry_unknown_outcome=True))) == {"queued": 100}
+    assert emulator.state()["effects"]["upload"] == 100
+
+
+def test_a_token_that_is_rotated_half_way_is_picked_up(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, arrived: Arrived
+) -> None:
+    emulator.fault("delay", seconds=0.01, times=0)
+    threading.Timer(0.3, lambda: emulator.call(lambda service: setattr(service, "access_token", "rotated-token"))).start()
+
+    def reload() -> Settings:
+        return settings(emulator.url, emulator.access_token)
+
+    assert counts(run(job(urls(1000), reload=reload))) == {"queued": 1000}
+    assert len(set(arrived())) == len(arrived()) == 1000
+
+
+def test_a_token_that_is_refused_for_good_ends_the_batch_and_leaves_the_rest_for_a_retry(
+    emulator: Emulator, job: Any, run: Run, urls: Urls
+) -> None:
+    report = run(job(urls(100), token="wrong-token"))
+    assert isinstance(report.error, errors.TokenRefused)
+    assert counts(report) == {}
+    assert requests(emulator) <= 32
+
+
+def test_stop_ends_with_the_first_failure_and_a_retry_sends_it_again(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, arrived: Arrived, state: Any
+) -> None:
+    wanted = urls(100)
+    wanted[40] = "file:///x"
+    first = run(job(wanted, stop_on_error=True, store=state))
+    assert type(first.error) is errors.BatchStopped
+    assert "line 41" in str(first.error)
+    wanted[40] = urls(1, 500)[0]  # the line is corrected in its place
+    again = run(job(wanted, stop_on_error=True, store=state, number=2))
+    assert (counts(again), again.error) == ({"queued": 100}, None)
+    assert len(arrived()) == len(set(arrived())) == 100
+
+
+def test_stop_at_an_unknown_one_says_so_and_a_retry_resumes_after_it(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any
+) -> None:
+    emulator.fault("drop_after", times=1)
+    first = run(job(urls(50), stop_on_error=True, store=state, max_concurrency=1))
+    assert isinstance(first.error, errors.BatchStoppedAtUnknown)
+    assert "resumes after it" in str(first.error)
+    run(job(urls(50), stop_on_error=True, store=state, max_concurrency=1, number=2))
+    assert requests(emulator) == 50
+
+
+# --- over several tries
+
+
+@pytest.mark.parametrize("keep", ["state", "receipts", "both"])
+def test_an_interrupted_batch_resumes_where_it_stopped(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, arrived: Arrived, state: Any, folder: Any, keep: str
+) -> None:
+    kept = {**({"store": state} if keep != "receipts" else {}), **({"folder": folder} if keep != "state" else {})}
+    emulator.fault("delay", seconds=0.02, times=0)
+    wanted = [*urls(300), *urls(10)]
+    first = run(job(wanted, killed=killed_after(emulator, 40), **kept))
+    assert isinstance(first.error, errors.BatchKilled)
+    assert 0 < first.count(Status.QUEUED) < 300
+    again = run(job(wanted, number=2, **kept))
+    assert (counts(again), again.error) == ({"queued": 300, "skipped": 10}, None)
+    assert again.to_dict()["queued_earlier"] == first.count(Status.QUEUED)
+    assert sorted(arrived()) == sorted(urls(300))
+    if keep != "state":
+        receipts = folder.receipts()
+        assert sorted(receipt["position"] for receipt in receipts) == list(range(310))
+        assert "hunter" not in json.dumps(receipts)
+
+
+def test_with_receipts_a_url_is_found_wherever_it_stands(emulator: Emulator, job: Any, run: Run, urls: Urls, folder: Any) -> None:
+    run(job(urls(200), folder=folder))
+    run(job(list(reversed(urls(190)))[::2], folder=folder, number=2))
+    assert requests(emulator) == 200
+
+
+def test_with_the_state_alone_a_corrected_line_costs_little_and_a_grown_manifest_nothing(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any
+) -> None:
+    wanted = urls(1000)
+    wanted[700] = "file:///x"
+    run(job(wanted, store=state))
+    assert requests(emulator) == 999
+    wanted[700] = urls(1, 5000)[0]
+    run(job(wanted, store=state, number=2))
+    assert requests(emulator) <= 999 + 1 + 8
+    before = requests(emulator)
+    run(job([*wanted, *urls(5, 9000)], store=state, number=3))
+    assert requests(emulator) == before + 5
+
+
+def test_the_state_of_a_failed_batch_sends_only_what_was_not_queued(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any
+) -> None:
+    emulator.fault("status", status=400, times=1)
+    assert counts(run(job(urls(400), store=state))) == {"queued": 399, "failed": 1}
+    assert counts(run(job(urls(400), store=state, number=2))) == {"queued": 400}
+    assert requests(emulator) == 401
+
+
+@pytest.mark.parametrize("keep", ["state", "receipts"])
+def test_since_try_sends_everything_again_but_for_what_that_try_and_later_ones_sent(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any, folder: Any, keep: str
+) -> None:
+    kept = {"store": state} if keep == "state" else {"folder": folder}
+    emulator.fault("delay", seconds=0.01, times=0)
+    run(job(urls(100), **kept))
+    second = run(job(urls(100), number=2, since_try=2, killed=killed_after(emulator, 130), **kept))
+    assert isinstance(second.error, errors.BatchKilled)
+    third = run(job(urls(100), number=3, since_try=2, **kept))
+    assert counts(third) == {"queued": 100}
+    assert requests(emulator) == 200
+
+
+def test_batches_that_share_a_folder_keep_their_own_parts(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, folder: Any
+) -> None:
+    jobs = [job(urls(100, 100 * number), folder=folder, scope=f"map {number}") for number in range(3)]
+
+    async def together() -> list[Report]:
+        return list(await asyncio.gather(*(one.run() for one in jobs)))
+
+    assert [counts(report) for report in asyncio.run(together())] == [{"queued": 100}] * 3
+    assert len(folder.receipts()) == 300
+    assert counts(run(job(urls(100, 100), folder=folder, scope="map 1", number=2))) == {"queued": 100}
+    assert requests(emulator) == 300
+
+
+# --- nothing is sent on credit
+
+
+@pytest.mark.parametrize("away", ["state", "receipts"])
+def test_while_a_store_is_away_only_two_seconds_are_sent_and_the_other_store_loses_nothing(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any, folder: Any, monkeypatch: pytest.MonkeyPatch, away: str
+) -> None:
+    monkeypatch.setattr(job_module, "PATIENCE", 4.0)
+    store = state if away == "state" else folder
+    since: list[int] = []
+
+    def fail() -> None:
+        if requests(emulator) > 100:
+            since.append(requests(emulator))
+            raise ConnectionError("s3cret")
+
+    store.fails = fail
+    report = run(job(urls(5000), store=state, folder=folder, requests_per_second=100))
+    assert isinstance(report.error, errors.BatchStoreError)
+    assert not report.error.permanent
+    assert "s3cret" not in str(report.error)
+    store.fails = lambda: None
+    sent = requests(emulator)
+    assert sent - since[0] <= 16 + 2 * 100
+    assert sent >= 100
+    assert counts(run(job(urls(1000), store=state, folder=folder, number=2))) == {"queued": 1000}
+    assert requests(emulator) == 1000  # the store that was there knew of all
+
+
+def test_one_failing_write_loses_no_line(emulator: Emulator, job: Any, run: Run, urls: Urls, folder: Any) -> None:
+    emulator.fault("delay", seconds=0.02, times=0)
+    moments = iter([False, False, False, True, False, False, True])
+
+    def fail() -> None:
+        if next(moments, False):
+            raise OSError("try again")
+
+    folder.fails = fail
+    assert counts(run(job(urls(1500), folder=folder))) == {"queued": 1500}
+    assert sorted(receipt["position"] for receipt in folder.receipts()) == list(range(1500))
+
+
+def test_a_superseded_try_stops(emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any, folder: Any) -> None:
+    for kept in ({"store": state}, {"folder": folder}):
+        emulator.call(lambda service: service.store.requests.clear())
+
+        async def both(kept: Any = kept) -> list[Any]:
+            old = asyncio.create_task(job(urls(3000), requests_per_second=200, **kept).run())
+            while requests(emulator) < 100:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            new = asyncio.create_task(job(urls(3000)[:300], number=2, requests_per_second=200, **kept).run())
+            return [await old, await new]
+
+        old, new = asyncio.run(both())
+        assert isinstance(old.error, errors.BatchSupersededError)
+        assert (counts(new), new.error) == ({"queued": 300}, None)
+        with pytest.raises(errors.BatchSupersededError):
+            run(job(urls(3000), number=1, **kept))
+
+
+def test_time_in_which_the_process_was_frozen_counts(tmp_path: Any) -> None:
+    """SIGSTOP to a batch for longer than its lease: what it sends at thaw waits for a new checkpoint."""
+    code = textwrap.dedent(
+        """
+        import asyncio, sys, time
+        from contextlib import contextmanager
+        from pathlib import Path
+        from airflow_provider_cloudstore.batch.job import Job
+        from airflow_provider_cloudstore.batch.manifest import entries_of_list
+        from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
+        from airflow_provider_cloudstore.batch.sending import Options
+        from airflow_provider_cloudstore.protocol.secrets import Secret
+        from airflow_provider_cloudstore.protocol.settings import Settings
+
+        url, token, folder, number = sys.argv[1:]
+        own = Settings(url, Secret(token))
+
+        @contextmanager
+        def entries():
+            yield entries_of_list(f"https://source.example/{n}" for n in range(1500))
+
+        writer = Try(("frozen",), int(number))
+        receipts = Receipts(PathFolder(Path(folder)), writer)
+        report = asyncio.run(Job(entries, own, lambda: own, Options(8, 250), writer=writer, receipts=receipts).run())
+        print(type(report.error).__name__)
+        """
+    )
+    with Emulator(fetch_delay=600) as emulator:
+
+        def start(number: int) -> subprocess.Popen[str]:
+            command = [sys.executable, "-c", code, emulator.url, emulator.access_token, str(tmp_path), str(number)]
+            return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+        old = start(1)
+        eventually(lambda: requests(emulator) > 300, 30)
+        os.kill(old.pid, signal.SIGSTOP)
+        new = start(2)
+        eventually(lambda: requests(emulator) > 800, 30)
+        os.kill(old.pid, signal.SIGCONT)
+        assert old.communicate(timeout=60)[0].strip() == "BatchSupersededError"
+        assert new.communicate(timeout=60)[0].strip() == "NoneType"
+        assert 1500 <= requests(emulator) <= 1500 + 8 + 2 * 250
+
+
+def test_a_time_limit_ends_it_as_a_kill_does(emulator: Emulator, job: Any, run: Run, urls: Urls) -> None:
+    emulator.fault("delay", seconds=0.1, times=0)
+    began = time.monotonic()
+    report = run(job(urls(1000), time_limit=0.5))
+    assert isinstance(report.error, errors.BatchKilled)
+    assert "execution_timeout" in str(report.error)
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(
+    "fault", [{"kind": "delay", "seconds": 30}, {"kind": "status", "status": 429, "headers": {"Retry-After": "60"}}]
+)
+def test_a_kill_ends_it_within_two_seconds_whatever_it_waits_for(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any, fault: dict[str, Any], arrived: Arrived
+) -> None:
+    began = time.monotonic()
+    threading.Timer(0.4, lambda: emulator.fault(times=0, **fault)).start()
+    report = run(job(urls(2000), store=state, killed=lambda: time.monotonic() > began + 0.8))
+    assert time.monotonic() - began < 2.8
+    assert isinstance(report.error, errors.BatchKilled)
+    known = job(urls(2000), store=state, number=2, killed=lambda: True)
+    assert report.count(Status.QUEUED) == len(arrived())
+    run(known)
+
+
+@pytest.mark.parametrize("hangs", ["manifest", "state", "receipts", "counting"])
+def test_a_kill_ends_it_within_two_seconds_even_when_the_manifest_or_a_store_hangs(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any, folder: Any, hangs: str
+) -> None:
+    began, release = time.monotonic(), threading.Event()
+
+    def hang() -> None:
+        if hangs in ("state", "receipts") or requests(emulator) >= 250:
+            release.wait(20)
+
+    if hangs in ("state", "receipts"):
+        {"state": state, "receipts": folder}[hangs].fails = hang
+
+    from contextlib import contextmanager
+
+    passes = itertools.count()
+
+    @contextmanager
+    def entries() -> Any:
+        turn = next(passes)
+
+        def read() -> Any:
+            for number, url in enumerate(urls(600)):
+                if (hangs == "counting" and number == 300) or (hangs == "manifest" and turn == 1 and number == 300):
+                    release.wait(20)
+                yield Entry(number, number + 1, url)
+
+        yield read()
+
+    report = run(job([], entries=entries, store=state, folder=folder, killed=lambda: time.monotonic() > began + 0.7))
+    took = time.monotonic() - began - 0.7
+    release.set()
+    assert isinstance(report.error, errors.BatchKilled)
+    assert took < 2
+    assert requests(emulator) <= (300 if hangs == "manifest" else 0)
+
+
+def test_a_task_that_is_killed_before_it_began_sends_nothing(emulator: Emulator, job: Any, run: Run, urls: Urls) -> None:
+    assert isinstance(run(job(urls(100), killed=lambda: True)).error, errors.BatchKilled)
+    assert requests(emulator) == 0
+
+
+def test_the_progress_is_stored_once_a_second_and_reported(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_module, "_REPORT_EVERY", 1.0)
+    emulator.fault("delay", seconds=0.1, times=0)
+    lines: list[str] = []
+    run(job(urls(160), max_concurrency=5, store=state, report=lines.append))
+    assert 3 <= len(state.writes) <= 12
+    assert {write["writer"]["number"] for write in state.writes} == {1}
+    assert "of 160 URLs done" in lines[0]
+
+
+def test_the_leases_clock_counts_a_step_of_either_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([(0.0, 100.0), (1.0, 101.0), (61.0, 101.5), (62.0, 4000.0), (63.0, 100.0)])
+    monkeypatch.setattr(lease.Clock, "_read", staticmethod(lambda: next(readings)))
+    clock = lease.Clock()
+    assert [clock() for _ in range(4)] == [1.0, 61.0, 61.0 + 3898.5, 62.0 + 3898.5]
+
+
+def test_a_missing_bucket_is_an_error_and_nothing_is_sent(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, folder: Any
+) -> None:
+    def missing(name: str, content: bytes) -> None:
+        raise FileNotFoundError("The specified bucket does not exist")
+
+    folder.write = missing
+    with pytest.raises(errors.InvalidInputError, match="bucket or container that does not exist"):
+        run(job(urls(10), folder=folder))
+    assert requests(emulator) == 0
