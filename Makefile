@@ -19,7 +19,7 @@ COVERAGE := --cov --cov-report=term --cov-fail-under=95
 
 .PHONY: help env-new env-old env-middle env-workbench demo test test-matrix test-old test-properties test-histories test-differential test-wheel \
   test-canary test-odd-answers test-waiting test-killed-upload test-kill test-distributed neighbours test-neighbours \
-  bench up format lint constraints clean
+  test-ui test-first-day bench up docs format lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -97,6 +97,17 @@ bench: env-new ## the benchmarks; figures of a shared machine, to be compared wi
 	@$(BIN)/python benchmarks/waiting.py
 	@$(BIN)/python benchmarks/batch.py
 	@PYTHONPATH=. $(BIN)/python benchmarks/mapped.py
+
+test-ui: env-new env-old ## the first day in a browser: make up with one click, and the connection form (needs Debian's chromium)
+	@for bin in $(BIN) $(OLD_BIN); do $$bin/python -m pip install -q --disable-pip-version-check playwright || exit 1; \
+	  $$bin/python -m pytest -m slow tests/ui || exit 1; done
+
+test-first-day: env-new env-old ## the README's first DAG as it is written, on a whole Airflow
+	@$(BIN)/python -m pytest -m slow tests/first_day
+	@$(OLD_BIN)/python -m pytest -m slow tests/first_day
+
+docs: env-new ## make docs/reference.md from the docstrings
+	@$(BIN)/python -m scripts.reference
 
 up: $(if $(filter celery,$(ENGINE)),env-workbench,env-new) ## Airflow's own UI with the example DAGs, the connection and the emulator; ENGINE=celery for two Celery workers
 	@$(if $(filter celery,$(ENGINE)),$(WORKBENCH_BIN)/python -m scripts.up celery,$(BIN)/python -m scripts.up)

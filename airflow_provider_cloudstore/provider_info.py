@@ -56,6 +56,16 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
         "description": "Dotted path to the download token in the answer, for services with a shape of their own.",
         "schema": {"type": ["string", "null"]},
     },
+    "file_id_path": {
+        "label": "File id path",
+        "description": "Dotted path to the file's id in the answer to an upload, for services with a shape of their own.",
+        "schema": {"type": ["string", "null"]},
+    },
+    "not_found_pattern": {
+        "label": "Not-found pattern",
+        "description": 'Regular expression: an error message of the service that matches it means "not found".',
+        "schema": {"type": ["string", "null"]},
+    },
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,11 +21,13 @@ with DAG(
     dag_id="bulk_upload",
     schedule=None,
     start_date=datetime(2026, 1, 1),
+    tags=["cloudstore", "example"],
+    doc_md=__doc__,
     default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
     params={
         # CHANGE THESE, here or when you trigger a run. Text, CSV or JSON, plain or gzip; a path, or s3://connection@bucket/...
-        "manifest": Param("s3://aws_default@bucket/urls.csv.gz", type="string"),
-        "receipts": Param("s3://aws_default@bucket/receipts", type="string"),
+        "manifest": Param(os.environ.get("EXAMPLE_MANIFEST", "s3://aws_default@bucket/urls.csv.gz"), type="string"),
+        "receipts": Param(os.environ.get("EXAMPLE_RECEIPTS", "s3://aws_default@bucket/receipts"), type="string"),
     },
 ) as dag:
     batch = RemoteUrlBatchUploadOperator(

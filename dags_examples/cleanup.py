@@ -11,9 +11,9 @@ from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperato
 
 
 @task
-def folders_to_delete(params: dict[str, Any]) -> list[str]:
+def folders_to_delete(**context: Any) -> list[str]:
     """CHANGE THIS to where your list comes from: a query, an Airflow variable, yesterday's date."""
-    return list(params["folder_ids"])
+    return list(context["params"]["folder_ids"])
 
 
 with DAG(
@@ -22,8 +22,11 @@ with DAG(
     start_date=datetime(2026, 1, 1),
     catchup=False,
     max_active_runs=1,
+    tags=["cloudstore", "example"],
+    doc_md=__doc__,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
     params={"folder_ids": Param(["tmp-1", "tmp-2"], type="array")},
 ) as dag:
-    # Deleting is permanent. An id that is empty, or the root's, is refused before anything is sent.
-    DeleteFolderOperator.partial(task_id="delete", max_active_tis_per_dag=4).expand(folder_id=folders_to_delete())
+    # Deleting is permanent: an id that is empty, or the root's, is refused before anything is sent.
+    delete = DeleteFolderOperator.partial(task_id="delete", ignore_missing=True, max_active_tis_per_dag=4)
+    delete.expand(folder_id=folders_to_delete())

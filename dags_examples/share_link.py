@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from typing import Any
 
@@ -27,8 +28,10 @@ with DAG(
     dag_id="share_link",
     schedule=None,
     start_date=datetime(2026, 1, 1),
+    tags=["cloudstore", "example"],
+    doc_md=__doc__,
     # CHANGE THIS, here or when you trigger a run.
-    params={"file_id": Param("f123", type="string")},
+    params={"file_id": Param(os.environ.get("EXAMPLE_FILE_ID", "f123"), type="string")},
 ) as dag:
     link = DownloadLinkOperator(task_id="link", file_id="{{ params.file_id }}")
     # By keyword: Airflow shows the rendered arguments of a task, and hides a token by the name that it is passed under.

@@ -6,6 +6,7 @@ The service fetches the file itself: its bytes do not pass through Airflow until
 from __future__ import annotations
 
 import hashlib
+import os
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,9 +17,6 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     DownloadLinkOperator,
     RemoteUrlUploadOperator,
 )
-
-# CHANGE THIS to where your service's answer to an upload tells the file's id.
-FILE_ID = "{{ ti.xcom_pull(task_ids='upload')['response']['data']['file_id'] }}"
 
 
 @task
@@ -43,22 +41,24 @@ with DAG(
     dag_id="staged_etl",
     schedule=None,
     start_date=datetime(2026, 1, 1),
+    tags=["cloudstore", "example"],
+    doc_md=__doc__,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={
         # CHANGE THESE, here or when you trigger a run.
-        "source_url": Param("https://example.com/export.csv", type="string", format="uri"),
-        "expected_sha256": Param("", type="string", description="empty: not checked"),
+        "source_url": Param(os.environ.get("EXAMPLE_SOURCE_URL", "https://example.com/export.csv"), type="string", format="uri"),
+        "expected_sha256": Param(None, type=["null", "string"], description="of the file; empty: not checked"),
         "staging_folder_id": Param("staging", type="string", description="where uploads land; deleted at the end"),
     },
 ) as dag:
     upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}")
     # An upload is only queued. This waits for the file in the triggerer, without a worker slot, and then makes a fresh link.
     link = DownloadLinkOperator(
-        task_id="link", file_id=FILE_ID, wait_for_file=True, poll_interval=2, timeout=600, deferrable=True
+        task_id="link", file_id=upload.output["file_id"], wait_for_file=True, poll_interval=2, timeout=600, deferrable=True
     )
-    # A teardown runs even when a task in the middle fails.
-    clean_up = DeleteFolderOperator(task_id="clean_up", folder_id="{{ params.staging_folder_id }}")
+    # A teardown runs even when a task in the middle fails; another run may have deleted the folder meanwhile.
+    clean_up = DeleteFolderOperator(task_id="clean_up", folder_id="{{ params.staging_folder_id }}", ignore_missing=True)
 
     # By keyword: Airflow shows the rendered arguments of a task, and hides a token by the name that it is passed under.
-    loaded = load(link=link.output["download_link"], expected_sha256="{{ params.expected_sha256 }}")
+    loaded = load(link=link.output["download_link"], expected_sha256="{{ params.expected_sha256 or '' }}")
     upload >> link >> loaded >> clean_up.as_teardown(setups=upload)

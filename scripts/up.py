@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,7 +17,10 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from scripts.airflow_home import ROOT, environment, migrate
 from scripts.cluster import Cluster, missing
 from scripts.processes import free_port
-from scripts.source_server import serving
+
+# One click runs an example, and the connection's Test button is there.
+WELCOMING = {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False", "AIRFLOW__CORE__TEST_CONNECTION": "Enabled"}
+TRY = "try       open staged_etl, click Trigger, and Trigger again: it runs with what the form holds"
 
 
 def main(engine: str = "standalone") -> int:
@@ -32,14 +36,16 @@ def main(engine: str = "standalone") -> int:
     migrate(home)
     port = free_port(8080)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with Emulator() as emulator, serving(os.urandom(4 * 1024 * 1024)) as source, (home.parent / "airflow.log").open("w") as log:
+    with Emulator() as emulator, (home.parent / "airflow.log").open("w") as log:
         env = environment(
             home,
-            AIRFLOW_CONN_CLOUDSTORE_DEFAULT=emulator.connection,
+            **example_inputs(emulator, home.parent),
+            **WELCOMING,
             AIRFLOW__API__PORT=str(port),
             AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{port}/execution/",
             AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
         )
+        store_connection(home, env, emulator)
         command = [sys.executable, "-m", "airflow", "standalone"]
         # A session of its own: Ctrl-C reaches this program alone, which then stops Airflow and all that Airflow started.
         airflow = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
@@ -48,7 +54,7 @@ def main(engine: str = "standalone") -> int:
             wait_for(f"http://127.0.0.1:{port}/api/v2/version", airflow)
             print(f"\nAirflow   http://127.0.0.1:{port}   (no login; Ctrl-C stops everything)")
             print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
-            print(f"try       trigger staged_etl with source_url = {source}", flush=True)
+            print(TRY, flush=True)
             airflow.wait()
             print("Airflow ended by itself; what it logged is in .up/airflow.log", file=sys.stderr)
             return 1
@@ -57,6 +63,41 @@ def main(engine: str = "standalone") -> int:
             return 0
         finally:
             stop(airflow)
+
+
+def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
+    """What the example DAGs work on: the defaults in their forms, as environment variables.
+
+    :param emulator: the service; what the examples look for is put into it.
+    :param folder: where the manifest and its receipts are.
+    """
+    urls = [emulator.serve(f"row {number}\n".encode(), f"row-{number}.csv") for number in range(100)]
+    manifest = folder / "urls.csv"
+    manifest.write_text("\n".join(["id,url", *(f"{number},{url}" for number, url in enumerate(urls))]))
+    return {
+        "EXAMPLE_SOURCE_URL": emulator.serve(os.urandom(4 * 1024 * 1024), "export.csv"),
+        "EXAMPLE_FILE_ID": emulator.put_file(b"a file to share", "f123", "shared"),
+        "EXAMPLE_MANIFEST": str(manifest),
+        "EXAMPLE_RECEIPTS": str(folder / "receipts"),
+    }
+
+
+def store_connection(home: Path, env: dict[str, str], emulator: Emulator) -> None:
+    """Put the connection into the database, where the UI lists it; one in the environment is not listed.
+
+    :param home: the ``AIRFLOW_HOME``.
+    :param env: Airflow's environment.
+    :param emulator: where the connection leads.
+    """
+    file = home / "connections.json"
+    # The port in its own field: for an empty one Airflow 3.3's Test button sends 0, which Airflow then takes for another address.
+    host, _, port = emulator.url.rpartition(":")
+    connection = {**json.loads(emulator.connection), "host": host, "port": int(port)}
+    file.write_text(json.dumps({"cloudstore_default": connection}))
+    command = [sys.executable, "-m", "airflow", "connections", "import", "--overwrite", str(file)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"The connection was not stored: {done.stderr[-1000:]}")
 
 
 def distributed() -> int:
@@ -70,19 +111,20 @@ def distributed() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     (ROOT / ".up").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="celery-", dir=ROOT / ".up") as folder, Emulator() as emulator:
-        env = {"AIRFLOW_CONN_CLOUDSTORE_DEFAULT": emulator.connection}
+        env = {
+            **example_inputs(emulator, Path(folder)),
+            **WELCOMING,
+            "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": emulator.connection,
+        }
         try:
             print("Starting PostgreSQL, Redis, Airflow and two Celery workers (half a minute) ...", flush=True)
-            with (
-                serving(os.urandom(4 * 1024 * 1024)) as source,
-                Cluster(Path(folder) / "home", ROOT / "dags_examples", free_port(8080), **env) as cluster,
-            ):
+            with Cluster(Path(folder) / "home", ROOT / "dags_examples", free_port(8080), **env) as cluster:
                 print(f"\nAirflow   {cluster.url}   (no login; Ctrl-C stops everything)")
                 print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
                 print(f"output    {cluster.output}")
                 for program in cluster.programs.values():
                     print(f"          {program.name:<14} process {program.pids[0]}")
-                print(f"try       trigger staged_etl with source_url = {source}", flush=True)
+                print(TRY, flush=True)
                 while not (ended := [program for program in cluster.programs.values() if program.ended_by_itself]):
                     time.sleep(1)
                 print("\n".join(f"{program.name} ended by itself\n{program.tail()}" for program in ended), file=sys.stderr)

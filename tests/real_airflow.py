@@ -31,17 +31,17 @@ class RealAirflow:
     def __init__(self, home: Path, dags: Path, **env: str) -> None:
         self.home, self.output = home, home / "output"
         self.output.mkdir(parents=True)
-        self._port = _free_port()
+        self.port = _free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")}
         self.env = inherited | {
             "AIRFLOW_HOME": str(home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self._port}/execution/",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self.port}/execution/",
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__PARALLELISM": "3",
-            "AIRFLOW__API__PORT": str(self._port),
+            "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__SECRET_KEY": "only-for-tests-" + "x" * 64,
             "AIRFLOW__API_AUTH__JWT_SECRET": "only-for-tests-" + "y" * 64,
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import hatch_build
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
+from scripts import reference
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -33,6 +35,23 @@ def test_the_readmes_dag_is_a_dag_of_the_operators_it_names() -> None:
     assert len(code.splitlines()) <= 14
 
 
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("", "see docs/a.md and a page, [web](https://h/x), [below](#below)"),
+        (
+            "https://h/p",
+            "see [docs/a.md](https://h/p/docs/a.md) and [a page](https://h/p/b.md#c), [web](https://h/x), [below](#below)",
+        ),
+    ],
+)
+def test_the_long_description_has_no_relative_links(url: str, expected: str) -> None:
+    readme = "see [docs/a.md](docs/a.md) and [a page](b.md#c), [web](https://h/x), [below](#below)"
+    assert hatch_build.long_description(readme, url) == expected
+    whole = hatch_build.long_description((ROOT / "README.md").read_text(), url)
+    assert {target for target in re.findall(r"\]\(([^)]+)\)", whole) if not target.startswith(("#", "https://"))} == set()
+
+
 def test_every_error_and_every_extra_is_explained() -> None:
     kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)}
     told = (ROOT / "docs" / "failures.md").read_text()
@@ -45,3 +64,7 @@ def test_every_make_target_that_the_docs_name_exists() -> None:
     for page in PAGES:
         for target in re.findall(r"`make ([a-z-]+)`", page.read_text()):
             assert f"\n{target}:" in makefile, f"{page.name}: make {target}"
+
+
+def test_the_reference_is_what_the_docstrings_say() -> None:
+    assert reference.PAGE.read_text() == reference.reference(), "out of date: run make docs"

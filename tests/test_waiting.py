@@ -53,6 +53,8 @@ class Worker:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lines: list[str] = []
+        for seconds in ("ON_WORKER_SECONDS", "SETTLE_SECONDS"):
+            monkeypatch.setattr(waiting, seconds, 0.0)
         logger = logging.Logger("task")
         logger.addFilter(self._note)
         for kind in (BaseOperator, FileAvailableTrigger):

@@ -17,6 +17,8 @@ from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STATE_PATH = "/_emulator/state"
+SOURCES_PATH = "/_emulator/sources"
+_LARGEST_PUT = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class Service:
 
     def app(self) -> web.Application:
         """The application, to be run by aiohttp's server."""
-        app = web.Application(middlewares=[self._errors_in_shape])
+        app = web.Application(middlewares=[self._errors_in_shape], client_max_size=_LARGEST_PUT)
         app.add_routes(
             [
                 web.post(DELETE_FOLDER.path, self._operation("delete", self._delete_folder)),
@@ -48,6 +50,9 @@ class Service:
                 web.get("/download", self._operation("download", self._download), allow_head=False),
                 web.get(STATE_PATH, self._state, allow_head=False),
                 web.put("/_emulator/folders/{folder_id}", self._put_folder),
+                web.put("/_emulator/files/{file_id}", self._put_file),
+                web.put(f"{SOURCES_PATH}/{{name}}", self._put_source),
+                web.get(f"{SOURCES_PATH}/{{name}}", self._get_source),
                 web.put("/_emulator/access-token", self._put_access_token),
                 web.post("/_emulator/faults", self._post_faults),
                 web.delete("/_emulator/faults", self._delete_faults),
@@ -127,6 +132,21 @@ class Service:
     async def _put_folder(self, request: web.Request) -> web.StreamResponse:
         self.store.folders.add(request.match_info["folder_id"])
         return web.Response(status=204)
+
+    async def _put_file(self, request: web.Request) -> web.StreamResponse:
+        folder_id = request.query.get("folder_id", self.store.upload_folder)
+        self.store.put_file(await request.read(), request.match_info["file_id"], folder_id)
+        return web.Response(status=204)
+
+    async def _put_source(self, request: web.Request) -> web.StreamResponse:
+        self.store.sources[request.match_info["name"]] = await request.read()
+        return web.Response(status=204)
+
+    async def _get_source(self, request: web.Request) -> web.StreamResponse:
+        content = self.store.sources.get(request.match_info["name"])
+        if content is None:
+            raise web.HTTPNotFound(reason="There is no such source")
+        return web.Response(body=content, content_type="application/octet-stream")
 
     async def _put_access_token(self, request: web.Request) -> web.StreamResponse:
         self.access_token = await request.text()

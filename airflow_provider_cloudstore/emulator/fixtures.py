@@ -1,4 +1,4 @@
-"""A pytest fixture for users' own DAG tests: import ``cloudstore_emulator`` from here into a ``conftest.py``."""
+"""For users' own DAG tests: import ``cloudstore_emulator`` from here into a ``conftest.py``, and ``run_dag`` into a test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from airflow_provider_cloudstore.emulator.dag_runs import DagRunResult, run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
+
+__all__ = ["DagRunResult", "Emulator", "cloudstore_emulator", "run_dag"]
 
 
 @pytest.fixture

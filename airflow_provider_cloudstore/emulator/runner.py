@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.answers import Shape
-from airflow_provider_cloudstore.emulator.app import Service
+from airflow_provider_cloudstore.emulator.app import SOURCES_PATH, Service
 from airflow_provider_cloudstore.emulator.faults import Fault, Faults
 from airflow_provider_cloudstore.emulator.store import Store
 
@@ -115,6 +116,36 @@ class Emulator:
     def state(self) -> dict[str, Any]:
         """All that it keeps and has counted, as its state endpoint tells."""
         return self.call(lambda service: service.store.snapshot())
+
+    def make_folder(self, folder_id: str) -> str:
+        """Make an empty folder.
+
+        :param folder_id: its id.
+        :returns: the same.
+        """
+        self.call(lambda service: service.store.folders.add(folder_id))
+        return folder_id
+
+    def put_file(self, content: bytes, file_id: str, folder_id: str = "") -> str:
+        """Store a file without an upload.
+
+        :param content: its bytes.
+        :param file_id: its id.
+        :param folder_id: its folder, made when needed; by default the one that uploads land in.
+        :returns: the file's id.
+        """
+        folder_id = folder_id or self._options.upload_folder
+        return self.call(lambda service: service.store.put_file(content, file_id, folder_id)).file_id
+
+    def serve(self, content: bytes, name: str = "report.csv") -> str:
+        """Serve a file as a web server would: a remote place for an upload to fetch from.
+
+        :param content: its bytes.
+        :param name: the last part of its URL.
+        :returns: its URL.
+        """
+        self.call(lambda service: service.store.sources.update({name: content}))
+        return f"{self.url}{SOURCES_PATH}/{quote(name, safe='')}"
 
     def fault(self, kind: str, **more: Any) -> None:
         """Script a fault, after those that are scripted already.

@@ -63,6 +63,8 @@ class Store:
     files: dict[str, StoredFile] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
+    sources: dict[str, bytes] = field(default_factory=lambda: {"report.csv": b"name,value\nfirst,1\nsecond,2\n"})
+    """Files that it serves without a token, as any web server would: remote places for uploads to fetch from."""
     requests: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
     connections: Counter[str] = field(default_factory=Counter)
@@ -84,6 +86,19 @@ class Store:
         task = asyncio.get_running_loop().create_task(self._fetch(stored))
         self._fetches[stored.file_id] = task
         task.add_done_callback(lambda _: self._fetches.pop(stored.file_id, None))
+        return stored
+
+    def put_file(self, content: bytes, file_id: str, folder_id: str) -> StoredFile:
+        """Store a file without an upload.
+
+        :param content: its bytes.
+        :param file_id: its id.
+        :param folder_id: its folder; it is made when needed.
+        """
+        stored = StoredFile(file_id, folder_id, "put", "stored", len(content), hashlib.sha256(content).hexdigest())
+        self.path_of(stored).write_bytes(content)
+        self.folders.add(folder_id)
+        self.files[file_id] = stored
         return stored
 
     async def _fetch(self, stored: StoredFile) -> None:

@@ -116,19 +116,23 @@ class CloudStoreHook(BaseHook):
                 return self.read_settings()
         return self._settings
 
-    def delete_folder(self, folder_id: str) -> FolderDeletion:
+    def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """Delete a folder with everything in it, for good (API document, section 4.1).
 
         :param folder_id: the folder; an empty, missing or protected id is refused before anything is sent.
+        :param ignore_missing: return normally where the folder is gone already; the result's ``existed`` is False then.
+        :returns: what was deleted, when, and what the service said.
+        :raises NotFound: if there is no such folder.
         """
         with airflow_errors():
-            return self._perform(DeleteFolder(folder_id, self.settings))
+            return self._perform(DeleteFolder(folder_id, self.settings, ignore_missing=ignore_missing))
 
     def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
         """Queue an upload that the service fetches itself, later (API document, section 4.2).
 
         :param url: an absolute URL with scheme http, https or ftp. What gives access in it (user info, query) is never shown.
         :param retry_unknown_outcome: send it again when nobody can tell whether it was queued; the file may then be there twice.
+        :returns: what was queued, when, what the service said, and the file's id where it told one.
         :raises OutcomeUnknown: if it may have been queued, and was not to be sent again.
         """
         with airflow_errors():
@@ -140,6 +144,7 @@ class CloudStoreHook(BaseHook):
         """Make a time-limited download token for a file (API document, section 4.3).
 
         :param file_id: the file.
+        :returns: the token, and the URL and the end where the service tells them.
         :raises UnusableAnswer: if there is no token in the service's answer.
         """
         with airflow_errors():
@@ -180,11 +185,13 @@ class CloudStoreHook(BaseHook):
         except CloudStoreError as error:
             found = error
         if isinstance(found, DownloadLink):
-            return True, "Connected: the service accepts requests from this token."
-        if isinstance(found, (NotFound, BadRequest, ServiceError)) and found.message:
+            return True, "The connection works: the service accepts the token."
+        if isinstance(found, NotFound) and found.message:
+            return True, "The connection works: the service accepts the token (it was asked for a file that does not exist)."
+        if isinstance(found, (BadRequest, ServiceError)) and found.message:
             return True, (
-                f"Connected: the service answered a request with this token, and said of a file that does not exist: "
-                f"{found.what}. If those words are about the token, check the password."
+                f"The connection works: the service answered a request for a file that does not exist with {found.what}. "
+                "If that message is about the token, check the password."
             )
         return False, str(found)
 
@@ -235,10 +242,10 @@ class CloudStoreAsyncHook(BaseHook):
     ) -> None:
         await self._open.aclose()
 
-    async def delete_folder(self, folder_id: str) -> FolderDeletion:
+    async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """As :meth:`CloudStoreHook.delete_folder`."""
         with airflow_errors():
-            return await self._perform(DeleteFolder(folder_id, self._settings))
+            return await self._perform(DeleteFolder(folder_id, self._settings, ignore_missing=ignore_missing))
 
     async def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
         """As :meth:`CloudStoreHook.upload_from_url`."""

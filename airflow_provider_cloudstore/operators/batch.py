@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from airflow.providers.common.compat.sdk import BaseOperator, Context, ObjectStoragePath
+from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, XComArg
 
 from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, time_left
+from airflow_provider_cloudstore.operators.typed import TypedOperator
 from airflow_provider_cloudstore.protocol.errors import BatchFailed, BatchSupersededError, InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
@@ -26,7 +27,7 @@ _TIME_TO_SAVE = 3.0
 _GONE = 404
 
 
-class RemoteUrlBatchUploadOperator(BaseOperator):
+class RemoteUrlBatchUploadOperator(TypedOperator):
     """Queue very many remote uploads in one task (API document, section 4.2), as fast as the service allows.
 
     Nothing is sent on credit: whatever is killed, frozen or away, a retry sends at most ``max_concurrency`` uploads and those of
@@ -62,7 +63,7 @@ class RemoteUrlBatchUploadOperator(BaseOperator):
     def __init__(
         self,
         *,
-        urls: Sequence[str] | str,
+        urls: Sequence[str] | str | XComArg,
         url_column: str = "url",
         key_column: str | None = None,
         max_concurrency: int = 16,
@@ -86,7 +87,7 @@ class RemoteUrlBatchUploadOperator(BaseOperator):
             raise ValueError("on_error is 'continue' or 'stop'")
         if max_consecutive_failures is not None and max_consecutive_failures < 1:
             raise ValueError("max_consecutive_failures must be at least 1, or None")
-        self.urls = urls
+        self.urls: Any = urls
         self.url_column = url_column
         self.key_column = key_column
         self.max_concurrency = max_concurrency

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pendulum
-from airflow.providers.common.compat.sdk import BaseOperator, Context, conf
+from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
+from airflow_provider_cloudstore.operators.typed import TypedOperator
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
@@ -23,39 +24,53 @@ __all__ = ["DeleteFolderOperator", "DownloadLinkOperator", "RemoteUrlBatchUpload
 
 _MAY_HIDE = frozenset("?@#")  # without one of these a text holds neither user info nor query
 XCOM_DOWNLOAD_LINK = "download_link"
+XCOM_FILE_ID = "file_id"
 
 
-class DeleteFolderOperator(BaseOperator):
+class DeleteFolderOperator(TypedOperator):
     """Delete a folder with everything in it, for good (API document, section 4.1).
 
     An id that is empty, missing (what a template renders when its source is) or protected is refused before anything is sent.
-    The XCom is ``{"folder_id", "requested_at", "response"}``.
+    The XCom is ``{"folder_id", "requested_at", "response", "existed"}``.
 
     :param folder_id: the folder to delete (templated).
+    :param ignore_missing: succeed where the folder is gone already; ``existed`` is false then.
     :param cloudstore_conn_id: the Airflow connection (templated).
     """
 
     template_fields: Sequence[str] = ("folder_id", "cloudstore_conn_id")
     ui_color = "#f6d5d0"
 
-    def __init__(self, *, folder_id: str, cloudstore_conn_id: str = CloudStoreHook.default_conn_name, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        folder_id: str | int | XComArg,
+        ignore_missing: bool = False,
+        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        self.folder_id = folder_id
+        self.folder_id: Any = folder_id
+        self.ignore_missing = ignore_missing
         self.cloudstore_conn_id = cloudstore_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the folder."""
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            deletion = hook.delete_folder(self.folder_id)
-        self.log.info("Folder '%s' is deleted, with everything in it", deletion.folder_id)
+            deletion = hook.delete_folder(self.folder_id, ignore_missing=self.ignore_missing)
+        if deletion.existed is False:
+            self.log.info("Folder '%s' was gone already: nothing was deleted", deletion.folder_id)
+        else:
+            self.log.info("Folder '%s' is deleted, with everything in it", deletion.folder_id)
         return deletion.to_dict()
 
 
-class RemoteUrlUploadOperator(BaseOperator):
+class RemoteUrlUploadOperator(TypedOperator):
     """Queue an upload which the service fetches from a URL by itself, later (API document, section 4.2).
 
     What gives access in the URL (user info, query) is sent and shown nowhere: not in the rendered template either.
-    The XCom is ``{"url", "requested_at", "response"}``, the URL redacted.
+    The XCom is ``{"url", "requested_at", "response"}``, the URL redacted. Under the key ``file_id`` is the id that the file has
+    or will have; it is empty where the service's answer tells none in the usual places (extra ``file_id_path`` names another).
 
     On Airflow 3.3 and later a retry knows what became of a try that was killed: where it had queued the upload, its result is
     returned; where it was killed while sending, the retry ends as ``OutcomeUnknown``. Before 3.3 the retry sends it again.
@@ -71,13 +86,13 @@ class RemoteUrlUploadOperator(BaseOperator):
     def __init__(
         self,
         *,
-        url: str,
+        url: str | XComArg,
         retry_unknown_outcome: bool = False,
         cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.url = url
+        self.url: Any = url
         self.retry_unknown_outcome = retry_unknown_outcome
         self.cloudstore_conn_id = cloudstore_conn_id
         self._source: Secret | None = None
@@ -97,6 +112,15 @@ class RemoteUrlUploadOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue the upload."""
+        upload = self._upload(context)
+        file_id = upload.pop(XCOM_FILE_ID, None) or ""
+        if self.do_xcom_push:  # empty, not null: Airflow takes null for "not found", and fails the next task without saying why
+            context["ti"].xcom_push(key=XCOM_FILE_ID, value=file_id)
+        if not file_id:
+            self.log.info("The service's answer tells no file id in the usual places; extra 'file_id_path' names another place")
+        return upload
+
+    def _upload(self, context: Context) -> dict[str, Any]:
         url = self._source.reveal() if self._source else self.url
         store = context.get("task_state_store")
         if store is None:  # before Airflow 3.3
@@ -115,7 +139,7 @@ class RemoteUrlUploadOperator(BaseOperator):
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
         self.log.info("The upload of %s is queued; the service fetches it later", upload.url)
-        return upload.to_dict()
+        return {**upload.to_dict(), XCOM_FILE_ID: upload.file_id}
 
 
 def _callbacks(given: Any) -> list[Any]:
@@ -125,7 +149,7 @@ def _callbacks(given: Any) -> list[Any]:
     return [given] if given else []
 
 
-class DownloadLinkOperator(BaseOperator):
+class DownloadLinkOperator(TypedOperator):
     """Make a time-limited download token for a file (API document, section 4.3).
 
     The XCom is the token, and under the key ``download_link`` ``{"file_id", "token", "url_with_token", "created_at",
@@ -147,7 +171,7 @@ class DownloadLinkOperator(BaseOperator):
     def __init__(
         self,
         *,
-        file_id: str,
+        file_id: str | int | XComArg,
         wait_for_file: bool = False,
         poll_interval: float = 10.0,
         timeout: float = 3600.0,
@@ -158,7 +182,7 @@ class DownloadLinkOperator(BaseOperator):
         super().__init__(**kwargs)
         if not (poll_interval > 0 and timeout > 0):
             raise ValueError("poll_interval and timeout are seconds, and must be above 0")
-        self.file_id = file_id
+        self.file_id: Any = file_id
         self.wait_for_file = wait_for_file
         self.poll_interval = poll_interval
         self.timeout = timeout
@@ -195,18 +219,13 @@ class DownloadLinkOperator(BaseOperator):
             now = pendulum.now("UTC")
             if line := wait.not_yet(found, now):
                 self.log.info(line)
-            if self.deferrable:
-                defer_until_available(
-                    self,
-                    context,
-                    cloudstore_conn_id=self.cloudstore_conn_id,
-                    file_id=str(self.file_id),
-                    poll_interval=self.poll_interval,
-                    seconds=self.timeout,
-                )
             if wait.over(now):
                 raise file_not_available(wait.file_id, self.timeout, wait.words)
-            time.sleep(wait.pause(now, found))
+            if self.deferrable and wait.leaves_worker(now, found):
+                defer_until_available(
+                    self, context, wait, cloudstore_conn_id=self.cloudstore_conn_id, poll_interval=self.poll_interval
+                )
+            time.sleep((wait.pause_on_worker if self.deferrable else wait.pause)(now, found))
         return found
 
     def _hand_on(self, context: Context, link: DownloadLink) -> str:

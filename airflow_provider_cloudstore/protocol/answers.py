@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 _TOKEN_NAMES = ("download_token", "token")
 _URL_NAMES = ("download_url", "url")
 _EXPIRY_NAMES = ("expires_at", "expires", "expires_in")
+_FILE_ID_NAME = "file_id"
+_BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z_-])[\w.:-]{1,256}", re.ASCII)  # neither "OK" nor "1": those are no ids
 _LONGEST_TOKEN = 4096
 _TOKEN = re.compile('[^\\s<>"{}\\\\\x00-\x20\x7f-\xa0\ud800-\udfff\ufffd]+')
 _LONGEST_URL = 8192
@@ -37,15 +39,22 @@ class FolderDeletion:
     :param folder_id: the folder.
     :param requested_at: when the deletion was sent (UTC).
     :param response: the service's answer: parsed JSON, text, or None.
+    :param existed: False if it was gone already, None if nobody can tell: an attempt was lost, and the next one found nothing.
     """
 
     folder_id: str
     requested_at: DateTime
     response: Json
+    existed: bool | None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it; the XCom of ``DeleteFolderOperator``."""
-        return {"folder_id": self.folder_id, "requested_at": _iso(self.requested_at), "response": self.response}
+        return {
+            "folder_id": self.folder_id,
+            "requested_at": _iso(self.requested_at),
+            "response": self.response,
+            "existed": self.existed,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +64,13 @@ class RemoteUpload:
     :param url: the source URL, redacted.
     :param requested_at: when the upload was sent (UTC).
     :param response: the service's answer: parsed JSON, text, or None.
+    :param file_id: the id that the file has or will have, or None where the service's answer does not tell it.
     """
 
     url: str
     requested_at: DateTime
     response: Json
+    file_id: str | None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it; the XCom of ``RemoteUrlUploadOperator``."""
@@ -129,6 +140,26 @@ def find_link(
             file_id,
         )
     return DownloadLink(file_id, token, url, response.received_at, _find_expiry(data, response.received_at))
+
+
+def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Secret]) -> str | None:
+    """The id of the file that an upload makes, or None where the response does not tell it.
+
+    The usual places are ``file_id``, at the top or under ``data``, and a body that is one bare line with a digit and a letter in
+    it. A plain ``id`` is none of them: it may be that of the queue's entry.
+
+    :param data: the response's parsed body.
+    :param file_id_path: where the id is; empty to look in the usual places.
+    :param secrets: the secrets of the call. A text that repeats one of them, in whatever encoding, is no id.
+    """
+    if file_id_path:
+        candidates = [_at(data, file_id_path)]
+    else:
+        bare = data if isinstance(data, str) and _BARE_ID.fullmatch(data) else None
+        candidates = [*(value for _, value in _fields(data, (_FILE_ID_NAME,))), bare]
+    known = tuple(secrets)
+    ids = (text for value in candidates if (text := _as_token(value)) and not _repeats(text, known))
+    return next(ids, None)
 
 
 def _repeats(text: str, secrets: tuple[Secret, ...]) -> bool:

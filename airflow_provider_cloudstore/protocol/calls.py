@@ -42,12 +42,13 @@ class Call(ABC, Generic[T]):
     :param settings: the address and the token.
     :ivar secrets: what no message may hold: every token used, and what gives access in a source URL.
     :param repeat: whether an operation that is not repeatable is sent again when its outcome is unknown.
+    :param ignore_missing: whether it is a success that the subject of a deletion is gone already.
     :raises InvalidInputError: if the guard refuses the subject; nothing was sent.
     """
 
     operation: ClassVar[Operation]
 
-    def __init__(self, subject: Any, settings: Settings, *, repeat: bool = False) -> None:
+    def __init__(self, subject: Any, settings: Settings, *, repeat: bool = False, ignore_missing: bool = False) -> None:
         self.settings = settings
         self.attempts = 0
         self.token_refused = False
@@ -55,6 +56,8 @@ class Call(ABC, Generic[T]):
         self.secrets: tuple[Secret, ...] = (*settings.secrets, *self.operation.secrets(self._subject))
         self._shown = redact(self.operation.shown(self._subject), self.secrets)
         self._repeat = repeat
+        self._ignore_missing = ignore_missing
+        self._missing = False
         self._renewals = 0
         self._may_have_worked = False
 
@@ -102,14 +105,19 @@ class Call(ABC, Generic[T]):
             kind, what = judge_failure(self.operation, outcome, repeat=self._repeat)
             raise self._error(kind, what, None)
         content = read_content(outcome)
-        verdict = judge_response(self.operation, outcome, content, repeat=self._repeat)
-        if verdict is not None and not (self._may_have_worked and self.operation.deletes and is_gone(outcome, content)):
+        self._missing = is_gone(self.operation, outcome, content, self.settings.not_found_pattern)
+        verdict = judge_response(self.operation, outcome, content, repeat=self._repeat, gone=self._missing)
+        if verdict is not None and not (self._missing and self._missing_is_success):
             raise self._refusal(verdict, outcome, content)
         result = self.result(outcome, content)
         if result is None:
             what = f"HTTP {outcome.status}, but the answer holds no download token: {self._safe(content.keys)}"
             raise self._error(errors.UnusableAnswer, what, outcome.status)
         return result
+
+    @property
+    def _missing_is_success(self) -> bool:
+        return self.operation.deletes and (self._ignore_missing or self._may_have_worked)
 
     def _refusal(
         self, verdict: tuple[type[errors.CloudStoreError], str], response: Response, content: Content
@@ -166,7 +174,9 @@ class DeleteFolder(Call[FolderDeletion]):
 
     def result(self, response: Response, content: Content) -> FolderDeletion:
         """What was deleted, and what the service said."""
-        return FolderDeletion(self._subject, response.sent_at, self._storable(content))
+        missing = None if self._may_have_worked else False
+        existed = missing if self._missing else True
+        return FolderDeletion(self._subject, response.sent_at, self._storable(content), existed)
 
 
 class UploadFromUrl(Call[RemoteUpload]):
@@ -176,7 +186,8 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     def result(self, response: Response, content: Content) -> RemoteUpload:
         """What was queued, and what the service said."""
-        return RemoteUpload(self._shown, response.sent_at, self._storable(content))
+        file_id = answers.find_file_id(content.data, self.settings.file_id_path, self.secrets)
+        return RemoteUpload(self._shown, response.sent_at, self._storable(content), file_id)
 
 
 class CreateDownloadLink(Call[DownloadLink]):

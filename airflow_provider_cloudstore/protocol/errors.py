@@ -6,6 +6,7 @@ library's exception, because those print whole URLs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -28,6 +29,8 @@ class CloudStoreError(Exception):
     again: bool = False
     """Whether the same call tries again by itself, within its attempts and its time."""
     advice: ClassVar[str] = ""
+    advice_for: ClassVar[Mapping[str, str]] = {}
+    """By the operation's name, where the general advice does not fit."""
 
     def __init__(
         self,
@@ -53,7 +56,8 @@ class CloudStoreError(Exception):
         self.message = message
         about = " ".join(part for part in (operation, f"'{subject}'" if subject else "") if part)
         tries = f" (attempt {attempts})" if attempts > 1 else ""
-        super().__init__(f"{about + ': ' if about else ''}{what}{tries}.{' ' + self.advice if self.advice else ''}")
+        advice = self.advice_for.get(operation, self.advice)
+        super().__init__(f"{about + ': ' if about else ''}{what}{tries}.{' ' + advice if advice else ''}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """An error goes through ``pickle`` and ``copy`` unchanged; by default it would be made anew from its message."""
@@ -162,10 +166,10 @@ class ServiceError(CloudStoreError):
 class UnusableAnswer(CloudStoreError):
     """HTTP 2xx, but the body cannot be taken for the service's answer: too large, a web page, or without a token."""
 
-    advice = (
-        "Check that the connection's host is the API's base URL and that no proxy or login page answers in its place; "
-        "for a service that answers in a shape of its own set extra 'token_path'."
-    )
+    advice = "Check that the connection's host is the API's base URL and that no proxy or login page answers in its place."
+    advice_for: ClassVar[Mapping[str, str]] = {
+        "download link": f"{advice[:-1]}; for a service that answers in a shape of its own set extra 'token_path'."
+    }
 
 
 class RequestRefused(CloudStoreError):
@@ -184,7 +188,8 @@ class RedirectRefused(RequestRefused):
 class BadRequest(RequestRefused):
     """HTTP 400."""
 
-    advice = "Check the id or URL that was given: the service did not accept it."
+    advice = "Check the id that was given: the service did not accept it."
+    advice_for: ClassVar[Mapping[str, str]] = {"remote upload": "Check the URL that was given: the service did not accept it."}
 
 
 class TokenRefused(RequestRefused):
@@ -202,15 +207,23 @@ class PermissionDenied(RequestRefused):
 class NotFound(RequestRefused):
     """HTTP 404 or 410."""
 
-    advice = (
-        "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
-        "A file that was queued for upload is found only after the service has fetched it."
-    )
+    advice = "Check that the connection's host is the base URL: the part before /cloud/api/v2."
+    advice_for: ClassVar[Mapping[str, str]] = {
+        "delete folder": (
+            "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
+            "Where it is fine that the folder is gone already, set ignore_missing=True."
+        ),
+        "download link": (
+            "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
+            "A file that was queued for upload is found only after the service has fetched it: wait_for_file=True waits for it."
+        ),
+    }
 
 
 class FileNotAvailable(CloudStoreError):
-    """A wait for a file ended without it."""
+    """A wait for a file ended without it. Another wait of the same length is not begun."""
 
+    permanent = True
     advice = "Look in the service whether the upload failed, or allow more time with 'timeout'."
 
 

@@ -41,6 +41,8 @@ PROXY_REFUSED = (
 # What nginx, Apache and Go answer to plain http on a TLS port.
 _WANTS_TLS = re.compile(r"HTTP request (?:was sent )?to (?:an )?HTTPS|HTTP to an SSL-enabled", re.IGNORECASE)
 
+_LONGEST_WORDS = 2000  # of an error envelope that a user's own regular expression is applied to
+
 Verdict = tuple[type[errors.CloudStoreError], str]
 
 
@@ -58,15 +60,20 @@ def judge_failure(operation: Operation, failure: Failure, *, repeat: bool) -> Ve
     return _unknown(operation, repeat), failure.reason
 
 
-def judge_response(operation: Operation, response: Response, content: Content, *, repeat: bool) -> Verdict | None:
+def judge_response(
+    operation: Operation, response: Response, content: Content, *, repeat: bool, gone: bool = False
+) -> Verdict | None:
     """What a response means: the error that it is and what happened, or None for success.
 
     :param operation: what was asked.
     :param response: the response.
     :param content: what its body says.
     :param repeat: whether the caller allows to do it twice (``retry_unknown_outcome``).
+    :param gone: what :func:`is_gone` says of it.
     """
     status = response.status
+    if gone:
+        return errors.NotFound, f"HTTP {status}"
     if 200 <= status < 300:
         return _judge_success(operation, status, content, repeat=repeat)
     if status == 429 or (status == 503 and "retry-after" in response.headers):
@@ -95,13 +102,18 @@ def _judge_refusal(status: int, content: Content) -> Verdict:
     return _REFUSALS.get(status, errors.RequestRefused), f"HTTP {status}"
 
 
-def is_gone(response: Response, content: Content) -> bool:
-    """Whether a response says that the subject does not exist. A web page says so of a page, not of a folder.
+def is_gone(operation: Operation, response: Response, content: Content, pattern: re.Pattern[str] | None) -> bool:
+    """Whether a response says that the subject does not exist. A web page says so of a page, not of a folder or a file.
 
+    :param operation: what was asked; an upload has no subject that could be missing.
     :param response: the response.
     :param content: what its body says.
+    :param pattern: what the words of an error envelope match that means "not found" (extra ``not_found_pattern``).
     """
-    return response.status in (404, 410) and not content.is_web_page
+    if not operation.repeatable or content.is_web_page:
+        return False
+    words = content.error_message
+    return response.status in (404, 410) or bool(pattern and words and pattern.search(words[:_LONGEST_WORDS]))
 
 
 def _unknown(operation: Operation, repeat: bool) -> type[errors.CloudStoreError]:

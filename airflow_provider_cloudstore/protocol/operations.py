@@ -17,6 +17,10 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 from airflow_provider_cloudstore.protocol.values import Request
 
 _USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
+_WHERE_FROM = {
+    "file_id": ". RemoteUrlUploadOperator finds no file id in a service's answer of an unusual shape: "
+    "extra 'file_id_path' of the connection then names the place"
+}
 _SOURCE_SCHEMES = ("http", "https", "ftp")
 
 
@@ -92,7 +96,7 @@ def validate_present(value: Any, field: str) -> str:
     if is_nothing(text):
         raise InvalidInputError(
             f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing: "
-            "check that the upstream task ran and returned the value; nothing was sent"
+            f"check that the upstream task ran and returned the value{_WHERE_FROM.get(field, '')}; nothing was sent"
         )
     if "{{" in text or "{%" in text:
         raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field; nothing was sent")

@@ -21,7 +21,19 @@ CONN_TYPE = "cloudstore"
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_ATTEMPTS = 4
 DEFAULT_PROTECTED_FOLDER_IDS = ("0", "/")
-EXTRA_KEYS = frozenset({"timeout", "max_attempts", "verify", "proxy", "allow_http", "protected_folder_ids", "token_path"})
+EXTRA_KEYS = frozenset(
+    {
+        "timeout",
+        "max_attempts",
+        "verify",
+        "proxy",
+        "allow_http",
+        "protected_folder_ids",
+        "token_path",
+        "file_id_path",
+        "not_found_pattern",
+    }
+)
 
 _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 
@@ -38,6 +50,8 @@ class Settings:
     :param proxy: the URL of a proxy; it may hold credentials.
     :param protected_folder_ids: ids that are never deleted, in addition to every spelling of the root.
     :param token_path: keys that lead to the download token in an answer.
+    :param file_id_path: keys that lead to the id of an uploaded file in an answer.
+    :param not_found_pattern: what the words of an error envelope match that means "not found".
     """
 
     base_url: str
@@ -48,6 +62,8 @@ class Settings:
     proxy: Secret | None = None
     protected_folder_ids: frozenset[str] = frozenset(DEFAULT_PROTECTED_FOLDER_IDS)
     token_path: tuple[str, ...] = field(default=())
+    file_id_path: tuple[str, ...] = field(default=())
+    not_found_pattern: re.Pattern[str] | None = None
 
     @classmethod
     def from_connection(
@@ -71,7 +87,9 @@ class Settings:
             verify=_verify(given),
             proxy=_proxy(given),
             protected_folder_ids=_protected(given),
-            token_path=_token_path(given),
+            token_path=_path(given, "token_path"),
+            file_id_path=_path(given, "file_id_path"),
+            not_found_pattern=_not_found_pattern(given),
         )
 
     @property
@@ -245,8 +263,26 @@ def _protected(extra: Mapping[str, Any]) -> frozenset[str]:
     return frozenset({*DEFAULT_PROTECTED_FOLDER_IDS, *(item for item in own if item)})
 
 
-def _token_path(extra: Mapping[str, Any]) -> tuple[str, ...]:
-    value = extra.get("token_path", "")
+def _path(extra: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = extra.get(key, "")
     if not isinstance(value, str) or (value and not all(value.split("."))):
-        raise ConfigurationError("extra 'token_path' of the connection must be keys joined by dots, such as data.link.key")
+        raise ConfigurationError(f"extra '{key}' of the connection must be keys joined by dots, such as data.link.key")
     return tuple(value.split(".")) if value else ()
+
+
+def _not_found_pattern(extra: Mapping[str, Any]) -> re.Pattern[str] | None:
+    value = extra.get("not_found_pattern")
+    if value is None:
+        return None
+    try:
+        pattern = re.compile(value, re.IGNORECASE)
+    except (re.error, TypeError, OverflowError, RecursionError) as error:
+        reason = f": {error}" if isinstance(error, re.error) else ""
+        raise ConfigurationError(
+            f"extra 'not_found_pattern' of the connection must be a regular expression, such as no such (folder|file){reason}"
+        ) from None
+    if pattern.search(""):
+        raise ConfigurationError(
+            "extra 'not_found_pattern' of the connection matches every text, so that every error would mean \"not found\""
+        )
+    return pattern

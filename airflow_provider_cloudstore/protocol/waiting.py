@@ -21,6 +21,12 @@ _NOT_YET = (
 )
 _JITTER = 0.2
 
+ON_WORKER_SECONDS = 5.0
+"""How long a deferrable wait polls on the worker first: most small files are there by then, and no deferral is needed."""
+SETTLE_SECONDS = 5.0
+"""How long a trigger sleeps at least before its first poll. Airflow's scheduler fails a task whose trigger fires before it has
+read that the process which deferred ended well (apache/airflow 67287, 71580)."""
+
 ODD_POLLS = 3
 ODD_SECONDS = 30.0
 
@@ -78,6 +84,7 @@ class FileWait:
         self.words = ""
         """What the last poll found, without secrets."""
         self._interval = interval
+        self._first: DateTime | None = None
         self._odd = OddResponses(remembered=remembered)
 
     def not_yet(self, error: CloudStoreError, now: DateTime) -> str | None:
@@ -88,6 +95,7 @@ class FileWait:
         :returns: a line for the log where the reason has changed, else None.
         :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
+        self._first = self._first or now
         odd = self._odd.tolerates(error, now)
         if not odd and not isinstance(error, _NOT_YET):
             raise error
@@ -102,9 +110,29 @@ class FileWait:
             )
         return f"File '{self.file_id}' is not there yet ({self.words}); {ends}"
 
-    def first_pause(self) -> float:
-        """Seconds until the first look of one who takes over from another: anywhere in the interval, to spread many waiters."""
-        return random.uniform(0, self._interval)
+    def first_pause(self, now: DateTime) -> float:
+        """Seconds until the first poll of a trigger: spread over the interval, after the scheduler has settled the deferral.
+
+        :param now: the time now (UTC).
+        """
+        return self._until_deadline(now, SETTLE_SECONDS + random.uniform(0, self._interval))
+
+    def leaves_worker(self, now: DateTime, error: CloudStoreError) -> bool:
+        """Whether a deferrable wait has polled on the worker for long enough; a pause that the service asks for is no worker's.
+
+        :param now: the time now (UTC).
+        :param error: what the last poll ended with.
+        """
+        polled = (now - self._first).total_seconds() if self._first else 0.0
+        return polled >= ON_WORKER_SECONDS or error.retry_after is not None or self.over(now)
+
+    def pause_on_worker(self, now: DateTime, error: CloudStoreError) -> float:
+        """Seconds until the next poll of a deferrable wait that is still on the worker.
+
+        :param now: the time now (UTC).
+        :param error: what the last poll ended with.
+        """
+        return min(1.0, self.pause(now, error))
 
     def pause(self, now: DateTime, error: CloudStoreError) -> float:
         """Seconds until the next look: the interval with some jitter, or what the service asks for, but not past the deadline.
@@ -113,6 +141,9 @@ class FileWait:
         :param error: what the last look ended with.
         """
         wanted = max(self._interval * random.uniform(1 - _JITTER, 1 + _JITTER), error.retry_after or 0.0)
+        return self._until_deadline(now, wanted)
+
+    def _until_deadline(self, now: DateTime, wanted: float) -> float:
         return max(0.0, min(wanted, self.deadline.timestamp() - now.timestamp()))
 
     def over(self, now: DateTime) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pendulum
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, conf
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, XComArg, conf
 
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileNotAvailable
@@ -33,13 +34,13 @@ class FileAvailableSensor(BaseSensorOperator):
     def __init__(
         self,
         *,
-        file_id: str,
+        file_id: str | int | XComArg,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.file_id = file_id
+        self.file_id: Any = file_id
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
         self._wait: FileWait | None = None
@@ -53,26 +54,23 @@ class FileAvailableSensor(BaseSensorOperator):
         raise AirflowSensorTimeout(str(file_not_available(self.file_id, self.timeout, words)))
 
     def poke(self, context: Context) -> bool:
-        """Look once. A deferrable sensor that does not find the file defers from here."""
+        """Poll once. A deferrable sensor polls for a few seconds, and defers from here if the file does not come."""
         if self._wait is None:
             ends_at = pendulum.now("UTC").add(seconds=self.timeout)
             remembered = self.deferrable or not self.reschedule
             self._wait = FileWait(str(self.file_id), self.poke_interval, ends_at, remembered=remembered)
         with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
-            found = hook.look_for_file(self.file_id)
-            if isinstance(found, CloudStoreError):
-                if line := self._wait.not_yet(found, pendulum.now("UTC")):
+            while isinstance(found := hook.look_for_file(self.file_id), CloudStoreError):
+                now = pendulum.now("UTC")
+                if line := self._wait.not_yet(found, now):
                     self.log.info(line)
-                if self.deferrable:
+                if not self.deferrable:
+                    return False
+                if self._wait.leaves_worker(now, found):
                     defer_until_available(
-                        self,
-                        context,
-                        cloudstore_conn_id=self.cloudstore_conn_id,
-                        file_id=str(self.file_id),
-                        poll_interval=self.poke_interval,
-                        seconds=self.timeout,
+                        self, context, self._wait, cloudstore_conn_id=self.cloudstore_conn_id, poll_interval=self.poke_interval
                     )
-                return False
+                time.sleep(self._wait.pause_on_worker(now, found))
         self.log.info("File '%s' is there", self.file_id)
         return True
 

@@ -61,7 +61,7 @@ class FileAvailableTrigger(BaseTrigger):
         """Look until the file is there, the deadline has come, or looking again cannot help; then send one event."""
         wait = FileWait(self.file_id, self.poll_interval, self._ends_at)
         # Before the connection is read: a triggerer that starts with thousands of these is not held up by all of them at once.
-        await asyncio.sleep(wait.first_pause())
+        await asyncio.sleep(wait.first_pause(pendulum.now("UTC")))
         try:
             async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
                 event = await self._look_until(hook, wait)
@@ -85,7 +85,7 @@ _MARGIN = timedelta(seconds=1)  # to be before Airflow with the news that execut
 
 
 def defer_until_available(
-    task: BaseOperator, context: Context, *, cloudstore_conn_id: str, file_id: str, poll_interval: float, seconds: float
+    task: BaseOperator, context: Context, wait: FileWait, *, cloudstore_conn_id: str, poll_interval: float
 ) -> NoReturn:
     """Hand the waiting over to the triggerer; ``task.execute_complete(context, event)`` is what goes on after it.
 
@@ -93,14 +93,13 @@ def defer_until_available(
 
     :param task: the task that waits.
     :param context: its context.
+    :param wait: the wait as it stands.
     :param cloudstore_conn_id: the Airflow connection.
-    :param file_id: the file.
-    :param poll_interval: seconds between two looks.
-    :param seconds: how long the wait may take.
+    :param poll_interval: seconds between two polls.
     """
     now = pendulum.now("UTC")
-    deadline = min(now.add(seconds=seconds), _execution_ends(task, context) or DateTime.max.replace(tzinfo=now.tzinfo))
-    trigger = FileAvailableTrigger(cloudstore_conn_id, file_id, poll_interval, deadline.to_iso8601_string())
+    deadline = min(wait.deadline, _execution_ends(task, context) or DateTime.max.replace(tzinfo=now.tzinfo))
+    trigger = FileAvailableTrigger(cloudstore_conn_id, wait.file_id, poll_interval, deadline.to_iso8601_string())
     # A plain timedelta: Airflow 3 cannot send pendulum's kind to its supervisor, and fails the task without a reason.
     patience = timedelta(seconds=(deadline - now).total_seconds()) + _GRACE
     task.defer(trigger=trigger, method_name="execute_complete", timeout=patience)
@@ -127,7 +126,8 @@ def check_event(task: BaseOperator, context: Context, event: Mapping[str, Any], 
             if task.execution_timeout and ends and pendulum.now("UTC") >= ends:
                 allowed = task.execution_timeout.total_seconds()
                 raise AirflowTaskTimeout(f"execution_timeout is over: {file_not_available(file_id, allowed, words)}")
-            raise file_not_available(file_id, seconds, words)
+            with airflow_errors():
+                raise file_not_available(file_id, seconds, words)
         case {"status": "failed", "error": dict(error)}:
             with airflow_errors():
                 raise CloudStoreError.from_dict(error)

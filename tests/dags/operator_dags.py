@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Param, task
+from airflow.providers.common.compat.sdk import DAG, Param, task, task_group
 
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
@@ -18,6 +18,35 @@ START = datetime(2026, 1, 1)
 
 with DAG("delete", schedule=None, start_date=START, params={"folder": "staging"}) as delete:
     DeleteFolderOperator(task_id="delete", folder_id="{{ params.folder }}")
+
+with DAG("delete_missing", schedule=None, start_date=START, params={"folder": "gone"}) as delete_missing:
+    DeleteFolderOperator(task_id="delete", folder_id="{{ params.folder }}", ignore_missing=True)
+
+with DAG("uploaded_id", schedule=None, start_date=START, params={"source": ""}) as uploaded_id:
+    queued = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}")
+
+    @task
+    def echo(file_id: str | None) -> str | None:
+        return file_id
+
+    echo(queued.output["file_id"])
+    DownloadLinkOperator(task_id="link", file_id=queued.output["file_id"], wait_for_file=True, poll_interval=0.1, retries=3)
+
+with DAG("mapped_ids", schedule=None, start_date=START, params={"sources": Param([], type="array")}) as mapped_ids:
+
+    @task
+    def several(params: dict[str, Any]) -> list[str]:
+        return list(params["sources"])
+
+    @task_group
+    def stage(url: str) -> None:
+        uploaded = RemoteUrlUploadOperator(task_id="upload", url=url)
+        DownloadLinkOperator(task_id="link", file_id=uploaded.output["file_id"], wait_for_file=True, poll_interval=0.1)
+
+    stage.expand(url=several())
+
+with DAG("dated_delete", schedule=None, start_date=START, params={"prefix": ""}) as dated_delete:
+    DeleteFolderOperator(task_id="delete", folder_id="{{ params.prefix }}-{{ ds }}")
 
 with DAG("delete_nothing", schedule=None, start_date=START) as delete_nothing:
     DeleteFolderOperator(task_id="delete", folder_id="{{ ti.xcom_pull(task_ids='nobody') }}", retries=3)

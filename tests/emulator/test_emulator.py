@@ -291,3 +291,20 @@ def test_nothing_is_left_on_disk_when_it_stops() -> None:
         folder = emulator.service.store.folder
         assert list(folder.iterdir())
     assert not folder.exists()
+
+
+def test_it_makes_folders_stores_files_and_serves_sources_from_python_and_over_http(emulator: Emulator) -> None:
+    base = f"{emulator.url}/_emulator"
+    assert emulator.make_folder("tmp") == "tmp"
+    assert emulator.put_file(b"one", "f1", "tmp") == "f1"
+    assert requests.put(f"{base}/files/f2?folder_id=other", data=b"two", timeout=5).status_code == 204
+    assert emulator.state()["folders"] == ["other", "staging", "tmp"]
+    urls = [make_link(emulator, file_id).json()["data"]["download_url"] for file_id in ("f1", "f2")]
+    assert [requests.get(url, timeout=5).content for url in urls] == [b"one", b"two"]
+    assert requests.put(f"{base}/sources/by-http", data=b"three", timeout=5).status_code == 204
+    assert requests.get(f"{base}/sources/by-http", timeout=5).content == b"three"
+    assert requests.get(f"{base}/sources/unknown", timeout=5).status_code == 404
+    large = os.urandom(3_000_000)
+    file_id = queue(emulator, emulator.serve(large, "my report.csv")).json()["data"]["file_id"]
+    eventually(lambda: emulator.state()["files"][-1]["state"] == "stored")
+    assert requests.get(make_link(emulator, file_id).json()["data"]["download_url"], timeout=5).content == large

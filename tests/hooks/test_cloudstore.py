@@ -115,10 +115,14 @@ def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator
 def test_a_connection_test_says_in_plain_words_what_it_proved(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     fine, words = CloudStoreHook().test_connection()
     assert fine
-    assert words.startswith("Connected: the service answered")
-    assert "Could not find the file" in words
+    assert words == "The connection works: the service accepts the token (it was asked for a file that does not exist)."
+    emulator.fault("error_envelope", body="File f123 is unknown", operation="link")
+    fine, words = CloudStoreHook().test_connection()
+    assert fine
+    assert words.startswith("The connection works: ")
+    assert "File f123 is unknown" in words
     store_file(emulator, file_id="airflow-connection-test")
-    assert CloudStoreHook().test_connection() == (True, "Connected: the service accepts requests from this token.")
+    assert CloudStoreHook().test_connection() == (True, "The connection works: the service accepts the token.")
     connect(monkeypatch, host=emulator.url, password="wrong-token")
     fine, words = CloudStoreHook().test_connection()
     assert not fine

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
+from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
@@ -37,7 +39,8 @@ def test_subject_and_connection_are_templates(operator: type[BaseOperator], fiel
 def test_deleting_returns_what_was_asked_when_and_what_the_service_said(emulator: Emulator) -> None:
     state, _, values = run_dag(dags.delete)
     assert state == "success"
-    assert values["delete"].keys() == {"folder_id", "requested_at", "response"}
+    assert values["delete"].keys() == {"folder_id", "requested_at", "response", "existed"}
+    assert values["delete"]["existed"] is True
     assert values["delete"]["folder_id"] == "staging"
     assert datetime.fromisoformat(values["delete"]["requested_at"]).utcoffset() is not None
     assert values["delete"]["response"]["_status"] == "success"
@@ -126,3 +129,69 @@ def test_a_missing_upstream_value_deletes_nothing_and_spends_no_retry(emulator: 
     assert run.state == "failed"
     assert run.get_task_instances()[0].try_number == 1
     assert emulator.state()["requests"] == {}
+
+
+def test_a_folder_that_is_gone_is_an_error_that_names_the_way_out(emulator: Emulator) -> None:
+    run = run_and_tell(dags.delete, {"folder": "gone"})
+    assert run.tasks == {"delete": "failed"}
+    assert "ignore_missing=True" in run.errors["delete"]
+    assert "upload" not in run.errors["delete"]
+
+
+def test_a_folder_that_is_gone_is_a_success_that_says_so_where_that_was_asked_for(emulator: Emulator) -> None:
+    run = run_and_tell(dags.delete_missing)
+    assert run.state == "success", run
+    assert run.values["delete"]["existed"] is False
+    assert emulator.state()["effects"] == {}
+    run = run_and_tell(dags.delete_missing, {"folder": emulator.make_folder("there")})
+    assert run.values["delete"]["existed"] is True
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "status", "status": 404, "body": "<html>no such page</html>", "headers": {"Content-Type": "text/html"}},
+        {"kind": "error_envelope", "body": "no such folder"},
+        {"kind": "status", "status": 403, "body": "no"},
+    ],
+)
+def test_what_does_not_say_that_the_folder_is_gone_is_no_success(emulator: Emulator, fault: dict[str, Any]) -> None:
+    emulator.fault(fault.pop("kind"), operation="delete", times=0, **fault)
+    assert run_and_tell(dags.delete_missing).state == "failed"
+
+
+@pytest.mark.parametrize("shape", ["envelope", "plain", "text"])
+def test_the_id_of_an_uploaded_file_works_in_taskflow_and_as_an_argument(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
+    with Emulator(answers=shape) as emulator:
+        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
+        run = run_and_tell(dags.uploaded_id, {"source": emulator.serve(b"a")})
+        assert run.state == "success", run
+        assert run.values["echo"] == emulator.state()["files"][0]["file_id"]
+        assert run.values["upload"].keys() == {"url", "requested_at", "response"}
+
+
+def test_the_ids_of_mapped_uploads_meet_their_own_links(emulator: Emulator) -> None:
+    run = run_and_tell(dags.mapped_ids, {"sources": [emulator.serve(b"a", "a"), emulator.serve(b"b", "b")]})
+    assert run.state == "success", run
+    assert {run.tasks[f"stage.link[{index}]"] for index in range(2)} == {"success"}
+    tokens = {token["file_id"] for token in emulator.state()["tokens"]}
+    assert tokens == {stored["file_id"] for stored in emulator.state()["files"]}
+
+
+def test_an_upload_whose_answer_tells_no_id_is_followed_by_a_refusal_that_names_the_extra(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = {"kind": "status", "status": 200, "body": json.dumps({"result": {"key": "f77"}})}
+    emulator.fault("status", operation="upload", status=200, body=odd["body"])
+    run = run_and_tell(dags.uploaded_id, {"source": "http://127.0.0.1:9/x"})
+    assert run.tasks == {"upload": "success", "echo": "success", "link": "failed"}  # failed, and not up_for_retry
+    assert "'file_id_path'" in run.errors["link"]
+    assert emulator.state()["requests"] == {"upload": 1}
+
+    emulator.put_file(b"a", "f77")
+    emulator.fault("status", operation="upload", status=200, body=odd["body"])
+    connection = json.loads(emulator.connection) | {"extra": {"file_id_path": "result.key"}}
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+    run = run_and_tell(dags.uploaded_id, {"source": "http://127.0.0.1:9/x"})
+    assert run.state == "success", run
+    assert run.values["echo"] == "f77"

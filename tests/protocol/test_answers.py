@@ -149,12 +149,13 @@ def test_results_are_dicts_with_times_in_iso_8601_utc() -> None:
     }  # fmt: skip
     assert link(b"t").to_dict()["expires_at"] is None
     at = SENT.in_timezone("Europe/Berlin")
-    assert FolderDeletion("d1", at, None).to_dict() == {
+    assert FolderDeletion("d1", at, None, False).to_dict() == {
         "folder_id": "d1",
         "requested_at": "2026-01-01T00:00:00Z",
         "response": None,
+        "existed": False,
     }
-    assert RemoteUpload("u", at, "ok").to_dict() == {"url": "u", "requested_at": "2026-01-01T00:00:00Z", "response": "ok"}
+    assert RemoteUpload("u", at, "ok", "f1").to_dict() == {"url": "u", "requested_at": "2026-01-01T00:00:00Z", "response": "ok"}
 
 
 def test_a_link_does_not_print_its_token_and_names_its_secrets() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -55,7 +56,12 @@ class Loop:
 
 def test_a_first_success_is_the_result_with_nothing_said() -> None:
     loop = Loop(DeleteFolder("d1", settings()), answer(body={"response": "gone"}))
-    assert loop.run().to_dict() == {"folder_id": "d1", "requested_at": "2026-01-01T00:00:00Z", "response": {"response": "gone"}}
+    assert loop.run().to_dict() == {
+        "folder_id": "d1",
+        "requested_at": "2026-01-01T00:00:00Z",
+        "response": {"response": "gone"},
+        "existed": True,
+    }
     assert (loop.lines, loop.slept) == ([], [])
 
 
@@ -385,3 +391,75 @@ def test_an_error_says_whether_a_web_page_came() -> None:
         Loop(DeleteFolder("d1", settings()), answer(404, {"message": "gone"})).run()
     assert not failed.value.web_page
     assert errors.CloudStoreError.from_dict(failed.value.to_dict()).web_page is False
+
+
+PATTERN = re.compile("no such (folder|file)", re.IGNORECASE)
+ENVELOPE = {"status": "error", "response": "There is no such folder"}
+
+
+@pytest.mark.parametrize("status", [200, 400, 403, 500])
+def test_an_envelope_whose_words_match_the_pattern_means_not_found(status: int) -> None:
+    with pytest.raises(errors.NotFound) as caught:
+        DeleteFolder("f", settings(not_found_pattern=PATTERN)).finish(answer(status, ENVELOPE))
+    assert caught.value.permanent
+    with pytest.raises(errors.NotFound):
+        CreateDownloadLink("f", settings(not_found_pattern=PATTERN)).finish(answer(status, ENVELOPE))
+    assert (
+        DeleteFolder("f", settings(not_found_pattern=PATTERN), ignore_missing=True).finish(answer(status, ENVELOPE)).existed
+        is False
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "outcome"),
+    [
+        (None, answer(200, ENVELOPE)),
+        (re.compile("something else"), answer(200, ENVELOPE)),
+        (PATTERN, answer(400, "no such folder")),  # no envelope
+        (PATTERN, answer(200, {"status": "error", "response": "x" * 5000 + "no such folder"})),
+        (PATTERN, answer(404, b"<html>no such folder</html>", content_type="text/html")),
+    ],
+)
+def test_what_does_not_mean_that_the_folder_is_gone_is_an_error_all_the_same(pattern: Any, outcome: Response) -> None:
+    with pytest.raises(errors.CloudStoreError):
+        DeleteFolder("f", settings(not_found_pattern=pattern), ignore_missing=True).finish(outcome)
+
+
+def test_an_upload_has_no_subject_that_could_be_missing() -> None:
+    with pytest.raises(errors.ServiceError):
+        UploadFromUrl("http://h/f", settings(not_found_pattern=PATTERN)).finish(answer(200, ENVELOPE))
+
+
+@pytest.mark.parametrize(("status", "existed"), [(200, True), (404, False), (410, False)])
+def test_a_deletion_tells_whether_the_folder_was_there(status: int, existed: bool) -> None:
+    assert DeleteFolder("f", settings(), ignore_missing=True).finish(answer(status)).existed is existed
+
+
+def test_after_a_lost_deletion_nobody_can_tell_whether_the_folder_was_there() -> None:
+    call = DeleteFolder("f", settings())
+    with pytest.raises(errors.ServerFailure):
+        call.finish(Failure(Break.OUTCOME_UNKNOWN, "lost"))
+    assert call.finish(answer(404)).existed is None
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "file_id"),
+    [
+        ({"file_id": "f1"}, (), "f1"),
+        ({"file_id": 17}, (), "17"),
+        ({"data": {"file_id": "f1"}}, (), "f1"),
+        ({"id": "q1"}, (), None),  # it may be the id of the queue's entry
+        ({"file_id": ""}, (), None),
+        ({"file_id": ["f1"]}, (), None),
+        ({"file_id": TOKEN}, (), None),
+        ("f1a2", (), "f1a2"),
+        ("OK", (), None),
+        ("queued at 12", (), None),
+        (1, (), None),
+        (None, (), None),
+        ({"files": [{"key": "k1"}], "file_id": "f1"}, ("files", "0", "key"), "k1"),
+        ({"file_id": "f1"}, ("files", "0", "key"), None),
+    ],
+)
+def test_an_upload_tells_the_id_of_its_file_where_the_answer_does(body: Any, path: tuple[str, ...], file_id: str | None) -> None:
+    assert UploadFromUrl("http://h/f", settings(file_id_path=path)).finish(answer(200, body)).file_id == file_id

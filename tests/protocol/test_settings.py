@@ -206,3 +206,26 @@ def test_settings_print_neither_token_nor_proxy() -> None:
 )  # fmt: skip
 def test_loopback_is_this_machine_and_nothing_else(host: str, own: bool) -> None:
     assert is_loopback(host) is own
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("no (such", "must be a regular expression"),
+        (5, "must be a regular expression"),
+        ("(not found)?", "matches every text"),
+        (".*", "matches every text"),
+    ],
+)
+def test_a_pattern_for_not_found_that_cannot_be_meant_is_refused(value: Any, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'not_found_pattern'.*{reason}"):
+        read(not_found_pattern=value)
+
+
+def test_the_paths_and_the_pattern_are_read() -> None:
+    settings = read(file_id_path="result.files.0.id", not_found_pattern="no such (folder|file)")
+    assert settings.file_id_path == ("result", "files", "0", "id")
+    assert settings.not_found_pattern is not None
+    assert settings.not_found_pattern.search("There is No Such Folder")
+    with pytest.raises(ConfigurationError, match="'file_id_path'"):
+        read(file_id_path="a..b")

@@ -122,9 +122,20 @@ def test_pauses_are_spread_around_the_interval() -> None:
     pauses = [wait.pause(NOW, errors.NotFound("x")) for _ in range(500)]
     assert 8 <= min(pauses) < 8.5
     assert 11.5 < max(pauses) <= 12
-    firsts = [wait.first_pause() for _ in range(500)]
-    assert 0 <= min(firsts) < 0.5
-    assert 9.5 < max(firsts) <= 10
+    firsts = [wait.first_pause(NOW) for _ in range(500)]  # the scheduler must have settled the deferral
+    assert 5 <= min(firsts) < 5.5
+    assert 14.5 < max(firsts) <= 15
+    assert FileWait("f1", 10, NOW.add(seconds=2)).first_pause(NOW) == 2
+
+
+def test_a_deferrable_wait_polls_on_the_worker_for_five_seconds_at_least_once_a_second() -> None:
+    wait, missing = FileWait("f1", 10, LATER), errors.NotFound("x")
+    wait.not_yet(missing, NOW)
+    assert not wait.leaves_worker(NOW.add(seconds=4), missing)
+    assert wait.pause_on_worker(NOW, missing) == 1.0
+    assert wait.leaves_worker(NOW.add(seconds=5), missing)
+    assert wait.leaves_worker(NOW, errors.RateLimited("x", retry_after=30))  # such a pause is for the triggerer
+    assert wait.leaves_worker(LATER, missing)
 
 
 def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> None:
@@ -147,7 +158,7 @@ def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_w
         "Look in the service whether the upload failed, or allow more time with 'timeout'."
     )
     assert "the last answer was: none" in str(file_not_available("f1", 90, ""))
-    assert not file_not_available("f1", 90, "").permanent
+    assert file_not_available("f1", 90, "").permanent
 
 
 def test_an_error_survives_the_way_through_an_event() -> None:

@@ -19,6 +19,11 @@ from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 from tests.support import eventually, store_file
 
 
+@pytest.fixture(autouse=True)
+def _no_scheduler_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "SETTLE_SECONDS", 0.0)
+
+
 def trigger(seconds: float = 20.0, interval: float = 0.05, file_id: str = "f1") -> FileAvailableTrigger:
     deadline = pendulum.now("UTC").add(seconds=seconds).to_iso8601_string()
     made = FileAvailableTrigger("cloudstore_default", file_id, interval, deadline)

@@ -1,0 +1,42 @@
+"""The README's first DAG as it is written, on a whole Airflow: green on its first day and on every later one.
+
+Slow: ``make test-first-day`` runs it on Airflow 3.3.2 and 2.11.2.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.real_airflow import AIRFLOW_2, RealAirflow
+
+pytestmark = pytest.mark.slow
+
+README = Path(__file__).resolve().parent.parent.parent / "README.md"
+DATE = "--exec-date" if AIRFLOW_2 else "--logical-date"
+
+
+def test_the_readmes_dag_is_green_on_two_dates(tmp_path: Path) -> None:
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    code = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[0]
+    (dags / "share_report.py").write_text(code)
+    with (
+        Emulator() as emulator,
+        RealAirflow(tmp_path / "home", dags, AIRFLOW_CONN_CLOUDSTORE_DEFAULT=emulator.connection) as airflow,
+    ):
+        emulator.make_folder("reports-2026-03-02")  # a week before the second date; before the first one there is none
+        airflow.start_all()
+        airflow.until("the DAG is known", lambda: airflow.rows("select 1 from serialized_dag where dag_id = 'share_report'"))
+        airflow.cli("dags", "unpause", "share_report")
+        for run_id, date in (("first", "2026-03-08"), ("second", "2026-03-09")):
+            airflow.cli("dags", "trigger", "share_report", "--run-id", run_id, DATE, f"{date}T00:00:00+00:00")
+            states = airflow.finish(run_id)
+            assert set(states.values()) == {"success"}, states
+        state = emulator.state()
+        assert state["effects"]["delete"] == 1
+        assert state["effects"]["link"] >= 2
+        assert "reports-2026-03-02" not in state["folders"]

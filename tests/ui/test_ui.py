@@ -1,0 +1,191 @@
+"""The first day in a browser: ``make up`` and one click, and the connection form filled in, tested and saved.
+
+Slow: ``make test-ui`` runs it on Airflow 3.3.2 and 2.11.2. It needs Debian's Chromium; its pictures are in ``.up/pictures``.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.real_airflow import AIRFLOW_2, RealAirflow
+from tests.support import eventually
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-ui installs it")
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CHROMIUM = "/usr/bin/chromium"
+PICTURES = ROOT / ".up" / "pictures"
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WORKS = re.compile(r"works", re.IGNORECASE)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=f"{CHROMIUM} is not there: apt-get install chromium"),
+]
+
+
+@pytest.fixture
+def page() -> Iterator[Any]:
+    """A page of a browser that goes nowhere but to this machine."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.route(lambda url: not url.startswith("http://127.0.0.1:"), lambda route: route.abort())
+        page.set_default_timeout(20_000)
+        sync_api.expect.set_options(timeout=20_000)
+        yield page
+        page.screenshot(path=PICTURES / f"{'2' if AIRFLOW_2 else '3'}-last.png")
+        browser.close()
+
+
+def picture(page: Any, name: str) -> None:
+    page.screenshot(path=PICTURES / f"{'2' if AIRFLOW_2 else '3'}-{name}.png")
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[dict[str, str]]:
+    """``make up``: the addresses that it prints."""
+    command = [sys.executable, "-m", "scripts.up"]
+    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    printed: list[str] = []
+    for line in started.stdout:
+        printed.append(line)
+        if line.startswith("try"):
+            break
+    try:
+        yield dict(re.findall(r"^(\w+) +(http\S+)", "".join(printed), re.MULTILINE))
+    finally:
+        started.send_signal(signal.SIGINT)
+        started.wait(timeout=60)
+
+
+@pytest.mark.skipif(AIRFLOW_2, reason="make up runs Airflow 3")
+@pytest.mark.parametrize("dag_id", ["staged_etl", "share_link", "bulk_upload", "cleanup"])
+def test_one_click_runs_an_example_green(up: dict[str, str], page: Any, dag_id: str) -> None:
+    # Airflow lists a DAG some seconds after it has started.
+    eventually(lambda: page.request.get(f"{up['Airflow']}/api/v2/dags/{dag_id}").ok, seconds=60)
+    runs = f"{up['Airflow']}/api/v2/dags/{dag_id}/dagRuns"
+    earlier = {run["dag_run_id"] for run in page.request.get(runs).json()["dag_runs"]}
+    page.goto(f"{up['Airflow']}/dags/{dag_id}")
+    page.get_by_role("button", name="Trigger").first.click()
+    dialog = page.get_by_role("dialog")
+    submit = dialog.get_by_role("button", name="Trigger")
+    sync_api.expect(submit).to_be_enabled()
+    picture(page, f"{dag_id}-form")
+    submit.click()
+    sync_api.expect(dialog).not_to_be_visible()
+
+    def state() -> Any:
+        started = [run for run in page.request.get(runs).json()["dag_runs"] if run["dag_run_id"] not in earlier]
+        states = [run["state"] for run in started if run["run_type"] == "manual"]
+        return not {"queued", "running"} & set(states) and states
+
+    assert set(eventually(state, seconds=180)) == {"success"}
+    page.goto(f"{up['Airflow']}/dags/{dag_id}")
+    page.wait_for_timeout(2000)
+    picture(page, f"{dag_id}-run")
+
+
+@pytest.mark.skipif(AIRFLOW_2, reason="make up runs Airflow 3")
+def test_the_connection_of_make_up_is_listed_and_testable(up: dict[str, str], page: Any) -> None:
+    page.goto(f"{up['Airflow']}/connections")
+    assert tested(page, "cloudstore_default") is True
+
+
+def tested(page: Any, conn_id: str) -> bool:
+    """Click a connection's Test button; the page shows a success as the button's colour alone."""
+    row = page.get_by_role("row", name=re.compile(conn_id))
+    with page.expect_response("**/connections/test") as response:
+        row.get_by_role("button", name="Test Connection").click()
+    told = response.value.json()
+    page.wait_for_timeout(1000)
+    picture(page, f"tested-{conn_id.partition('_')[0]}")
+    assert WORKS.search(told.get("message", "")), told
+    return bool(told["status"])
+
+
+@pytest.mark.skipif(AIRFLOW_2, reason="the form of Airflow 3.2 and later")
+def test_the_connection_form_is_filled_in_saved_and_tested(up: dict[str, str], page: Any) -> None:
+    conn_id = f"form_{time.time_ns()}"  # the database of make up stays
+    with Emulator(access_token="typed-into-the-form") as emulator:
+        page.goto(f"{up['Airflow']}/connections")
+        page.get_by_role("button", name="Add Connection").click()
+        dialog = page.get_by_role("dialog")
+        dialog.locator("input[name=connection_id]").fill(conn_id)
+        dialog.get_by_role("combobox").focus()
+        page.keyboard.type("cloudstore")
+        page.keyboard.press("Enter")
+        sync_api.expect(dialog.get_by_text("Base URL")).to_be_visible()
+        host, _, port = emulator.url.rpartition(":")
+        dialog.locator("[name=host]").fill(host)
+        dialog.locator("[name=port]").fill(port)
+        dialog.locator("[name=password]").fill(emulator.access_token)
+        picture(page, "form")
+        dialog.get_by_role("button", name="Save").click()
+        sync_api.expect(dialog).not_to_be_visible()
+        assert tested(page, conn_id) is True
+        assert emulator.state()["requests"] == {"link": 1}
+
+
+@pytest.mark.skipif(not AIRFLOW_2, reason="the form of Airflow 2")
+def test_airflow_2_shows_fills_tests_and_saves_the_same_form(page: Any, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "webserver_config.py").write_text("AUTH_ROLE_PUBLIC = 'Admin'\nWTF_CSRF_ENABLED = True\n")
+    with (
+        RealAirflow(home, tmp_path, AIRFLOW__CORE__TEST_CONNECTION="Enabled", AIRFLOW__WEBSERVER__WORKERS="1") as airflow,
+        Emulator(access_token="typed-into-the-form") as emulator,
+    ):
+        base = f"http://127.0.0.1:{airflow.port}"
+        airflow.env["AIRFLOW__WEBSERVER__WEB_SERVER_PORT"] = str(airflow.port)
+        airflow.start("webserver")
+        airflow.until("the webserver answers", lambda: answers(f"{base}/health"))
+        page.goto(f"{base}/connection/add")
+        page.locator("#conn_id").fill("from_the_form")
+        page.locator("#conn_type").select_option("cloudstore", force=True)
+        page.locator("#conn_type").dispatch_event("change")
+        sync_api.expect(page.get_by_text("Base URL")).to_be_visible()
+        page.locator("#host").fill(emulator.url)
+        page.locator("#password").fill(emulator.access_token)
+        page.locator("#extra__cloudstore__timeout").fill("20")
+        picture(page, "form")
+        page.locator("#test-connection").click()
+        sync_api.expect(page.get_by_text(WORKS).first).to_be_visible()
+        picture(page, "tested")
+        assert emulator.state()["requests"] == {"link": 1}
+        page.get_by_role("button", name=re.compile("Save")).first.click()
+        sync_api.expect(page.get_by_text("Added Row")).to_be_visible()
+        picture(page, "saved")
+        assert airflow.rows("select conn_type, host from connection where conn_id = 'from_the_form'") == [
+            ("cloudstore", emulator.url)
+        ]
+
+
+def answers(url: str) -> bool:
+    import requests
+
+    try:
+        return requests.get(url, timeout=5).ok
+    except requests.RequestException:
+        return False

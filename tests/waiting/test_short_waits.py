@@ -1,0 +1,54 @@
+"""A deferral that ends soon: Airflow's scheduler must have seen that the task deferred before its trigger fires.
+
+Slow: ``make test-waiting`` runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.real_airflow import RealAirflow
+
+pytestmark = pytest.mark.slow
+
+DAGS = Path(__file__).resolve().parent / "dags"
+COUNT = 100
+# What the other tests speed up, as Airflow ships it.
+AS_SHIPPED = {"AIRFLOW__CORE__PARALLELISM": "32", "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1"}
+
+
+def test_a_hundred_waits_whose_files_come_one_to_five_seconds_after_they_deferred_succeed(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    due: dict[int, float] = {}
+
+    with (
+        Emulator() as emulator,
+        RealAirflow(tmp_path / "home", DAGS, **AS_SHIPPED) as airflow,
+    ):
+        airflow.store({"cloudstore_default": json.loads(emulator.connection)}, {})
+        airflow.start_all()
+        run_id = airflow.trigger("short_waits")
+
+        def over() -> bool:
+            now = time.monotonic()
+            states = airflow.states(run_id)
+            for (_, index), state in states.items():
+                if state == "deferred" and index not in due:
+                    due[index] = now + chance.uniform(1, 5)
+            for index in [index for index, at in due.items() if at <= now]:
+                emulator.put_file(b"x", f"short{index}")
+                due[index] = float("inf")
+            return len(states) == COUNT and {"success", "failed"} >= set(states.values())
+
+        airflow.until("every wait is over", over, 900)
+        states = airflow.states(run_id)
+        failed = {index for (_, index), state in states.items() if state == "failed"}
+        print(f"{COUNT - len(failed)} of {COUNT} waits succeeded; {len(due)} of them deferred")
+        assert len(due) == COUNT
+        assert not failed
