@@ -134,6 +134,15 @@ def _mark_of(stored: Any) -> Any:
     return stored.get("writer") if isinstance(stored, dict) else None
 
 
+def _says_missing(error: BaseException | None) -> bool:
+    """Whether a store says that there is no such bucket; adlfs says so with a ``RuntimeError`` around Azure's own error."""
+    while error is not None:
+        if isinstance(error, (FileNotFoundError, NotADirectoryError)) or type(error).__name__ == "ResourceNotFoundError":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def _read(entries: Iterator[Entry]) -> Iterator[Entry]:
     """The entries of a manifest; what a library raises when it cannot go on reading is made an error of ours."""
     reason = ""
@@ -325,7 +334,9 @@ class Job:
                 recorded = Recorded()
                 self._receipts.begin()
                 self._receipts.read(recorded.add, since)
-        except (FileNotFoundError, NotADirectoryError):
+        except Exception as error:
+            if not _says_missing(error):
+                raise
             missing = True
         else:
             missing = False
