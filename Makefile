@@ -17,7 +17,7 @@ CASES ?= 2000
 PARALLEL := -n $(shell expr 2 \* $(CORES)) --dist worksteal
 COVERAGE := --cov --cov-report=term --cov-fail-under=95
 
-.PHONY: help env-new env-old env-middle env-workbench demo test test-matrix test-old test-properties test-histories test-differential test-wheel \
+.PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-matrix test-old test-properties test-histories test-differential test-wheel \
   test-canary test-odd-answers test-waiting test-killed-upload test-kill test-distributed neighbours test-neighbours \
   test-ui test-first-day bench up docs format lint constraints clean
 .DEFAULT_GOAL := help
@@ -50,6 +50,9 @@ test-on-%: ## the tests on one version of the matrix, such as test-on-3.1.8; tak
 
 test-matrix: ## the tests on every version of the matrix
 	@set -e; for name in $(MATRIX); do echo "== Airflow $$name"; $(MAKE) --no-print-directory test-on-$$name; done
+
+matrix-names:
+	@echo $(addprefix test-on-,$(filter-out $(NEW),$(MATRIX)))
 
 test-properties: env-new ## 21,000 random answers through the parser
 	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest $(PARALLEL) tests/protocol/test_any_answer.py

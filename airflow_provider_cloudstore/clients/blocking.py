@@ -43,7 +43,7 @@ _CHUNK = 64 * 1024
 
 
 class BlockingClient:
-    """One session with the service. Not for use from two threads at once.
+    """Sessions with the service, one for each thread that uses it.
 
     :param settings: the address, the token, the time limits.
     :param reload: reads the settings again; asked once in a call whose token was refused.
@@ -52,7 +52,7 @@ class BlockingClient:
     def __init__(self, settings: Settings, reload: Callable[[], Settings]) -> None:
         self._settings = settings
         self._reload = reload
-        self._transport: _Transport | None = None
+        self._transports: dict[tuple[int, int], _Transport] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -61,10 +61,9 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the next call opens a new one."""
-        if self._transport:
-            self._transport.close()
-        self._transport = None
+        """Close every connection; the next call opens a new one."""
+        while self._transports:
+            self._transports.popitem()[1].close()
 
     def perform(self, call: Call[T], *, budget: float = DEFAULT_BUDGET, on_retry: Callable[[str], None] = log.warning) -> T:
         """Send a call's requests until one of them settles it.
@@ -94,13 +93,14 @@ class BlockingClient:
     def _send(self, request: Request, time_left: float) -> Response | Failure:
         """Send one request. A library's exception ends here: it is not even the context of what is raised later."""
         limit = max(0.001, min(self._settings.timeout, time_left))
-        if self._transport is None or self._transport.pid != os.getpid():  # a connection is never shared with a forked process
-            self._transport = _Transport(self._settings)
-        watch = self._transport.watch
+        # A connection is shared neither with a forked process nor with another thread, which would take its answer.
+        owner = os.getpid(), threading.get_ident()
+        transport = self._transports.get(owner) or self._transports.setdefault(owner, _Transport(self._settings))
+        watch = transport.watch
         watch.begin(request, limit)
         sent_at = pendulum.now("UTC")
         try:
-            status, headers, body = self._transport.exchange(request)
+            status, headers, body = transport.exchange(request)
         except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
             failure = failure_of(error, sent=watch.sent, limit=limit)
         else:
@@ -207,7 +207,6 @@ class _Transport(HTTPAdapter):
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.pid = os.getpid()
         self.watch = _Watch()
         self._proxy = Proxy.of(settings.proxy)
         addresses = (settings.base_url, self._proxy.url if self._proxy else "")

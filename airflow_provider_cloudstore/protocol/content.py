@@ -20,6 +20,8 @@ _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _CHARSETS = dict.fromkeys(("iso-8859-1", "iso8859-1", "iso_8859-1", "latin-1", "latin1", "l1"), "latin-1")
 _CHARSETS |= dict.fromkeys(("windows-1252", "cp1252", "cp-1252", "x-cp1252"), "cp1252")
 _GZIP = b"\x1f\x8b"
+_MOST_VALUES = 100_000
+"""Of JSON: an empty list takes five bytes of a body and sixty of memory."""
 _BLANK = "\x00\ufeff \t\r\n"
 # What a log or a terminal would act on, or could not write.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -86,6 +88,8 @@ def read_content(response: Response) -> Content:
     text = _decode(body, content_type).strip(_BLANK)
     if not text:
         return Content()
+    if text.count(",") + text.count("[") + text.count("{") > _MOST_VALUES:
+        return Content(problem=f"a body of more than {_MOST_VALUES:,} JSON values")
     try:
         return Content(text, _DECODER.decode(text))
     except (ValueError, RecursionError):

@@ -10,7 +10,8 @@ import binascii
 import functools
 import html
 import re
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from urllib.parse import unquote
 
@@ -19,8 +20,12 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 _SHORTEST = 8  # a shorter one turns up by chance: "response" decoded from something is no leak of `format=response`
 _MOST_TEXTS = 24  # decoded from one text: a bound for hostile nesting
 _ESCAPE = re.compile(
-    r"((?:\\x[0-9a-f]{1,2}|\\[0-3][0-7]{2})+)|\\(?:u\{([0-9a-f]{1,6})\}|u([0-9a-f]{4})|(.))", re.IGNORECASE | re.DOTALL
+    r"((?:\\x[0-9a-f]{1,2}|\\[0-3][0-7]{2})+)|\\(?:u\{([0-9a-f]{1,6})\}|(?-i:U)([0-9a-f]{8})|(?-i:u)([0-9a-f]{4})|(.))",
+    re.IGNORECASE | re.DOTALL,
 )
+_HEX_PAIRS = re.compile(r"(?:[0-9A-Fa-f]{2}[:.+-]){7,}[0-9A-Fa-f]{2}")
+_QUOTED_PRINTABLE = re.compile(r"=([0-9A-Fa-f]{2})")
+_PERCENT_U = re.compile(r"%u([0-9A-Fa-f]{4})")
 _BYTE = re.compile(r"\\(?:x([0-9a-f]{1,2})|([0-7]{3}))", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}")  # eight bytes take eleven digits
 _HEX = re.compile(r"[0-9A-Fa-f]{16,}")
@@ -45,11 +50,11 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
         packed = _FILLING.sub("", waiting.pop())
         if any(value in packed for value, _ in needles):
             return True
-        blobs = [blob.replace(b"\x00", b"") for blob in _blobs(packed, shortest)]  # of UTF-16 the rest is left
+        blobs = [blob.translate(None, b"\0 \t\r\n") for blob in _blobs(packed, shortest)]  # as in the text itself
         if any(raw in blob for _, raw in needles for blob in blobs):
             return True
         decoded = "\n".join(part.decode("ascii") for blob in blobs for part in _READABLE.findall(blob))
-        for one in (_unescape(packed), decoded):
+        for one in (_unescape(packed), _unescape_equals(packed), decoded):
             if one and one not in seen:
                 seen.add(one)
                 waiting.append(one)
@@ -67,18 +72,38 @@ def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
 
 
 def _unescape(text: str) -> str:
-    for sign, undo in (("%", unquote), ("&", html.unescape), ("\\", _unescape_backslashes)):
+    for sign, undo in _UNDO:
         if sign in text:
             text = _FILLING.sub("", undo(text))
-    return text
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def _unescape_percent(text: str) -> str:
+    return unquote(_PERCENT_U.sub(lambda match: chr(int(match[1], 16)), text))
+
+
+def _unescape_equals(text: str) -> str:  # by itself: `key=7363` is no quoted-printable
+    return unquote(_QUOTED_PRINTABLE.sub(r"%\1", text))
+
+
+def _join_hex_pairs(text: str) -> str:
+    return _HEX_PAIRS.sub(lambda match: re.sub("[:.+-]", "", match[0]), text)
 
 
 def _unescape_backslashes(text: str) -> str:
     return _ESCAPE.sub(_character, text)
 
 
+_UNDO: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("%", _unescape_percent),
+    ("&", html.unescape),
+    ("\\", _unescape_backslashes),
+    *((sign, _join_hex_pairs) for sign in ":-.+"),
+)
+
+
 def _character(match: re.Match[str]) -> str:
-    octets, braced, four, other = match.groups()
+    octets, braced, eight, four, other = match.groups()
     if octets:
         raw = bytes(int(digits, 16) if digits else int(octal, 8) for digits, octal in _BYTE.findall(octets))
         try:
@@ -87,7 +112,7 @@ def _character(match: re.Match[str]) -> str:
             return raw.decode("latin-1")
     if other is not None:
         return other
-    code = int(braced or four, 16)
+    code = int(braced or eight or four, 16)
     return chr(code) if code <= 0x10FFFF else ""
 
 

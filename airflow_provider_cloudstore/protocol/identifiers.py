@@ -14,6 +14,7 @@ from urllib.parse import unquote
 # Letters and marks that Unicode wants invisible (Default_Ignorable_Code_Point), and the blank pattern of Braille; everything else
 # that is invisible is not printable by its category.
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\ufe00-\ufe0f\U000e0000-\U000e0fff ]")
+_CUT = re.compile(r"[?#]")  # where some readers take the end of a path for reached
 _SLASHES = re.compile("[\\\\\u2044\u2215\u2216\u29f5\u29f8\u29f9]")
 _NUMBERS: tuple[Callable[[str], float], ...] = (float, float.fromhex, lambda text: int(text, 0))
 # What Python, SQL, JSON, Jinja, pandas and NumPy write for nothing, without brackets and quotes around it.
@@ -31,7 +32,7 @@ def plain(text: str) -> str:
     :param text: an id of at most :data:`MAX_LENGTH` characters.
     """
     while True:
-        decoded = unicodedata.normalize("NFKC", unquote(text))
+        decoded = unicodedata.normalize("NFKC", unquote(text)).partition("\x00")[0]  # where C ends a text
         if not (decoded.isascii() and decoded.isprintable()):
             decoded = "".join(_digit(char) for char in decoded if char.isprintable())
         decoded = _INVISIBLE.sub("", decoded)
@@ -46,7 +47,8 @@ def canonical(folder_id: str) -> str:
     :param folder_id: an id.
     """
     segments: list[str] = []
-    for segment in plain(folder_id).split("/"):
+    for part in _CUT.split(plain(folder_id), maxsplit=1)[0].split("/"):
+        segment = part.partition(";")[0]
         if segment.strip("."):
             segments.append(segment)
         elif len(segment) > 1:  # ".." goes up by one; some read "..." as two

@@ -45,6 +45,8 @@ def split_url(url: str) -> SplitResult:
 
 def _checked(url: str, address: str) -> SplitResult:
     host, colon, port = address.rpartition(":") if not address.endswith("]") else (address, "", "")
+    if ":" in host and not host.startswith("["):
+        raise AmbiguousUrlError("has more than one ':' in its host and port")
     if colon and not (_PORT.fullmatch(port) and 1 <= int(port) <= 65535):
         raise AmbiguousUrlError("has a port that is no number from 1 to 65535")
     try:

@@ -171,6 +171,7 @@ class Harness:
         seen = _Seen()
         kind, subject = OPERATIONS[operation]
         self._log.lines.clear()
+        self._paused = 0.0
         started, cpu = time.monotonic(), time.thread_time()
         try:
             call = kind(subject(name), self._settings[way])
@@ -180,18 +181,21 @@ class Harness:
                 seen.result = self._loop.run_until_complete(self._asynchronous[way].perform(call))
         except Exception as error:  # noqa: BLE001  (whatever it is, it is compared)
             seen.error = error
-        seen.seconds, seen.cpu = time.monotonic() - started, time.thread_time() - cpu
+        seen.seconds, seen.cpu = time.monotonic() - started - self._paused, time.thread_time() - cpu
         self._loop.run_until_complete(self._settle())
         seen.logged = "\n".join(self._log.lines)
         return seen
 
     def pause(self, seconds: float) -> None:
         """What a pause between two attempts is good for here."""
+        began = time.monotonic()
         self._server.settle()
+        self._paused += time.monotonic() - began
 
     async def pause_later(self, seconds: float) -> None:
         """As :meth:`pause`."""
-        await self._settle()
+        self.pause(seconds)
+        await asyncio.sleep(0.001)
 
     async def _settle(self) -> None:
         """See to it that the next request finds every connection as the last response leaves it, and not as it is by chance."""

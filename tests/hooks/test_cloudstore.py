@@ -7,10 +7,12 @@ import signal
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.hooks import cloudstore
@@ -210,6 +212,12 @@ UNUSABLE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("fields", UNUSABLE, ids=str)
 def test_both_hooks_refuse_a_connection_that_cannot_be_used(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, **{"host": "files.example.com", "password": "hunter2x", **fields})
+    if version("apache-airflow").startswith("3.1.") and not isinstance(fields.get("extra", {}), dict):
+        with pytest.raises(
+            AirflowException, match="isn't defined"
+        ):  # Airflow 3.1 itself reads no such connection from the environment
+            CloudStoreHook().delete_folder("d1")
+        return
     with pytest.raises(errors.ConfigurationError) as blocking:
         CloudStoreHook().delete_folder("d1")
 
@@ -272,3 +280,34 @@ def test_the_form_of_older_airflows_is_made_of_the_provider_info() -> None:
     else:
         widgets = CloudStoreHook.get_connection_form_widgets()
         assert widgets.keys() == EXTRA_KEYS
+
+
+def test_threads_that_share_a_hook_never_take_each_others_answers(emulator: Emulator) -> None:
+    names = [f"f{number}" for number in range(8)]
+    for name in names:
+        store_file(emulator, file_id=name)
+    emulator.fault("delay", seconds=0.005, times=0)
+
+    def ask(name: str) -> list[str]:
+        return [hook.create_download_link(name).token for _ in range(20)]
+
+    with CloudStoreHook() as hook, ThreadPoolExecutor(len(names)) as threads:
+        tokens = dict(zip(names, threads.map(ask, names), strict=True))
+    given = {token["token"]: token["file_id"] for token in emulator.state()["tokens"]}
+    assert {given[token] for token in tokens["f0"]} == {"f0"}
+    assert all({given[token] for token in found} == {name} for name, found in tokens.items())
+
+
+def test_a_hook_registers_the_secrets_of_the_first_source_urls_only(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr(cloudstore, "mask_secret", masked.append)
+    with CloudStoreHook() as hook:
+        for number in range(30):
+            hook.upload_from_url(f"ftp://127.0.0.1:9/f?sig=secret-value-{number:02}")
+    assert "secret-value-00" in masked
+    assert "secret-value-29" not in masked
+
+
+def test_an_async_hook_that_was_not_entered_says_how_it_is_used() -> None:
+    with pytest.raises(RuntimeError, match="async with CloudStoreAsyncHook"):
+        asyncio.run(CloudStoreAsyncHook().create_download_link("f1"))

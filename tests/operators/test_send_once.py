@@ -75,7 +75,7 @@ class Task:
     @property
     def context(self) -> Any:
         store = {"task_state_store": self.store} if self.store else {}
-        return {"ti": SimpleNamespace(try_number=self.number, max_tries=self.max_tries), **store}
+        return {"ti": SimpleNamespace(try_number=self.number, max_tries=self.max_tries, xcom_push=lambda **given: None), **store}
 
     def succeed(self) -> None:
         operator = RemoteUrlUploadOperator(task_id="upload", url=SOURCE)

@@ -116,6 +116,15 @@ def test_a_body_that_cannot_be_decoded_is_not_the_services_own(body: bytes, codi
     assert content(body, content_encoding=coding) == Content(problem=problem)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b"[" + b"[]," * 100_000 + b"0]", b'[{"a":0}' + b',{"a":0}' * 60_000 + b"]", b"[0" + b",0" * 100_001 + b"]"],
+    ids=["lists", "objects", "numbers"],
+)
+def test_a_body_whose_values_would_fill_the_memory_is_not_read(body: bytes) -> None:
+    assert content(body) == Content(problem="a body of more than 100,000 JSON values")
+
+
 def test_a_body_that_was_cut_off_is_not_the_services_own() -> None:
     assert read_content(Response(200, {}, b"{}", NOW, NOW, too_large=True)) == Content(
         problem="a body of more than 1024 KiB, which was cut off"

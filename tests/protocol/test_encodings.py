@@ -29,6 +29,9 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "JSON, every character": lambda text: "".join(f"\\u{ord(char):04x}" for char in text),
     "PHP": lambda text: "".join(f"\\x{byte:02X}" for byte in text.encode("latin-1")),
     "PHP, UTF-8": lambda text: "".join(f"\\x{byte:02x}" for byte in text.encode()),
+    "percent, u": lambda text: "".join(f"%u{ord(char):04X}" for char in text),
+    "quoted-printable": lambda text: "".join(f"={byte:02X}" for byte in text.encode()),
+    "Python": lambda text: "".join(f"\\U{ord(char):08x}" for char in text),
     "PHP, octal": lambda text: "".join(f"\\{byte:03o}" for byte in text.encode("latin-1")),
     "PHP, braces": lambda text: "".join(f"\\u{{{ord(char):x}}}" for char in text),
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
@@ -38,6 +41,10 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "UTF-16, read byte by byte": lambda text: text.encode("utf-16-le").decode("latin-1"),
     "invisible": "\u200b".join,
     "hexadecimal": lambda text: text.encode().hex(),
+    "hexadecimal, colons": lambda text: text.encode().hex(":"),
+    "hexadecimal, hyphens": lambda text: text.encode().hex("-"),
+    "hexadecimal, blanks": lambda text: text.encode().hex(" "),
+    "full width": lambda text: "".join(chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char for char in text),
     "hexadecimal, upper case": lambda text: text.encode().hex().upper(),
 }
 AROUND = ["{}", "The token {} was refused.", "x={}&y=1", '{{"echo": "{}"}}', "0{}"]
@@ -50,7 +57,10 @@ def test_a_secret_is_found_in_every_encoding_that_texts_travel_in(encode: Callab
 
 
 @settings(max_examples=300, deadline=None, database=None)
-@given(st.lists(st.sampled_from(sorted(ENCODINGS.keys() - {"invisible"})), min_size=1, max_size=3), st.sampled_from(AROUND))
+@given(
+    st.lists(st.sampled_from(sorted(ENCODINGS.keys() - {"invisible", "full width"})), min_size=1, max_size=3),
+    st.sampled_from(AROUND),
+)
 def test_a_secret_is_found_through_three_encodings(names: list[str], around: str) -> None:
     secret = "s3cr/et+tok=en&x"  # ASCII, which every encoding but the one left out keeps
     text = secret

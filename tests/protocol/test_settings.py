@@ -60,6 +60,7 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
         ("zero\u200bwidth", {}, "invisible character"),
         ("host\\path", {}, "a backslash"),
         ("a..b", {}, "no valid host"),
+        ("http:127.0.0.1:41283", {}, "more than one ':'"),
         (".a", {}, "no valid host"),
         ("a" * 64 + ".example", {}, "no valid host"),
         ("a%2eb", {}, "no valid host"),

@@ -211,9 +211,10 @@ def test_waiters_with_one_connection_share_a_session(emulator: Emulator) -> None
     sessions: set[int] = set()
 
     async def wait() -> list[Any]:
-        waiting = [asyncio.create_task(events(trigger(seconds=1.5, file_id=f"f{number}"))) for number in range(50)]
-        await asyncio.sleep(0.7)
-        sessions.update(id(shared.opening) for shared in asynchronous._shared.values())
+        waiting = [asyncio.create_task(events(trigger(seconds=30, file_id=f"f{number}"))) for number in range(50)]
+        while emulator.state()["requests"].get("link", 0) < 50:
+            await asyncio.sleep(0.05)
+            sessions.update(id(shared.opening) for shared in asynchronous._shared.values())
         for number in range(50):
             await asyncio.to_thread(store_file, emulator, file_id=f"f{number}")
         return list(await asyncio.gather(*waiting))
