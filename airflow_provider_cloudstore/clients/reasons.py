@@ -30,6 +30,9 @@ _WORDS = {
 }
 
 
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
+
+
 def failure_of(error: BaseException, *, sent: bool, limit: float) -> Failure:
     """What an exception means. It may be any: what a library raises at an odd answer is not a closed set.
 
@@ -53,6 +56,8 @@ def reason_of(error: BaseException) -> str:
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
             return f"TLS certificate not accepted: {cause.verify_message}"
+        if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
+            return "TLS failed: what answers there does not speak TLS"
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     known = (words for name, words in _WORDS.items() if name in names)
     return next(known, f"connection broken ({type(error).__name__})")

@@ -75,6 +75,7 @@ def _unescape(text: str) -> str:
     for sign, undo in _UNDO:
         if sign in text:
             text = _FILLING.sub("", undo(text))
+    text = _HEX_PAIRS.sub(lambda match: re.sub("[:.+-]", "", match[0]), text)
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
@@ -83,11 +84,7 @@ def _unescape_percent(text: str) -> str:
 
 
 def _unescape_equals(text: str) -> str:  # by itself: `key=7363` is no quoted-printable
-    return unquote(_QUOTED_PRINTABLE.sub(r"%\1", text))
-
-
-def _join_hex_pairs(text: str) -> str:
-    return _HEX_PAIRS.sub(lambda match: re.sub("[:.+-]", "", match[0]), text)
+    return unquote(_QUOTED_PRINTABLE.sub(r"%\1", text)) if "=" in text else text
 
 
 def _unescape_backslashes(text: str) -> str:
@@ -98,7 +95,6 @@ _UNDO: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("%", _unescape_percent),
     ("&", html.unescape),
     ("\\", _unescape_backslashes),
-    *((sign, _join_hex_pairs) for sign in ":-.+"),
 )
 
 

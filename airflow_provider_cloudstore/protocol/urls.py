@@ -64,5 +64,7 @@ def _check_host(host: str, *, bracketed: bool) -> None:
         ipaddress.IPv6Address(host)
     elif not host or re.search(r"[^\w.~-]", host):
         raise ValueError
-    else:
+    elif not host.isascii():
         host.removesuffix(".").encode("idna")  # refuses an empty label and one of more than 63 characters
+    elif not all(0 < len(label) < 64 for label in host.removesuffix(".").split(".")):
+        raise ValueError
