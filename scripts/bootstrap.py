@@ -48,7 +48,7 @@ def main(name: str, extras: str = "test") -> int:
         subprocess.run([python, "-m", "venv", "--clear", str(home)], check=True)
         pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-c", str(constraints)]
         # The build tools first, so that the checkout itself needs no build environment of its own.
-        subprocess.run([*pip, "hatchling", "editables", "uv"], check=True, cwd=ROOT)
+        subprocess.run([*pip, "hatchling", "editables", "setuptools", "wheel", "uv"], check=True, cwd=ROOT)
         packages = ["-c", str(constraints), "--no-build-isolation", f"apache-airflow=={airflow}", "-e", f".[{extras}]"]
         if not (_may_use_uv(home) and _run([str(home / "bin" / "uv"), "pip", "install", "-q", *packages], home)):
             subprocess.run([*pip, *packages], check=True, cwd=ROOT)
