@@ -102,7 +102,8 @@ def test_shards_share_a_manifest_and_duplicates_meet(
 
 def test_one_slow_upload_holds_nobody_back(emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any) -> None:
     emulator.fault("delay", seconds=60, times=1)
-    report = run(job(urls(1500), max_concurrency=4, store=state, killed=killed_after(emulator, 1499)))
+    own = settings(emulator.url, emulator.access_token, timeout=60.0)
+    report = run(job(urls(1500), own=own, max_concurrency=4, store=state, killed=killed_after(emulator, 1499)))
     assert report.count(Status.QUEUED) >= 1496  # all but the slow one, and those that the kill met
     before = requests(emulator)
     assert counts(run(job(urls(1500), store=state, number=2))) == {"queued": 1500}
