@@ -56,7 +56,7 @@ def reason_of(error: BaseException) -> str:
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
             return f"TLS certificate not accepted: {cause.verify_message}"
-        if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
+        if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
             return "TLS failed: what answers there does not speak TLS"
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     known = (words for name, words in _WORDS.items() if name in names)

@@ -35,9 +35,12 @@ time.sleep(3600)
 """
 
 
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def _alive(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    return Path(f"/proc/{pid}/stat").exists() and _state(pid) != "Z"
 
 
 def _family(pids: Path) -> list[int]:
@@ -61,7 +64,7 @@ def test_a_kill_reaches_orphans_in_sessions_of_their_own_also_while_they_are_fro
     program.start()
     family = _family(pids)
     program.freeze()
-    assert {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in family} == {"T"}
+    until("all have stopped", lambda: set(map(_state, family)) == {"T"}, 30)
     program.kill()
     assert not any(map(_alive, family))
     assert not program.runs
