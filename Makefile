@@ -18,7 +18,7 @@ PARALLEL := -n $(shell expr 2 \* $(CORES)) --dist worksteal
 COVERAGE := --cov --cov-report=term --cov-fail-under=95
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-matrix test-old test-properties test-histories test-differential test-wheel \
-  test-canary test-odd-answers test-waiting test-killed-upload test-kill test-distributed neighbours test-neighbours \
+  test-canary test-odd-answers test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
   test-ui test-first-day bench up docs format lint constraints clean
 .DEFAULT_GOAL := help
 
@@ -70,8 +70,11 @@ test-waiting: env-new env-old env-middle ## deferred waits on a whole Airflow, o
 	@$(OLD_BIN)/python -m pytest -m slow tests/waiting
 	@$(MIDDLE_BIN)/python -m pytest -m slow tests/waiting
 
+test-in-time: env-new ## what takes its time: limits and batches over real sockets, and the how-tos
+	@$(BIN)/python -m pytest -m slow $(PARALLEL) tests/batch/test_job.py tests/clients/test_limits.py tests/howto
+
 test-kill: env-new ## a batch task killed fifty times, twice, on a whole Airflow
-	@$(BIN)/python -m pytest -m slow -s tests/batch
+	@$(BIN)/python -m pytest -m slow -s tests/batch/test_killed.py
 
 test-odd-answers: env-new env-old ## odd responses to every operator on a whole Airflow, on both versions
 	@$(BIN)/python -m pytest -m slow tests/odd_answers

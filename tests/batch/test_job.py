@@ -27,6 +27,8 @@ from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import eventually, settings
 
+pytestmark = pytest.mark.slow  # make test-in-time
+
 Run = Callable[[Any], Report]
 Urls = Callable[..., list[str]]
 Arrived = Callable[[], list[str]]

@@ -29,6 +29,8 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.values import Break, Response
 from tests.support import TOKEN, settings
 
+pytestmark = pytest.mark.slow  # make test-in-time
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 HOST = "files.test"
 

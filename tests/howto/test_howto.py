@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 
 PAGES = Path(__file__).resolve().parent.parent.parent / "docs" / "howto"
 
-pytestmark = pytest.mark.usefixtures("airflow_db")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
 
 def blocks(page: str) -> list[str]:
