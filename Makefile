@@ -70,8 +70,9 @@ test-waiting: env-new env-old env-middle ## deferred waits on a whole Airflow, o
 	@$(OLD_BIN)/python -m pytest -m slow tests/waiting
 	@$(MIDDLE_BIN)/python -m pytest -m slow tests/waiting
 
-test-in-time: env-new ## what takes its time: limits and batches over real sockets, and the how-tos
-	@$(BIN)/python -m pytest -m slow $(PARALLEL) tests/batch/test_job.py tests/clients/test_limits.py tests/howto
+test-in-time: env-new ## what takes its time: limits, waits and batches over real sockets, the examples and the how-tos
+	@$(BIN)/python -m pytest -m slow $(PARALLEL) tests/batch/test_job.py tests/clients/test_limits.py \
+	  tests/test_waiting.py tests/dags_examples tests/howto
 
 test-kill: env-new ## a batch task killed fifty times, twice, on a whole Airflow
 	@$(BIN)/python -m pytest -m slow -s tests/batch/test_killed.py

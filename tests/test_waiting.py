@@ -30,6 +30,8 @@ from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 from tests.support import store_file
 
+pytestmark = pytest.mark.slow  # make test-in-time
+
 QUICK: dict[str, Any] = {"poll_interval": 0.05}
 
 

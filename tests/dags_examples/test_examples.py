@@ -14,7 +14,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from dags_examples import bulk_upload, bulk_upload_sharded, cleanup, share_link, staged_etl
 from tests.support import rendered_fields, run_dag, store_file
 
-pytestmark = pytest.mark.usefixtures("airflow_db")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
 
 @pytest.fixture
