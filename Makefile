@@ -15,9 +15,10 @@ WORKBENCH_BIN := .venv/airflow-$(WORKBENCH)/bin
 CASES ?= 2000
 # Two for each core, because many tests wait; a test that is asked for by name runs alone, where its output can be read.
 PARALLEL := -n $(shell expr 2 \* $(CORES)) --dist worksteal
-COVERAGE := --cov --cov-report=term --cov-fail-under=95
+COVERAGE := --cov-report=term --cov-fail-under=95
+IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_waiting.py tests/dags_examples tests/howto
 
-.PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-matrix test-old test-properties test-histories test-differential test-wheel \
+.PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
   test-canary test-odd-answers test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
   test-ui test-first-day bench up docs format lint constraints clean
 .DEFAULT_GOAL := help
@@ -37,8 +38,12 @@ env-workbench: # with a database, a message queue, and emulated object stores
 demo: env-new ## one pipeline from end to end on a real Airflow, against the emulator
 	@$(BIN)/python -m scripts.demo
 
-test: env-new ## the tests on Airflow 3, with coverage; ARGS="tests/x.py -k y" runs only those, without
-	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL) $(COVERAGE))
+test: env-new ## the tests on Airflow 3; ARGS="tests/x.py -k y" runs only those
+	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL))
+
+test-coverage: env-new ## the same and those of test-in-time, with branch coverage of at least 95 %
+	@$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=
+	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME) --cov --cov-append $(COVERAGE)
 
 test-old: test-on-$(OLD) ## the tests on Airflow 2.11
 
@@ -71,8 +76,7 @@ test-waiting: env-new env-old env-middle ## deferred waits on a whole Airflow, o
 	@$(MIDDLE_BIN)/python -m pytest -m slow tests/waiting
 
 test-in-time: env-new ## what takes its time: limits, waits and batches over real sockets, the examples and the how-tos
-	@$(BIN)/python -m pytest -m slow $(PARALLEL) tests/batch/test_job.py tests/clients/test_limits.py \
-	  tests/test_waiting.py tests/dags_examples tests/howto
+	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
 
 test-kill: env-new ## a batch task killed fifty times, twice, on a whole Airflow
 	@$(BIN)/python -m pytest -m slow -s tests/batch/test_killed.py
