@@ -27,7 +27,7 @@ def modules() -> list[str]:
     """Every module of the package, imported."""
     names = [info.name for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     for name in names:
-        if not name.endswith("__main__"):
+        if not name.endswith(("__main__", "emulator.fixtures")):  # the fixtures are imported by pytest, where there is one
             importlib.import_module(name)
     return names
 
