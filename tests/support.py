@@ -53,10 +53,12 @@ def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str
 
 
 def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
-    """The rendered template fields that Airflow stored, in the order of the map index."""
+    """The rendered template fields that Airflow stored of a DAG's last run, in the order of the map index."""
+    from airflow.models.dagrun import DagRun
     from airflow.models.renderedtifields import RenderedTaskInstanceFields as Fields
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        rows = session.query(Fields).filter(Fields.dag_id == dag_id, Fields.task_id == task_id).order_by(Fields.map_index)
-        return [row.rendered_fields for row in rows]
+        (run_id,) = session.query(DagRun.run_id).filter(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).first()
+        of_task = (Fields.dag_id == dag_id, Fields.task_id == task_id, Fields.run_id == run_id)
+        return [row.rendered_fields for row in session.query(Fields).filter(*of_task).order_by(Fields.map_index)]
