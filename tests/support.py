@@ -59,6 +59,6 @@ def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        (run_id,) = session.query(DagRun.run_id).filter(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).first()
+        run_id = session.query(DagRun.run_id).filter(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).limit(1).scalar()
         of_task = (Fields.dag_id == dag_id, Fields.task_id == task_id, Fields.run_id == run_id)
         return [row.rendered_fields for row in session.query(Fields).filter(*of_task).order_by(Fields.map_index)]
