@@ -66,6 +66,11 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
         "description": 'Regular expression: an error message of the service that matches it means "not found".',
         "schema": {"type": ["string", "null"]},
     },
+    "download_url": {
+        "label": "Download URL",
+        "description": "Where files are downloaded from, with {token} in the token's place; for services that give no URL.",
+        "schema": {"type": ["string", "null"]},
+    },
 }
 
 
@@ -81,6 +86,7 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": _modules("sensors"),
         "hooks": _modules("hooks"),
         "triggers": _modules("triggers"),
+        "filesystems": ["airflow_provider_cloudstore.fs.cloudstore"],
         "connection-types": [
             {
                 "hook-class-name": "airflow_provider_cloudstore.hooks.cloudstore.CloudStoreHook",

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.answers import Shape, failure, success
 from airflow_provider_cloudstore.emulator.faults import Fault, Faults
+from airflow_provider_cloudstore.emulator.ranges import RangedFile
 from airflow_provider_cloudstore.emulator.store import Store
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
 
@@ -124,7 +125,7 @@ class Service:
             raise web.HTTPForbidden(reason="The download token is unknown or has ended")
         token.downloads += 1
         stored = self.store.files[token.file_id]
-        return web.FileResponse(self.store.path_of(stored), headers={"Content-Type": "application/octet-stream"})
+        return RangedFile(self.store.path_of(stored), request)
 
     async def _state(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(self.store.snapshot())

@@ -16,6 +16,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.answers import Shape, failure
+from airflow_provider_cloudstore.emulator.ranges import RangedFile
 
 Work = Callable[[], Awaitable[web.StreamResponse]]
 
@@ -36,6 +37,10 @@ class Kind(Enum):
     """Close the connection without the effect."""
     DROP_AFTER = "drop_after"
     """Close the connection after the effect, without an answer."""
+    DROP_BODY = "drop_body"
+    """The effect, and ``after`` bytes of its answer's body; then the connection ends."""
+    REDIRECT = "redirect"
+    """Answer with ``status`` (default 302) and the ``Location`` in ``headers`` (default: the request's own URL)."""
     HALF = "half"
     """The effect, and half of its answer's body."""
     ENDLESS = "endless"
@@ -87,6 +92,7 @@ _EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "status": (lambda value: _is_whole(value) and 100 <= value <= 999, "a whole number from 100 to 999"),
     "headers": (_is_headers, "an object of texts without line breaks"),
     "body": (_is_text, "a text"),
+    "after": (lambda value: _is_whole(value) and value >= 0, "a whole number of bytes"),
     "seconds": (
         lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf,
         "a number of seconds",
@@ -110,6 +116,7 @@ class Fault:
     :param headers: more headers of the answer.
     :param body: the answer's body, or its words.
     :param seconds: how long to wait (``delay``, ``trickle``).
+    :param after: how many bytes of the body are sent (``drop_body``).
     :param effect: whether the operation has its effect all the same (``status``, ``raw``).
     :param raw: all bytes of the answer, status line included, one character a byte (``raw``).
     :param base64: the same in base64, in place of ``raw``.
@@ -123,6 +130,7 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
     body: str = ""
     seconds: float = 1.0
+    after: int = 0
     effect: bool = False
     raw: str | None = None
     base64: str | None = None
@@ -164,10 +172,10 @@ class Fault:
             case Kind.DELAY:
                 await asyncio.sleep(self.seconds)
                 return await work()
-            case Kind.STATUS:
+            case Kind.STATUS | Kind.REDIRECT:
                 if self.effect:
                     await work()
-                return web.Response(status=self.status, headers=self.headers, text=self.body)
+                return self._other_status(request)
             case Kind.ERROR_ENVELOPE:
                 return failure(Shape.ENVELOPE, 200, self.body)
             case Kind.DROP_BEFORE:
@@ -178,11 +186,23 @@ class Fault:
             case _:
                 return await self._spoil_answer(request, await work())
 
+    def _other_status(self, request: web.Request) -> web.StreamResponse:
+        if self.kind is Kind.STATUS:
+            return web.Response(status=self.status, headers=self.headers, text=self.body)
+        status = self.status if 300 <= self.status < 400 else 302
+        return web.Response(status=status, headers={"Location": str(request.url), **self.headers})
+
+    async def _cut(self, request: web.Request, answer: web.StreamResponse, body: bytes) -> web.StreamResponse:
+        if isinstance(answer, RangedFile):
+            answer.cut_after = (answer.content_length or 0) // 2 if self.kind is Kind.HALF else self.after
+            return answer
+        return await _write(request, _head(answer, len(body)), body[: len(body) // 2 if self.kind is Kind.HALF else self.after])
+
     async def _spoil_answer(self, request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
         body = answer.body if isinstance(answer, web.Response) and isinstance(answer.body, bytes) else b""
         match self.kind:
-            case Kind.HALF:
-                return await _write(request, _head(answer, len(body)), body[: len(body) // 2])
+            case Kind.HALF | Kind.DROP_BODY:
+                return await self._cut(request, answer, body)
             case Kind.TRICKLE:
                 whole = _head(answer, len(body)) + body
                 return await _write(request, *(whole[at : at + 1] for at in range(len(whole))), pause=self.seconds)

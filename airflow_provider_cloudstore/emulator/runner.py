@@ -137,6 +137,10 @@ class Emulator:
         folder_id = folder_id or self._options.upload_folder
         return self.call(lambda service: service.store.put_file(content, file_id, folder_id)).file_id
 
+    def expire_links(self) -> None:
+        """End every download token that was made; a download that is under way goes on until its connection ends."""
+        self.call(lambda service: service.store.expire_tokens())
+
     def serve(self, content: bytes, name: str = "report.csv") -> str:
         """Serve a file as a web server would: a remote place for an upload to fetch from.
 

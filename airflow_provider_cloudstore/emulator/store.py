@@ -134,6 +134,11 @@ class Store:
         self.effects["link"] += 1
         return token
 
+    def expire_tokens(self) -> None:
+        """End every token that was made."""
+        for token in self.tokens.values():
+            token.expires_at = pendulum.now("UTC")
+
     def valid_token(self, text: str) -> Token | None:
         """The token, or None where it is unknown or has ended.
 

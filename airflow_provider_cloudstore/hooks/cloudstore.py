@@ -5,6 +5,7 @@ Here the protocol's errors become Airflow's: a permanent one is also an ``Airflo
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -17,15 +18,19 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook, Connection, mask_secret
 
-from airflow_provider_cloudstore.protocol.answers import DownloadLink, FolderDeletion, RemoteUpload
+from airflow_provider_cloudstore.hooks.targets import written_whole
+from airflow_provider_cloudstore.protocol.answers import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.errors import (
     BadRequest,
     CloudStoreError,
+    InvalidInputError,
     NotFound,
     ServiceError,
     restore,
 )
+from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.proxies import environment_proxy
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
@@ -34,6 +39,7 @@ from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHA
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
+    from airflow_provider_cloudstore.clients.downloads import FileReader
 
 T = TypeVar("T")
 
@@ -155,6 +161,47 @@ class CloudStoreHook(BaseHook):
             link = self._perform(CreateDownloadLink(file_id, self.settings))
         self._mask(link.secrets)
         return link
+
+    def download(
+        self, file_id: str, target: Any, *, expected_sha256: str | None = None, link: DownloadLink | None = None
+    ) -> DownloadedFile:
+        """Download a file. No link leaves this process; a broken download goes on where it broke, an ended link is replaced.
+
+        The target is whole or absent: a failed or killed download leaves nothing there, and what was there stays. The token's
+        way to the bytes is the URL in the service's response, or else extra ``download_url`` of the connection.
+
+        :param file_id: the file.
+        :param target: a path, or what Airflow's ``ObjectStoragePath`` takes, such as ``s3://aws_default@bucket/key``.
+        :param expected_sha256: the SHA-256 that the bytes must have, in hexadecimal digits; by default they are not compared.
+        :param link: a link that was just made, to be used first.
+        :returns: where the file is, its size and its SHA-256.
+        :raises ConfigurationError: if nothing says where a token is downloaded with.
+        :raises ChecksumError: if the bytes are not those that were expected.
+        :raises DownloadLinkRejectedError: if the download's host refuses fresh links, too.
+        """
+        from airflow_provider_cloudstore.clients.downloads import DownloadClient
+
+        with airflow_errors():
+            download = Download(file_id, self.settings, expected_sha256=expected_sha256)
+            path, shown = _target(target)
+            if link:
+                download.use(link)
+            with DownloadClient(self.settings, self.create_download_link) as client, written_whole(path) as sink:
+                client.run(download, sink, budget=_budget(math.inf), on_retry=self.log.warning)
+                return download.result(shown)
+
+    def open_file(self, file_id: str) -> FileReader:
+        """Open a file for reading in parts; the filesystem ``cloudstore://`` reads with it.
+
+        :param file_id: the file.
+        :returns: a reader that knows the file's size.
+        :raises NotFound: if there is no such file.
+        """
+        from airflow_provider_cloudstore.clients.downloads import DownloadClient, FileReader
+
+        with airflow_errors():
+            client = DownloadClient(self.settings, self.create_download_link)
+            return FileReader(client, Download(file_id, self.settings), self.log.warning)
 
     def look_for_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Ask once whether a file is there, which it is when a link for it can be made.
@@ -325,7 +372,9 @@ def settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings
         password=connection.password,
         extra=extra,
     )
-    return replace(settings, proxy=settings.proxy or environment_proxy(settings.base_url, os.environ))
+    if settings.proxy:
+        return settings
+    return replace(settings, proxy=environment_proxy(settings.base_url, os.environ), proxy_is_inherited=True)
 
 
 def mask(secrets: Iterable[Secret]) -> None:
@@ -368,8 +417,27 @@ def time_budget() -> float:
 
     Ending before the alarm gives the user an error that says what happened, in place of a bare timeout.
     """
+    return _budget(DEFAULT_BUDGET)
+
+
+def _budget(most: float) -> float:
     left = time_left()
-    return min(DEFAULT_BUDGET, left - min(1.0, left / 10)) if left else DEFAULT_BUDGET
+    return min(most, left - min(1.0, left / 10)) if left else most
+
+
+def _target(target: Any) -> tuple[Any, str]:
+    """Where a download goes, as a path and as it is shown."""
+    if isinstance(target, (str, int)) or target is None:
+        shown = validate_present(target, "target")
+    elif hasattr(target, "open") or isinstance(target, os.PathLike):
+        shown = str(target)
+    else:
+        raise InvalidInputError(f"target must be a path, not a {type(target).__name__}; nothing was sent")
+    if shown.endswith("/"):
+        raise InvalidInputError(f"target {shown!r} is a folder: it must end with the file's name; nothing was sent")
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+    return ObjectStoragePath(shown) if isinstance(target, (str, int)) else target, shown
 
 
 @contextmanager

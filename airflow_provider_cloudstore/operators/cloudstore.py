@@ -1,8 +1,7 @@
-"""The service's three operations as tasks."""
+"""The service's operations as tasks."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,16 +10,22 @@ from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
+from airflow_provider_cloudstore.operators.download import DownloadFileOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
 from airflow_provider_cloudstore.operators.typed import TypedOperator
+from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
-from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_not_available
-from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
+from airflow_provider_cloudstore.triggers.cloudstore import check_event
 
-__all__ = ["DeleteFolderOperator", "DownloadLinkOperator", "RemoteUrlBatchUploadOperator", "RemoteUrlUploadOperator"]
+__all__ = [
+    "DeleteFolderOperator",
+    "DownloadFileOperator",
+    "DownloadLinkOperator",
+    "RemoteUrlBatchUploadOperator",
+    "RemoteUrlUploadOperator",
+]
 
 _MAY_HIDE = frozenset("?@#")  # without one of these a text holds neither user info nor query
 XCOM_DOWNLOAD_LINK = "download_link"
@@ -149,7 +154,7 @@ def _callbacks(given: Any) -> list[Any]:
     return [given] if given else []
 
 
-class DownloadLinkOperator(TypedOperator):
+class DownloadLinkOperator(WaitingOperator):
     """Make a time-limited download token for a file (API document, section 4.3).
 
     The XCom is the token, and under the key ``download_link`` ``{"file_id", "token", "url_with_token", "created_at",
@@ -201,32 +206,6 @@ class DownloadLinkOperator(TypedOperator):
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             link = self._fresh_link(hook)
         return self._hand_on(context, link)
-
-    def _fresh_link(self, hook: CloudStoreHook) -> DownloadLink:
-        odd = OddResponses()  # what ends no wait while the trigger polls must not end it here either
-        while True:
-            try:
-                return hook.create_download_link(self.file_id)
-            except CloudStoreError as error:
-                if not odd.tolerates(error, pendulum.now("UTC")):
-                    raise
-                self.log.warning("The response says nothing of file '%s' (%s); trying again", self.file_id, error.what)
-            time.sleep(min(self.poll_interval, ODD_SECONDS / (ODD_POLLS - 1)))
-
-    def _wait(self, context: Context, hook: CloudStoreHook) -> DownloadLink:
-        wait = FileWait(str(self.file_id), self.poll_interval, pendulum.now("UTC").add(seconds=self.timeout))
-        while isinstance(found := hook.look_for_file(self.file_id), CloudStoreError):
-            now = pendulum.now("UTC")
-            if line := wait.not_yet(found, now):
-                self.log.info(line)
-            if wait.over(now):
-                raise file_not_available(wait.file_id, self.timeout, wait.words)
-            if self.deferrable and wait.leaves_worker(now, found):
-                defer_until_available(
-                    self, context, wait, cloudstore_conn_id=self.cloudstore_conn_id, poll_interval=self.poll_interval
-                )
-            time.sleep((wait.pause_on_worker if self.deferrable else wait.pause)(now, found))
-        return found
 
     def _hand_on(self, context: Context, link: DownloadLink) -> str:
         if self.do_xcom_push:

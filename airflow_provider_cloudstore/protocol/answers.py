@@ -111,6 +111,26 @@ class DownloadLink:
         return tuple({Secret(self.token), *url_secrets(self.url_with_token or "")})
 
 
+@dataclass(frozen=True, slots=True)
+class DownloadedFile:
+    """A file is downloaded, and checked.
+
+    :param file_id: the file.
+    :param path: where it is, as the target was given.
+    :param bytes: its size.
+    :param sha256: the SHA-256 of its bytes, in hexadecimal digits.
+    """
+
+    file_id: str
+    path: str
+    bytes: int
+    sha256: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it; the XCom of ``DownloadFileOperator``."""
+        return {"file_id": self.file_id, "path": self.path, "bytes": self.bytes, "sha256": self.sha256}
+
+
 def _iso(moment: DateTime) -> str:
     return moment.in_timezone("UTC").to_iso8601_string()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from tenacity import RetryCallState, retry_if_exception, stop_before_delay, wait_random_exponential
 
@@ -200,7 +200,20 @@ class CreateDownloadLink(Call[DownloadLink]):
         return answers.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
 
 
-def retry_policy(call: Call[Any], budget: float, on_retry: Callable[[str], None]) -> dict[str, Any]:
+class Retried(Protocol):
+    """What the retry policy asks a call, or a download."""
+
+    settings: Settings
+    attempts: int
+    token_refused: bool
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no attempt is left."""
+        ...
+
+
+def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) -> dict[str, Any]:
     """The arguments for tenacity's ``Retrying`` and ``AsyncRetrying``: the one policy of every caller.
 
     Exponential backoff with full jitter, or the time that the service names; it ends with the attempts of the connection, or

@@ -120,6 +120,12 @@ class ServiceUnreachable(CloudStoreError):
         "Nothing was sent. Check the connection's host and port, and that this machine may reach it (firewall, proxy); "
         "for a private certificate authority set extra 'verify' to its bundle's path."
     )
+    advice_for: ClassVar[Mapping[str, str]] = {
+        "download": (
+            "Check that this machine may reach the host that files are downloaded from, which need not be the connection's "
+            "(firewall, proxy); for a private certificate authority set extra 'verify' to its bundle's path."
+        )
+    }
 
 
 class RateLimited(CloudStoreError):
@@ -168,7 +174,8 @@ class UnusableAnswer(CloudStoreError):
 
     advice = "Check that the connection's host is the API's base URL and that no proxy or login page answers in its place."
     advice_for: ClassVar[Mapping[str, str]] = {
-        "download link": f"{advice[:-1]}; for a service that answers in a shape of its own set extra 'token_path'."
+        "download link": f"{advice[:-1]}; for a service that answers in a shape of its own set extra 'token_path'.",
+        "download": "Check that the download URL leads to the file itself, and that no proxy or login page answers in its place.",
     }
 
 
@@ -183,6 +190,9 @@ class RedirectRefused(RequestRefused):
     """HTTP 3xx. Redirects are never followed: the token must not travel."""
 
     advice = "Redirects are not followed, because the token must not travel. Set the connection's host to the final base URL."
+    advice_for: ClassVar[Mapping[str, str]] = {
+        "download": "A download follows a few redirects, over https only, or from this machine to itself."
+    }
 
 
 class BadRequest(RequestRefused):
@@ -218,6 +228,28 @@ class NotFound(RequestRefused):
             "A file that was queued for upload is found only after the service has fetched it: wait_for_file=True waits for it."
         ),
     }
+
+
+class DownloadLinkRejectedError(RequestRefused):
+    """HTTP 401, 403, 404 or 410 of the download host, for a fresh link, too."""
+
+    advice = (
+        "Fresh links do not work either. If extra 'download_url' of the connection gives their address, check it; "
+        "else ask who runs the service why its download host refuses them."
+    )
+
+
+class ChecksumError(CloudStoreError):
+    """A file was downloaded, and it is not the one that was expected. Nothing was left at the target."""
+
+    permanent = True
+    advice = "Nothing was left at the target. Check expected_sha256, and whether the file was replaced in the service."
+
+
+class FileChangedError(CloudStoreError):
+    """A file was replaced in the service while it was read."""
+
+    advice = "The file was replaced while it was read. Airflow's retries read it from its start."
 
 
 class FileNotAvailable(CloudStoreError):

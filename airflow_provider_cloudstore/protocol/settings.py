@@ -32,6 +32,7 @@ EXTRA_KEYS = frozenset(
         "token_path",
         "file_id_path",
         "not_found_pattern",
+        "download_url",
     }
 )
 
@@ -52,6 +53,9 @@ class Settings:
     :param token_path: keys that lead to the download token in an answer.
     :param file_id_path: keys that lead to the id of an uploaded file in an answer.
     :param not_found_pattern: what the words of an error envelope match that means "not found".
+    :param download_url: the URL to download from, with ``{token}`` in the token's place, for a service that tells none.
+    :param allow_http: whether plain http may lead to other machines than this one.
+    :param proxy_is_inherited: whether the proxy is the environment's, which may name another one for another host.
     """
 
     base_url: str
@@ -64,6 +68,9 @@ class Settings:
     token_path: tuple[str, ...] = field(default=())
     file_id_path: tuple[str, ...] = field(default=())
     not_found_pattern: re.Pattern[str] | None = None
+    download_url: str = ""
+    allow_http: bool = False
+    proxy_is_inherited: bool = False
 
     @classmethod
     def from_connection(
@@ -79,8 +86,9 @@ class Settings:
         :raises ConfigurationError: with what is wrong, and how it should be written.
         """
         given = {key: value for key, value in extra.items() if value not in (None, "")}
+        allow_http = _flag(given, "allow_http", default=False)
         return cls(
-            base_url=_base_url(host, schema, port, allow_http=_flag(given, "allow_http", default=False)),
+            base_url=_base_url(host, schema, port, allow_http=allow_http),
             access_token=_access_token(password),
             timeout=_number(given, "timeout", DEFAULT_TIMEOUT, minimum=0.001),
             max_attempts=_whole_number(given, "max_attempts", DEFAULT_MAX_ATTEMPTS),
@@ -90,6 +98,8 @@ class Settings:
             token_path=_path(given, "token_path"),
             file_id_path=_path(given, "file_id_path"),
             not_found_pattern=_not_found_pattern(given),
+            download_url=_download_url(given, allow_http=allow_http),
+            allow_http=allow_http,
         )
 
     @property
@@ -286,3 +296,25 @@ def _not_found_pattern(extra: Mapping[str, Any]) -> re.Pattern[str] | None:
             "extra 'not_found_pattern' of the connection matches every text, so that every error would mean \"not found\""
         )
     return pattern
+
+
+def _download_url(extra: Mapping[str, Any], *, allow_http: bool) -> str:
+    value = extra.get("download_url", "")
+    if not value:
+        return ""
+    example = "write it like https://files.example.com/download?download_token={token}"
+    if not isinstance(value, str) or value.count("{token}") != 1:
+        raise ConfigurationError(f"extra 'download_url' of the connection must be a URL with one {{token}} in it: {example}")
+    try:
+        parts, problem = split_url(value.strip()), ""
+    except AmbiguousUrlError as error:
+        raise ConfigurationError(f"extra 'download_url' of the connection {error}: {example}") from None
+    if parts.username is not None or parts.fragment:
+        problem = "holds a user, a password or a fragment"
+    elif parts.scheme not in ("http", "https"):
+        problem = f"has the scheme '{parts.scheme}'"
+    elif parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname or "")):
+        problem = "is plain http, which shows the token to everybody on the way"
+    if problem:
+        raise ConfigurationError(f"extra 'download_url' of the connection {problem}: {example}")
+    return value.strip()

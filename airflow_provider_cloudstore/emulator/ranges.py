@@ -1,0 +1,70 @@
+"""Sends a file as the download hosts of such services do: whole or in part (RFC 9110 section 14), with what tells its version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from email.utils import formatdate
+from pathlib import Path
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+
+_CHUNK = 256 * 1024
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+
+
+class RangedFile(web.StreamResponse):
+    """A file, or the one part of it that the request asks for.
+
+    :param path: where its bytes are.
+    :param request: asks for it.
+    :ivar cut_after: bytes of the body after which the connection ends; None to send it all.
+    """
+
+    cut_after: int | None = None
+
+    def __init__(self, path: Path, request: web.Request) -> None:
+        found = path.stat()
+        etag, modified = f'"{found.st_mtime_ns:x}-{found.st_size:x}"', formatdate(found.st_mtime, usegmt=True)
+        headers = {"Content-Type": "application/octet-stream", "ETag": etag, "Last-Modified": modified, "Accept-Ranges": "bytes"}
+        part = _part(request.headers.get("Range", ""), found.st_size)
+        if request.headers.get("If-Range", etag) not in (etag, modified):
+            part = None
+        self._path, self._part = path, part if part is not None else range(found.st_size)
+        status = 200 if part is None else 206 if part else 416
+        if part is not None:
+            shown = f"{part.start}-{part.stop - 1}" if part else "*"
+            headers["Content-Range"] = f"bytes {shown}/{found.st_size}"
+        super().__init__(status=status, headers=headers)
+        self.content_length = len(self._part)
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send it: aiohttp's own file responses do so here, too."""
+        writer = await super().prepare(request)
+        for piece in self._pieces():
+            await self.write(piece)
+        if self.cut_after is not None and request.transport:
+            request.transport.close()
+        return writer
+
+    def _pieces(self) -> Iterator[bytes]:
+        left = len(self._part) if self.cut_after is None else min(self.cut_after, len(self._part))
+        with self._path.open("rb") as file:
+            file.seek(self._part.start)
+            while left and (piece := file.read(min(_CHUNK, left))):
+                yield piece
+                left -= len(piece)
+
+
+def _part(text: str, size: int) -> range | None:
+    """The bytes that ``Range`` asks for: empty where there are none (416), None where it asks for all, or in another way."""
+    found = _RANGE.fullmatch(text)
+    if found is None or not (found[1] or found[2]):
+        return None
+    if not found[1]:
+        return range(max(0, size - int(found[2])), size)
+    first, last = int(found[1]), int(found[2]) if found[2] else size - 1
+    if found[2] and last < first:
+        return None
+    return range(first, min(last + 1, size)) if first < size else range(0)

@@ -1,0 +1,1 @@
+"""Airflow glue: files of the service as a filesystem."""

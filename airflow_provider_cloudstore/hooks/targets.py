@@ -1,0 +1,114 @@
+"""Writes a file whole or not at all: its name, or its store's upload, comes after its last byte is checked."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+_LOCAL = ("", "file", "local")
+_TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before they are committed
+
+
+@contextmanager
+def written_whole(target: Any) -> Iterator[_LocalFile | _Upload | _RenamedFile]:
+    """A file to write, which is at ``target`` once the block ends well; else what was there stays there.
+
+    :param target: a ``pathlib.Path`` or Airflow's ``ObjectStoragePath``.
+    """
+    protocol = getattr(target, "protocol", "")
+    if protocol in _LOCAL:
+        file: _LocalFile | _Upload | _RenamedFile = _LocalFile(Path(getattr(target, "path", target)))
+    else:
+        file = (_Upload if protocol in _TRANSACTIONAL else _RenamedFile)(target.fs, target.path)
+    try:
+        yield file
+        file.commit()
+    except BaseException:
+        file.discard()
+        raise
+
+
+class _LocalFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._part = path.parent / f".{path.name[:100]}.{secrets.token_hex(6)}.part"
+        self._file = self._part.open("xb")
+        self.write = self._file.write
+
+    def restart(self) -> None:
+        """Forget what was written."""
+        self._file.seek(0)
+        self._file.truncate()
+
+    def commit(self) -> None:
+        """Put it at its place, once its bytes are on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._part.replace(self._path)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+
+class _Upload:
+    def __init__(self, fs: Any, path: str) -> None:
+        self._fs, self._path = fs, path
+        self._open()
+
+    def _open(self) -> None:
+        self._file = self._fs.open(self._path, "wb", autocommit=False)
+        self.write = self._file.write
+
+    def restart(self) -> None:
+        """Forget what was written."""
+        if self._file.tell():
+            self.discard()
+            self._open()
+
+    def commit(self) -> None:
+        """Upload what is left, and complete the upload."""
+        self._file.close()
+        self._file.commit()
+
+    def discard(self) -> None:
+        """Give the upload up."""
+        self._file.discard()
+        self._file.closed = True  # fsspec would upload what is left when it is collected
+
+
+class _RenamedFile:
+    def __init__(self, fs: Any, path: str) -> None:
+        self._fs, self._path = fs, path
+        self._open()
+
+    def _open(self) -> None:
+        folder, _, name = self._path.rpartition("/")
+        self._part = f"{folder}/.{name[:100]}.{secrets.token_hex(6)}.part".lstrip("/" if not self._path.startswith("/") else "")
+        self._file = self._fs.open(self._part, "wb")
+        self.write = self._file.write
+
+    def restart(self) -> None:
+        """Forget what was written."""
+        if self._file.tell():
+            self.discard()
+            self._open()
+
+    def commit(self) -> None:
+        """Give it its name."""
+        self._file.close()
+        self._fs.mv(self._part, self._path)
+
+    def discard(self) -> None:
+        """Remove it; what prevents that must not hide why it is removed."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._fs.rm(self._part)

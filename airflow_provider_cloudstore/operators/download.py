@@ -1,0 +1,79 @@
+"""The bytes of a file without a link in an XCom: it is made and used inside one task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.providers.common.compat.sdk import Context, XComArg, conf
+
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
+from airflow_provider_cloudstore.operators.waiting import WaitingOperator
+from airflow_provider_cloudstore.protocol.answers import DownloadLink
+from airflow_provider_cloudstore.triggers.cloudstore import check_event
+
+
+class DownloadFileOperator(WaitingOperator):
+    """Download a file to a local path or an object store; no link leaves the task (API document, section 4.3).
+
+    The target is whole or absent. A download that breaks goes on where it broke, with a fresh link where the old one has ended;
+    its size is checked, and its SHA-256 where one is given. Memory stays flat whatever the size.
+    The XCom is ``{"file_id", "path", "bytes", "sha256"}``.
+
+    The token's way to the bytes is the URL in the service's response, or else extra ``download_url`` of the connection.
+
+    :param file_id: the file (templated).
+    :param target: where to: a path, or what ``ObjectStoragePath`` takes, such as ``s3://aws_default@bucket/key`` (templated).
+    :param expected_sha256: the SHA-256 that the bytes must have; None or an empty text: any (templated).
+    :param wait_for_file: wait until the file is there: an upload is only queued. It waits as ``FileAvailableSensor`` does.
+    :param poll_interval: seconds between two polls.
+    :param timeout: seconds that the wait may take; ``execution_timeout`` limits the download.
+    :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says. The
+        download itself runs on a worker.
+    :param cloudstore_conn_id: the Airflow connection (templated).
+    :raises ValueError: if ``poll_interval`` or ``timeout`` is not above 0.
+    """
+
+    template_fields: Sequence[str] = ("file_id", "target", "expected_sha256", "cloudstore_conn_id")
+    ui_color = "#d5f0e8"
+
+    def __init__(
+        self,
+        *,
+        file_id: str | int | XComArg,
+        target: Any,
+        expected_sha256: str | XComArg | None = None,
+        wait_for_file: bool = False,
+        poll_interval: float = 10.0,
+        timeout: float = 3600.0,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not (poll_interval > 0 and timeout > 0):
+            raise ValueError("poll_interval and timeout are seconds, and must be above 0")
+        self.file_id = file_id
+        self.target = target
+        self.expected_sha256: Any = expected_sha256
+        self.wait_for_file = wait_for_file
+        self.poll_interval = poll_interval
+        self.timeout = timeout
+        self.deferrable = deferrable
+        self.cloudstore_conn_id = cloudstore_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Download the file, once it is there if that was asked for."""
+        with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
+            return self._download(hook, self._wait(context, hook) if self.wait_for_file else None)
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Download the file after the triggerer has waited for it."""
+        check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+        with CloudStoreHook(self.cloudstore_conn_id) as hook:
+            return self._download(hook, self._fresh_link(hook))
+
+    def _download(self, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
+        file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)
+        self.log.info("Downloaded file '%s' to %s: %d bytes, SHA-256 %s", file.file_id, file.path, file.bytes, file.sha256)
+        return file.to_dict()

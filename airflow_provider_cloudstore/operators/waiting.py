@@ -1,0 +1,52 @@
+"""Waits for a file before its link is used: for every operator that does so, on the worker or deferred, with the same answer."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pendulum
+from airflow.providers.common.compat.sdk import Context
+
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.operators.typed import TypedOperator
+from airflow_provider_cloudstore.protocol.answers import DownloadLink
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_not_available
+from airflow_provider_cloudstore.triggers.cloudstore import defer_until_available
+
+
+class WaitingOperator(TypedOperator):
+    """An operator with the arguments of a wait; its ``execute_complete`` goes on where a deferred one has ended."""
+
+    file_id: Any
+    poll_interval: float
+    timeout: float
+    deferrable: bool
+    cloudstore_conn_id: str
+
+    def _fresh_link(self, hook: CloudStoreHook) -> DownloadLink:
+        odd = OddResponses()  # what ends no wait while the trigger polls must not end it here either
+        while True:
+            try:
+                return hook.create_download_link(self.file_id)
+            except CloudStoreError as error:
+                if not odd.tolerates(error, pendulum.now("UTC")):
+                    raise
+                self.log.warning("The response says nothing of file '%s' (%s); trying again", self.file_id, error.what)
+            time.sleep(min(self.poll_interval, ODD_SECONDS / (ODD_POLLS - 1)))
+
+    def _wait(self, context: Context, hook: CloudStoreHook) -> DownloadLink:
+        wait = FileWait(str(self.file_id), self.poll_interval, pendulum.now("UTC").add(seconds=self.timeout))
+        while isinstance(found := hook.look_for_file(self.file_id), CloudStoreError):
+            now = pendulum.now("UTC")
+            if line := wait.not_yet(found, now):
+                self.log.info(line)
+            if wait.over(now):
+                raise file_not_available(wait.file_id, self.timeout, wait.words)
+            if self.deferrable and wait.leaves_worker(now, found):
+                defer_until_available(
+                    self, context, wait, cloudstore_conn_id=self.cloudstore_conn_id, poll_interval=self.poll_interval
+                )
+            time.sleep((wait.pause_on_worker if self.deferrable else wait.pause)(now, found))
+        return found
