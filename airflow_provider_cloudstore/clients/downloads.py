@@ -5,6 +5,7 @@ urllib3 is given an address without path and query: a link is secret as a whole,
 
 from __future__ import annotations
 
+import http.client
 import math
 import os
 import threading
@@ -20,7 +21,7 @@ from tenacity import Retrying
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from airflow_provider_cloudstore.clients.reasons import failure_of
+from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
 from airflow_provider_cloudstore.clients.trust import tls_context
 from airflow_provider_cloudstore.protocol import values
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
@@ -55,7 +56,7 @@ class DownloadClient:
     def __init__(self, settings: Settings, mint: Callable[[str], DownloadLink]) -> None:
         self._settings = settings
         self._mint = mint
-        self._transports: dict[tuple[int, int, Secret | None], _Transport] = {}
+        self._transports: dict[tuple[int, int, Secret | None, bool], _Transport] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -131,9 +132,11 @@ class DownloadClient:
         proxy = self._settings.proxy
         if self._settings.proxy_is_inherited or proxy is None:
             proxy = environment_proxy(request.url, os.environ)
-        key = os.getpid(), threading.get_ident(), proxy
+        # The certificates are read where TLS is spoken: that takes longer than many a file.
+        tls = any(url.startswith("https:") for url in (request.url, proxy.reveal() if proxy else ""))
+        key = os.getpid(), threading.get_ident(), proxy, tls
         if key not in self._transports:
-            self._transports[key] = _Transport(self._settings, proxy)
+            self._transports[key] = _Transport(self._settings, proxy, tls=tls)
         return self._transports[key]
 
 
@@ -195,14 +198,16 @@ class _Wire:
 class _Transport:
     """urllib3's pools for one proxy, or for none."""
 
-    def __init__(self, settings: Settings, proxy_url: Secret | None) -> None:
+    def __init__(self, settings: Settings, proxy_url: Secret | None, *, tls: bool) -> None:
         self.wire = _Wire()
-        tls, proxy = tls_context(settings.verify), Proxy.of(proxy_url)
+        context, proxy = tls_context(settings.verify) if tls else None, Proxy.of(proxy_url)
         self._pools: urllib3.PoolManager
         if proxy:
-            self._pools = urllib3.ProxyManager(proxy.url, proxy_headers=proxy.headers, ssl_context=tls, proxy_ssl_context=tls)
+            self._pools = urllib3.ProxyManager(
+                proxy.url, proxy_headers=proxy.headers, ssl_context=context, proxy_ssl_context=context
+            )
         else:
-            self._pools = urllib3.PoolManager(ssl_context=tls)
+            self._pools = urllib3.PoolManager(ssl_context=context)
         self._pools.pool_classes_by_scheme = _pool_classes(self.wire)
         self._in_full = proxy is not None  # to a proxy plain http names the whole address
 
@@ -254,7 +259,8 @@ class _Exchange:
         """The next bytes of the body, and none at its end."""
         try:
             self._limit()
-            return bytes(self._answer.read(CHUNK if wanted is None else min(CHUNK, wanted), decode_content=False))
+            # What has come and no more: bytes that were waited for in vain together with others would have to come again.
+            return bytes(self._answer.read1(CHUNK if wanted is None else min(CHUNK, wanted), decode_content=False))
         except Exception as error:  # noqa: BLE001  (as above)
             return self._failure(error)
 
@@ -273,8 +279,22 @@ class _Exchange:
         return failure_of(error, sent=self._wire.sent, limit=self._timeout)
 
 
+class _Answer(http.client.HTTPResponse):
+    """A response that passes over interim ones."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        for _ in range(values.MAX_INTERIM_RESPONSES + 1):
+            version, status, reason = super()._read_status()  # type: ignore[misc]
+            if not values.is_interim(status):
+                return version, status, reason
+            http.client.parse_headers(self.fp)
+        raise MalformedResponse
+
+
 def _pool_classes(wire: _Wire) -> dict[str, Any]:
     class Http(HTTPConnection):
+        response_class: Any = _Answer
+
         def connect(self) -> None:
             super().connect()
             wire.sent = True

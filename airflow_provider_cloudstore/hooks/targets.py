@@ -79,8 +79,9 @@ class _Upload:
         self._file.commit()
 
     def discard(self) -> None:
-        """Give the upload up."""
-        self._file.discard()
+        """Give the upload up; what prevents that must not hide why."""
+        with suppress(OSError):
+            self._file.discard()
         self._file.closed = True  # fsspec would upload what is left when it is collected
 
 
@@ -107,7 +108,7 @@ class _RenamedFile:
         self._fs.mv(self._part, self._path)
 
     def discard(self) -> None:
-        """Remove it; what prevents that must not hide why it is removed."""
+        """Remove it; what prevents that must not hide why."""
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):

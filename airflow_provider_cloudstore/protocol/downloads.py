@@ -250,7 +250,7 @@ class Download:
             url = urljoin(here, location).partition("#")[0]
             from_loopback = is_loopback(urlsplit(here).hostname or "")
         except ValueError:
-            url, from_loopback = "", False
+            url, from_loopback = location, False
         self._hops += 1
         problem = f"after {MAX_REDIRECTS} others" if self._hops > MAX_REDIRECTS else ""
         problem = problem or _problem_of(url, http_to_this_machine=from_loopback)

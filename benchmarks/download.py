@@ -1,0 +1,125 @@
+"""64 MiB from the emulator to a local file: this package beside a bare loop over ``requests``, and how much memory each takes.
+
+Both write the same file and compute the same SHA-256. The emulator runs in a process of its own; each turn, too, so that its peak
+of resident memory is its own. Figures of a shared machine: compare them within a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+MIB = 1024 * 1024
+SIZE = 64 * MIB
+TURNS = 7
+
+
+def bare(url: str, target: Path) -> str:
+    """What people write without this package: no retry, no check, the target half-written when it breaks."""
+    import requests
+
+    digest = hashlib.sha256()
+    with requests.get(url, stream=True, timeout=30) as response, target.open("wb") as file:
+        response.raise_for_status()
+        for piece in response.iter_content(MIB):
+            digest.update(piece)
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def ours(url: str, target: Path) -> str:
+    """The hook's client, without the Airflow around it."""
+    import logging
+
+    import pendulum
+
+    from airflow_provider_cloudstore.clients.downloads import DownloadClient
+    from airflow_provider_cloudstore.hooks.targets import written_whole
+    from airflow_provider_cloudstore.protocol.answers import DownloadLink
+    from airflow_provider_cloudstore.protocol.downloads import Download
+    from airflow_provider_cloudstore.protocol.secrets import Secret
+    from airflow_provider_cloudstore.protocol.settings import Settings
+
+    settings = Settings("http://127.0.0.1", Secret("token"))
+    download = Download("f1", settings)
+    download.use(DownloadLink("f1", "token", url, pendulum.now("UTC"), None))
+    with DownloadClient(settings, sys.exit) as client, written_whole(target) as sink:
+        client.run(download, sink, on_retry=logging.warning)
+        return download.result("").sha256
+
+
+def turn(name: str, urls: list[str], target: Path) -> None:
+    """One turn in this process: a small download first, so that imports and the first connection are not counted."""
+    work = {"bare": bare, "ours": ours}[name]
+    work(urls[0], target)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.perf_counter()
+    digest = work(urls[1], target)
+    seconds = time.perf_counter() - began
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(json.dumps({"seconds": seconds, "grown": grown * 1024, "sha256": digest}))
+
+
+def serve() -> None:
+    """The emulator, until its standard input ends: the small file's link and the large one's are printed."""
+    from airflow_provider_cloudstore.emulator.runner import Emulator
+
+    with Emulator() as emulator:
+        urls = []
+        for file_id, size in (("small", MIB), ("large", SIZE)):
+            emulator.put_file(os.urandom(size), file_id)
+            token = emulator.call(lambda service, file_id=file_id: service.store.create_token(file_id))  # type: ignore[misc]
+            urls.append(f"{emulator.url}/download?download_token={token.token}")
+        print(json.dumps(urls), flush=True)
+        sys.stdin.read()
+
+
+def run() -> int:
+    """Run the turns and print what they took.
+
+    :returns: 0 if throughput is within 10 % of the bare loop's, and memory grew by less than 8 MiB.
+    """
+    program = [sys.executable, __file__]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen([*program, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server,
+    ):
+        assert server.stdout
+        assert server.stdin
+        urls = server.stdout.readline()
+        found: dict[str, list[dict[str, Any]]] = {"bare": [], "ours": []}
+        for number in range(TURNS):
+            for name in ("bare", "ours") if number % 2 else ("ours", "bare"):
+                command = [*program, name, urls, str(Path(folder) / name)]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                found[name].append(json.loads(done.stdout))
+        server.stdin.close()
+    assert len({one["sha256"] for ones in found.values() for one in ones}) == 1, "the bytes differ"
+    rates = {name: SIZE / MIB / statistics.median(one["seconds"] for one in ones) for name, ones in found.items()}
+    grown = {name: max(one["grown"] for one in ones) / MIB for name, ones in found.items()}
+    for name, rate in rates.items():
+        print(f"{name}: {rate:7.0f} MiB/s (median of {TURNS}), at most {grown[name]:.1f} MiB more memory than for 1 MiB")
+    ratio = rates["ours"] / rates["bare"]
+    print(f"ours is at {ratio:.0%} of the bare loop")
+    return 0 if ratio >= 0.9 and grown["ours"] < 8 else 1
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["serve"]:
+            serve()
+        case [name, given, path]:
+            turn(name, json.loads(given), Path(path))
+        case _:
+            sys.exit(run())

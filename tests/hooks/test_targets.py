@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+
+from airflow_provider_cloudstore.hooks.targets import written_whole
+
+
+class StoredPath:
+    """A path on one of fsspec's stores, as ``written_whole`` sees an ``ObjectStoragePath``."""
+
+    def __init__(self, fs: Any, protocol: str, path: str) -> None:
+        self.fs, self.protocol, self.path = fs, protocol, path
+
+
+class Upload(AbstractBufferedFile):  # type: ignore[misc]
+    """An upload in parts that nobody sees before it is committed, as s3fs and gcsfs have it."""
+
+    def _initiate_upload(self) -> None:
+        self.parts: list[bytes] = []
+
+    def _upload_chunk(self, final: bool = False) -> bool:
+        assert not self.autocommit
+        self.parts.append(self.buffer.getvalue())
+        return True
+
+    def commit(self) -> None:
+        assert self.closed
+        self.fs.store[self.path] = b"".join(self.parts)
+
+    def discard(self) -> None:
+        self.parts = []
+
+
+class ObjectStore(AbstractFileSystem):  # type: ignore[misc]
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store: dict[str, bytes] = {}
+
+    def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Upload:
+        return Upload(self, path, mode, **kwargs)
+
+
+@pytest.fixture(params=["path", "storage_path", "memory", "transactional"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    match request.param:
+        case "path":
+            yield tmp_path / "new" / "f", lambda: [*(tmp_path / "new").iterdir()], (tmp_path / "new" / "f").read_bytes
+        case "storage_path":
+            path = ObjectStoragePath(f"file://{tmp_path}/f")
+            yield path, lambda: [*tmp_path.iterdir()], (tmp_path / "f").read_bytes
+        case "transactional":
+            store = ObjectStore()
+            yield StoredPath(store, "s3", "bucket/f"), lambda: [*store.store], lambda: store.store["bucket/f"]
+        case kind:
+            fs = fsspec.filesystem("memory", skip_instance_cache=True)
+            fs.store.clear()
+            path = StoredPath(fs, kind, "/bucket/f")
+            yield path, lambda: fs.find("/"), lambda: fs.cat_file("/bucket/f")
+            fs.store.clear()
+
+
+def test_a_file_is_there_whole_once_the_block_ends(target: Any) -> None:
+    path, listed, content = target
+    with written_whole(path) as sink:
+        sink.restart()
+        sink.write(b"wrong")
+        sink.restart()
+        sink.write(b"he")
+        sink.write(b"llo")
+        assert not any(Path(str(name)).name == "f" for name in listed())
+    assert content() == b"hello"
+    assert len(listed()) == 1
+
+
+def fail(path: Any, error: BaseException) -> None:
+    with written_whole(path) as sink:
+        sink.write(b"new" * 10**6)
+        raise error
+
+
+@pytest.mark.parametrize("error", [OSError("no"), KeyboardInterrupt()])
+def test_a_failed_one_leaves_nothing_and_what_was_there_stays(target: Any, error: BaseException) -> None:
+    path, listed, content = target
+    for there in (False, True):
+        if there:
+            with written_whole(path) as sink:
+                sink.write(b"old")
+        with pytest.raises(type(error)):
+            fail(path, error)
+        assert len(listed()) == there
+    assert content() == b"old"

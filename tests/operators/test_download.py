@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
+
+from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator
+from airflow_provider_cloudstore.protocol import errors
+from tests.dags import download_dags as dags
+from tests.support import eventually, rendered_fields
+
+DATA = os.urandom(300_000)
+SHA256 = hashlib.sha256(DATA).hexdigest()
+
+
+def test_file_target_checksum_and_connection_are_templates() -> None:
+    assert set(DownloadFileOperator.template_fields) == {"file_id", "target", "expected_sha256", "cloudstore_conn_id"}
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_file_is_downloaded_once_it_is_there_and_no_link_is_stored(emulator: Emulator, tmp_path: Path) -> None:
+    target = tmp_path / "folder" / "f"
+    run = run_and_tell(dags.download, {"source": emulator.serve(DATA), "target": str(target), "sha256": SHA256})
+    assert run.state == "success", run
+    file_id = emulator.state()["files"][0]["file_id"]
+    assert run.values["download"] == {"file_id": file_id, "path": str(target), "bytes": len(DATA), "sha256": SHA256}
+    assert run.values["use"] == len(DATA)
+    assert target.read_bytes() == DATA
+    (token,) = {token["token"] for token in emulator.state()["tokens"]}
+    assert token not in f"{run} {rendered_fields('download_file', 'download')} {rendered_fields('download_file', 'use')}"
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_deferred_wait_ends_in_the_same_download(emulator: Emulator, tmp_path: Path) -> None:
+    emulator.put_file(DATA, "f1")
+    operator = DownloadFileOperator(task_id="t", file_id="f1", target=str(tmp_path / "f"), wait_for_file=True, deferrable=True)
+    assert operator.execute_complete({}, {"status": "available"})["sha256"] == SHA256
+    assert emulator.state()["requests"] == {"link": 1, "download": 1}
+
+
+def test_a_deferrable_operator_leaves_the_worker_while_the_file_is_missing(emulator: Emulator, tmp_path: Path) -> None:
+    operator = DownloadFileOperator(
+        task_id="t", file_id="f1", target=str(tmp_path / "f"), wait_for_file=True, deferrable=True, poll_interval=0.1
+    )
+    emulator.fault("status", operation="link", status=503, headers={"Retry-After": "60"})
+    with pytest.raises(TaskDeferred):
+        operator.execute({})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_the_expected_file_leaves_no_target_and_spends_no_retry(emulator: Emulator, tmp_path: Path) -> None:
+    emulator.put_file(DATA, "f1")
+    with pytest.raises(errors.ChecksumError) as failed:
+        CloudStoreHook().download("f1", tmp_path / "f", expected_sha256="0" * 64)
+    assert isinstance(failed.value, AirflowFailException)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_download_that_fails_leaves_no_target(emulator: Emulator, tmp_path: Path) -> None:
+    emulator.put_file(DATA, "f1")
+    emulator.fault("drop_body", operation="download", after=70_000)
+    emulator.fault("status", operation="download", status=402, times=0)
+    with pytest.raises(errors.RequestRefused):
+        CloudStoreHook().download("f1", tmp_path / "f")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_download_that_is_killed_leaves_nothing_at_the_target(emulator: Emulator, tmp_path: Path) -> None:
+    emulator.put_file(DATA * 10, "f1")
+    emulator.fault("drop_body", operation="download", after=500_000)
+    emulator.fault("delay", operation="download", seconds=60, times=0)
+    hook = "from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook"
+    code = f"{hook}; CloudStoreHook().download('f1', {str(tmp_path / 'f')!r})"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        eventually(lambda: emulator.state()["requests"].get("download") == 2, 60)
+        process.send_signal(signal.SIGKILL)
+    (left,) = tmp_path.iterdir()
+    assert left.suffix == ".part"
+    assert left.name.startswith(".f.")
+
+
+@pytest.mark.parametrize("target", [None, "", "None", "/tmp/", "{{ x }}", 1.5])
+def test_a_target_that_names_no_file_is_refused_before_anything_is_sent(emulator: Emulator, target: Any) -> None:
+    with pytest.raises(errors.InvalidInputError, match="target") as refused:
+        CloudStoreHook().download("f1", target)
+    assert isinstance(refused.value, AirflowFailException)
+    assert emulator.state()["requests"] == {}
+
+
+@pytest.mark.parametrize("shape", ["plain", "text"])
+def test_a_service_that_gives_no_url_needs_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shape: str) -> None:
+    with Emulator(answers=shape) as emulator:
+        emulator.put_file(DATA, "f1")
+        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
+        with pytest.raises(errors.ConfigurationError, match="set extra 'download_url'"):
+            CloudStoreHook().download("f1", tmp_path / "f")
+        connection = json.loads(emulator.connection)
+        connection["extra"] = {"download_url": f"{emulator.url}/download?download_token={{token}}"}
+        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+        assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
+
+
+def test_a_download_goes_on_through_lost_connections_redirects_and_an_ended_link(emulator: Emulator, tmp_path: Path) -> None:
+    emulator.put_file(DATA, "f1")
+    for after in (100_000, 1, 99_999):
+        emulator.fault("redirect", operation="download")
+        emulator.fault("drop_body", operation="download", after=after)
+    emulator.fault("status", operation="download", status=410)
+    assert CloudStoreHook().download("f1", str(tmp_path / "f"), expected_sha256=SHA256).bytes == len(DATA)
+    assert (tmp_path / "f").read_bytes() == DATA
+    assert emulator.state()["requests"] == {"link": 2, "download": 8}
+
+
+def test_a_missing_file_is_the_services_own_not_found(emulator: Emulator, tmp_path: Path) -> None:
+    with pytest.raises(errors.NotFound, match="Could not find the file"):
+        CloudStoreHook().download("f1", tmp_path / "f")
+    assert emulator.state()["requests"] == {"link": 1}

@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pendulum
+import pytest
+
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.answers import DownloadLink
+from airflow_provider_cloudstore.protocol.downloads import MAX_REDIRECTS, MAX_REFUSED_LINKS, Download, download_url
+from airflow_provider_cloudstore.protocol.values import Break, Failure, Response
+from tests.support import TOKEN, settings
+
+URL = "https://cdn.example.com/d/t0ken-of-a-link?sig=a%2Bb"
+ETAG = '"v1"'
+NOW = pendulum.datetime(2026, 1, 1)
+
+
+def link(url: str | None = URL, token: str = "t0ken-of-a-link") -> DownloadLink:
+    return DownloadLink("f1", token, url, NOW, None)
+
+
+def head(status: int, **headers: str) -> Response:
+    return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, b"", NOW, NOW)
+
+
+def begun(total: int = 10, received: bytes = b"01234", **headers: str) -> Download:
+    """A download that broke after ``received``."""
+    download = Download("f1", settings())
+    download.use(link())
+    download.first_request()
+    assert download.begin(head(200, content_length=str(total), **(headers or {"etag": ETAG}))) == 0
+    if received:
+        download.received(received)
+    with pytest.raises(errors.ServerFailure) as broken:
+        download.end(Failure(Break.OUTCOME_UNKNOWN, "connection reset"))
+    assert broken.value.again
+    return download
+
+
+def test_a_download_carries_no_access_token_and_asks_for_no_coding() -> None:
+    download = Download("f1", settings())
+    download.use(link())
+    request = download.first_request()
+    assert request.url == URL
+    assert TOKEN not in f"{request.url} {request.headers}"
+    assert "Authorization" not in request.headers
+    assert request.headers["Accept-Encoding"] == "identity"
+    assert "Range" not in request.headers
+
+
+def test_a_broken_download_goes_on_where_it_broke_if_the_file_is_still_the_same() -> None:
+    download = begun()
+    request = download.first_request()
+    assert (request.headers["Range"], request.headers["If-Range"]) == ("bytes=5-", ETAG)
+    assert download.begin(head(206, content_range="bytes 5-9/10", etag=ETAG)) == 0
+    assert download.wanted == 5
+    download.received(b"56789")
+    download.end(None)
+    assert download.result("/x").to_dict() == {
+        "file_id": "f1",
+        "path": "/x",
+        "bytes": 10,
+        "sha256": hashlib.sha256(b"0123456789").hexdigest(),
+    }
+
+
+def test_a_date_is_a_validator_only_where_it_is_strong() -> None:
+    modified = "Thu, 01 Jan 2026 00:00:00 GMT"
+    strong = begun(last_modified=modified, date="Thu, 01 Jan 2026 00:00:09 GMT")
+    assert strong.first_request().headers["If-Range"] == modified
+    for headers in ({"last_modified": modified, "date": modified}, {"etag": 'W/"v1"'}, {"last_modified": modified}):
+        weak = begun(**headers)
+        assert "Range" not in weak.first_request().headers
+        assert weak.position == 0
+
+
+def test_a_whole_file_in_place_of_the_rest_is_taken_from_its_start() -> None:
+    download = begun()
+    download.first_request()
+    assert download.begin(head(200, content_length="10", etag='"v2"')) == 0
+    assert download.position == 0
+    download.received(b"abcdefghij")
+    download.end(None)
+    assert download.result("").sha256 == hashlib.sha256(b"abcdefghij").hexdigest()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content_range": "bytes 4-9/10", "etag": ETAG},
+        {"content_range": "bytes 6-9/10", "etag": ETAG},
+        {"content_range": "bytes 5-9/11", "etag": ETAG},
+        {"content_range": "bytes 5-10/10", "etag": ETAG},
+        {"content_range": "bytes 5-4/10", "etag": ETAG},
+        {"content_range": "bytes 5-9/10", "etag": '"v2"'},
+        {"content_range": "bytes 5-9/10", "etag": ETAG, "content_length": "6"},
+        {"content_range": "lines 5-9/10", "etag": ETAG},
+        {"etag": ETAG},
+    ],
+)
+def test_a_part_that_does_not_continue_exactly_makes_the_download_start_over(headers: dict[str, str]) -> None:
+    download = begun()
+    download.first_request()
+    with pytest.raises(errors.FileChangedError) as changed:
+        download.begin(head(206, **headers))
+    assert changed.value.again
+    assert "Range" not in download.first_request().headers
+    assert download.position == 0
+
+
+def test_a_part_of_another_date_is_of_another_version() -> None:
+    date = {"date": "Fri, 02 Jan 2026 00:00:00 GMT"}
+    download = begun(last_modified="Thu, 01 Jan 2026 00:00:00 GMT", **date)
+    download.first_request()
+    with pytest.raises(errors.FileChangedError):
+        download.begin(head(206, content_range="bytes 5-9/10", last_modified="Thu, 01 Jan 2026 00:00:01 GMT", **date))
+
+
+def test_a_shorter_part_than_asked_for_is_kept_and_the_rest_asked_for() -> None:
+    download = begun()
+    download.first_request()
+    download.begin(head(206, content_range="bytes 5-6/10", etag=ETAG))
+    assert download.wanted == 2
+    download.received(b"56")
+    with pytest.raises(errors.ServerFailure, match="ended early at byte 7 of 10"):
+        download.end(None)
+    assert download.first_request().headers["Range"] == "bytes=7-"
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 410])
+def test_a_link_that_has_ended_is_replaced_at_once_and_a_bounded_number_of_times(status: int) -> None:
+    download = begun()
+    for number in range(MAX_REFUSED_LINKS):
+        assert download.needs_link == (number > 0)
+        download.use(link())
+        assert download.first_request().headers["Range"] == "bytes=5-"
+        with pytest.raises(errors.DownloadLinkRejectedError) as refused:
+            download.begin(head(status))
+        assert refused.value.again
+        assert refused.value.retry_after == (0.0 if number == 0 else None)
+        assert not download.exhausted
+    download.use(link())
+    download.first_request()
+    with pytest.raises(errors.DownloadLinkRejectedError) as last:
+        download.begin(head(status))
+    assert not last.value.again
+    assert last.value.permanent
+
+
+def test_attempts_are_counted_since_the_last_bytes_came() -> None:
+    download = begun(total=10**6, received=b"x" * 70_000)
+    for _ in range(20):
+        assert not download.exhausted
+        download.first_request()
+        download.begin(head(206, content_range=f"bytes {download.position}-999999/1000000", etag=ETAG))
+        download.received(b"x" * 40_000 if download.position < 900_000 else b"")
+    for _ in range(4):
+        download.first_request()
+    assert download.exhausted
+
+
+@pytest.mark.parametrize(
+    ("response", "kind", "again"),
+    [
+        (head(429, retry_after="7"), errors.RateLimited, True),
+        (head(503, retry_after="7"), errors.RateLimited, True),
+        (head(500), errors.ServerFailure, True),
+        (head(304), errors.RedirectRefused, False),
+        (head(402), errors.RequestRefused, False),
+        (head(204), errors.UnusableAnswer, False),
+        (head(200, content_length="3", content_encoding="gzip"), errors.UnusableAnswer, False),
+        (head(200, content_length="3", transfer_encoding="chunked"), errors.UnusableAnswer, False),
+        (head(200), errors.UnusableAnswer, False),
+    ],
+)
+def test_every_other_response_is_an_error_that_says_whether_to_try_again(response: Response, kind: Any, again: bool) -> None:
+    download = Download("f1", settings())
+    download.use(link())
+    download.first_request()
+    with pytest.raises(kind) as failed:
+        download.begin(response)
+    assert failed.value.again is again
+    assert failed.value.retry_after == (7.0 if "retry-after" in response.headers else None)
+    assert "t0ken" not in str(failed.value)
+
+
+def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known() -> None:
+    download = Download("f1", settings(), expected_sha256=hashlib.sha256(b"abc").hexdigest().upper())
+    download.use(link())
+    download.first_request()
+    download.begin(head(200))
+    download.received(b"ab")
+    download.end(None)
+    with pytest.raises(errors.ChecksumError, match="2 bytes came"):
+        download.result("")
+    download.received(b"c")
+    assert download.result("").bytes == 3
+
+
+@pytest.mark.parametrize(
+    ("location", "problem"),
+    [
+        ("http://cdn.example.com/x", "plain http"),
+        ("//cdn.example.com/x", ""),
+        ("/elsewhere?sig=1#part", ""),
+        ("https://other.example.org/x", ""),
+        ("http://127.0.0.1/x", "plain http"),
+        ("file:///etc/passwd", "no valid host"),
+        ("ftp://cdn.example.com/x", "scheme 'ftp'"),
+        ("https://user:hunter2@cdn.example.com/x", "user or a password"),
+        ("https://a@b@c/x", "'@'"),
+        ("https://[::1/x", "no valid host"),
+    ],
+)
+def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> None:
+    download = Download("f1", settings())
+    download.use(link())
+    download.first_request()
+    response = head(302, location=location)
+    if not problem:
+        assert download.redirects(response)
+        assert download.request().url.startswith("https://")
+        assert "#" not in download.request().url
+        assert download.first_request().url == URL, "the next attempt begins at the link again"
+        return
+    with pytest.raises(errors.RedirectRefused) as refused:
+        download.redirects(response)
+    assert "hunter2" not in str(refused.value)
+    assert problem in str(refused.value)
+    assert not refused.value.again
+
+
+def test_this_machine_may_redirect_to_itself() -> None:
+    download = Download("f1", settings())
+    download.use(link("https://localhost/x"))
+    download.first_request()
+    assert download.redirects(head(307, location="http://127.0.0.1:8080/x"))
+
+
+def test_redirects_are_followed_a_bounded_number_of_times() -> None:
+    download = Download("f1", settings())
+    download.use(link())
+    download.first_request()
+    for _ in range(MAX_REDIRECTS):
+        assert download.redirects(head(301, location="/next"))
+    with pytest.raises(errors.RedirectRefused, match="after 5 others"):
+        download.redirects(head(301, location="/next"))
+
+
+def test_a_token_becomes_a_url_by_the_response_or_else_by_the_connection() -> None:
+    own = settings(download_url="https://dl.example.com/{token}/file")
+    assert download_url(link(), own).reveal() == URL
+    assert download_url(link(None, "a/b+c"), own).reveal() == "https://dl.example.com/a%2Fb%2Bc/file"
+    with pytest.raises(errors.ConfigurationError, match="'download_url'") as missing:
+        download_url(link(None), settings())
+    assert "t0ken" not in str(missing.value)
+
+
+@pytest.mark.parametrize(("url", "fine"), [("http://cdn.example.com/x", False), ("http://127.0.0.1/x", True)])
+def test_a_download_url_in_plain_http_leads_to_this_machine_or_is_allowed(url: str, fine: bool) -> None:
+    assert download_url(link(url), settings(allow_http=True)).reveal() == url
+    if fine:
+        assert download_url(link(url), settings()).reveal() == url
+        return
+    with pytest.raises(errors.ConfigurationError, match="plain http"):
+        download_url(link(url), settings())
+
+
+def test_what_no_url_may_hold_is_encoded_before_it_is_sent() -> None:
+    assert download_url(link("https://bücher.example/é?ü=%C3%A9"), settings()).reveal() == (
+        "https://bücher.example/%C3%A9?%C3%BC=%C3%A9"
+    )
+
+
+@pytest.mark.parametrize("value", ["abc", "z" * 64, 12, ["a"], "None"])
+def test_an_expected_sha256_that_is_none_is_refused(value: Any) -> None:
+    with pytest.raises(errors.InvalidInputError, match="64 hexadecimal digits"):
+        Download("f1", settings(), expected_sha256=value)
+
+
+@pytest.mark.parametrize("value", ["", None, " "])
+def test_no_expected_sha256_checks_none(value: Any) -> None:
+    assert Download("f1", settings(), expected_sha256=value).result("").bytes == 0
+
+
+def test_a_part_is_asked_for_by_its_bytes_and_skipped_to_where_the_host_knows_no_parts() -> None:
+    download = Download("f1", settings())
+    download.use(link())
+    download.narrow(4, 8)
+    assert download.first_request().headers["Range"] == "bytes=4-7"
+    assert download.begin(head(200, content_length="10", etag=ETAG)) == 4
+    download.skipped(4)
+    assert download.wanted == 4
+    download.received(b"4567")
+    download.end(None)
+    assert download.size == 10
+    download.narrow(8, 10)
+    assert download.first_request().headers["If-Range"] == ETAG
+    with pytest.raises(errors.FileChangedError) as changed:
+        download.begin(head(200, content_length="10", etag='"v2"'))
+    assert not changed.value.again
+
+
+def test_an_empty_file_has_no_part() -> None:
+    download = Download("f1", settings())
+    download.use(link())
+    download.narrow(0, 1)
+    download.first_request()
+    download.begin(head(416, content_range="bytes */0"))
+    download.end(None)
+    assert download.size == 0
+
+
+def test_a_size_that_nobody_tells_is_an_error_and_no_guess() -> None:
+    download = Download("f1", settings())
+    download.use(link())
+    download.narrow(0, 1)
+    download.first_request()
+    download.begin(head(206, content_range="bytes 0-0/*"))
+    with pytest.raises(errors.UnusableAnswer, match="size"):
+        _ = download.size
