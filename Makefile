@@ -19,7 +19,7 @@ COVERAGE := --cov-report=term --cov-fail-under=95
 IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_waiting.py tests/dags_examples tests/howto
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
-  test-canary test-odd-answers test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
+  test-canary test-downloads test-odd-answers test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
   test-ui test-first-day bench up docs format lint constraints clean
 .DEFAULT_GOAL := help
 
@@ -70,6 +70,10 @@ test-canary: env-new env-old ## secrets on a whole Airflow, on both versions
 	@$(BIN)/python -m pytest -m slow tests/canary
 	@$(OLD_BIN)/python -m pytest -m slow tests/canary
 
+test-downloads: env-new env-old ## downloads that break, and Airflow's own transfer, on a whole Airflow, on both versions
+	@$(BIN)/python -m pytest -m slow tests/downloads
+	@$(OLD_BIN)/python -m pytest -m slow tests/downloads
+
 test-waiting: env-new env-old env-middle ## deferred waits on a whole Airflow, on three versions
 	@$(BIN)/python -m pytest -m slow tests/waiting
 	@$(OLD_BIN)/python -m pytest -m slow tests/waiting
@@ -107,6 +111,7 @@ test-neighbours: env-workbench neighbours ## real front ends, a forward proxy an
 bench: env-new ## the benchmarks; figures of a shared machine, to be compared within a run
 	@$(BIN)/python benchmarks/waiting.py
 	@$(BIN)/python benchmarks/batch.py
+	@$(BIN)/python benchmarks/download.py
 	@PYTHONPATH=. $(BIN)/python benchmarks/mapped.py
 
 test-ui: env-new env-old ## the first day in a browser: make up with one click, and the connection form (needs Debian's chromium)

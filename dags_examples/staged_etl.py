@@ -1,39 +1,35 @@
-"""Stage a file from a remote URL, hand it to a downstream task by a download link, and clean up whatever happens.
+"""Stage a file from a remote URL, download it whole and checked, load it, and clean up whatever happens.
 
-The service fetches the file itself: its bytes do not pass through Airflow until `load` downloads them.
+The service fetches the file itself: its bytes do not pass through Airflow until `download` gets them. No link is stored anywhere.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, AirflowException, Param, mask_secret, task
+from airflow.providers.common.compat.sdk import DAG, ObjectStoragePath, Param, task
 
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
-    DownloadLinkOperator,
+    DownloadFileOperator,
     RemoteUrlUploadOperator,
 )
 
 
 @task
-def load(link: dict[str, Any], expected_sha256: str) -> dict[str, Any]:
-    """Download by the link, check the bytes, and put your own work here."""
-    import requests
-
-    mask_secret(link["token"])  # an XCom is not masked by itself
+def load(file: dict[str, Any]) -> dict[str, Any]:
+    """Put your own work here; this example reads the bytes once more, and removes its copy."""
+    path = ObjectStoragePath(file["path"])
     digest, size = hashlib.sha256(), 0
-    with requests.get(link["url_with_token"], stream=True, timeout=60) as answer:
-        if answer.status_code != 200:  # not raise_for_status(): its message holds the link
-            raise AirflowException(f"The download of file {link['file_id']} failed: HTTP {answer.status_code}")
-        for chunk in answer.iter_content(1024 * 1024):
+    with path.open("rb") as source:
+        while chunk := source.read(1024 * 1024):
             digest.update(chunk)
             size += len(chunk)
-    if expected_sha256 and digest.hexdigest() != expected_sha256:
-        raise AirflowException(f"File {link['file_id']} has the SHA-256 {digest.hexdigest()}, not {expected_sha256}")
+    path.unlink()
     return {"bytes": size, "sha256": digest.hexdigest()}
 
 
@@ -48,17 +44,28 @@ with DAG(
         # CHANGE THESE, here or when you trigger a run.
         "source_url": Param(os.environ.get("EXAMPLE_SOURCE_URL", "https://example.com/export.csv"), type="string", format="uri"),
         "expected_sha256": Param(None, type=["null", "string"], description="of the file; empty: not checked"),
+        "target_folder": Param(
+            os.environ.get("EXAMPLE_TARGET_FOLDER", f"{tempfile.gettempdir()}/staged_etl"),
+            type="string",
+            description="where the file is downloaded to: s3://connection@bucket/prefix, or a folder that all workers see",
+        ),
         "staging_folder_id": Param("staging", type="string", description="where uploads land; deleted at the end"),
     },
 ) as dag:
     upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}")
-    # An upload is only queued. This waits for the file in the triggerer, without a worker slot, and then makes a fresh link.
-    link = DownloadLinkOperator(
-        task_id="link", file_id=upload.output["file_id"], wait_for_file=True, poll_interval=2, timeout=600, deferrable=True
+    # An upload is only queued. This waits for the file in the triggerer, without a worker slot, and then downloads it on a worker.
+    download = DownloadFileOperator(
+        task_id="download",
+        file_id=upload.output["file_id"],
+        target="{{ params.target_folder }}/{{ run_id | replace(':', '_') }}",
+        expected_sha256="{{ params.expected_sha256 or '' }}",
+        wait_for_file=True,
+        poll_interval=2,
+        timeout=600,
+        deferrable=True,
     )
     # A teardown runs even when a task in the middle fails; another run may have deleted the folder meanwhile.
     clean_up = DeleteFolderOperator(task_id="clean_up", folder_id="{{ params.staging_folder_id }}", ignore_missing=True)
 
-    # By keyword: Airflow shows the rendered arguments of a task, and hides a token by the name that it is passed under.
-    loaded = load(link=link.output["download_link"], expected_sha256="{{ params.expected_sha256 or '' }}")
-    upload >> link >> loaded >> clean_up.as_teardown(setups=upload)
+    loaded = load(download.output)
+    upload >> download >> loaded >> clean_up.as_teardown(setups=upload)

@@ -55,7 +55,7 @@ def run_staged_etl(home: Path, emulator: Emulator, url: str, sha256: str) -> dic
     :returns: its states and XComs; nothing if it did not get that far.
     """
     result_file = home / "result.json"
-    conf = json.dumps({"source_url": url, "expected_sha256": sha256, "staging_folder_id": "staging"})
+    conf = json.dumps({"source_url": url, "expected_sha256": sha256, "staging_folder_id": "staging", "target_folder": str(home)})
     arguments = [str(ROOT / "dags_examples" / "staged_etl.py"), conf, str(result_file)]
     with (ROOT / ".demo" / "last.log").open("w") as log:
         subprocess.run(
@@ -75,19 +75,19 @@ def report(url: str, expected: str, result: dict[str, Any], state: dict[str, Any
     :returns: what did not happen.
     """
     xcoms, effects = result["xcoms"], state["effects"]
-    token, loaded = xcoms.get("link") or "", xcoms.get("load") or {}
+    file, loaded = xcoms.get("download") or {}, xcoms.get("load") or {}
     print("\n  task            state")
     for task_id, task_state in result["tasks"].items():
         print(f"  {task_id:<15} {task_state}")
     print(f"\n  uploaded        {url} ({SIZE:,} bytes, fetched by the service)")
-    print(f"  link            token {token[:6]}... ({len(token)} characters)")
-    print(f"  downloaded      {loaded.get('bytes', 0):,} bytes, SHA-256 {loaded.get('sha256', '')[:16]}...")
+    print(f"  downloaded      {file.get('bytes', 0):,} bytes, SHA-256 {file.get('sha256', '')[:16]}... (no link in any XCom)")
+    print(f"  loaded          {loaded.get('bytes', 0):,} bytes, SHA-256 {loaded.get('sha256', '')[:16]}...")
     print(f"  source          {SIZE:,} bytes, SHA-256 {expected[:16]}...")
     print(f"  folder          {'still there' if 'staging' in state['folders'] else 'gone, with its files and tokens'}")
     checks = {
         f"the run ended as {result['state']}": result["state"] == "success",
         "the upload was not queued exactly once": effects.get("upload") == 1,
-        "no link was made": bool(token),
+        "the download differs": (file.get("bytes"), file.get("sha256")) == (SIZE, expected),
         "the bytes differ": loaded == {"bytes": SIZE, "sha256": expected},
         "the folder is still there": effects.get("delete") == 1 and not (state["folders"] or state["files"] or state["tokens"]),
     }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from dags_examples import bulk_upload, bulk_upload_sharded, cleanup, share_link, staged_etl
+from dags_examples import bulk_upload, bulk_upload_sharded, cleanup, read_file, share_link, staged_etl
 from tests.support import rendered_fields, run_dag, store_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
@@ -32,28 +32,32 @@ def source(content: bytes) -> Any:
         yield f"{emulator.url}/download?download_token={token.token}"
 
 
-def test_staged_etl_moves_the_bytes_and_leaves_nothing_behind(emulator: Emulator, source: str, content: bytes) -> None:
+def test_staged_etl_moves_the_bytes_and_leaves_nothing_behind(
+    emulator: Emulator, source: str, content: bytes, tmp_path: Path
+) -> None:
     sha256 = hashlib.sha256(content).hexdigest()
-    state, states, values = run_dag(staged_etl.dag, {"source_url": source, "expected_sha256": sha256})
+    conf = {"source_url": source, "expected_sha256": sha256, "target_folder": str(tmp_path)}
+    state, states, values = run_dag(staged_etl.dag, conf)
     assert state == "success"
     assert set(states.values()) == {"success"}
     assert values["load"] == {"bytes": len(content), "sha256": sha256}
-    shown = str(rendered_fields("staged_etl", "load"))
-    assert "'token': '***', 'url_with_token': '***'" in shown
-    assert "download_token" not in shown
+    assert values["download"].keys() == {"file_id", "path", "bytes", "sha256"}
+    assert list(tmp_path.iterdir()) == []
     after = emulator.state()
     assert after["effects"]["upload"] == after["effects"]["delete"] == 1
     assert after["files"] == after["tokens"] == after["folders"] == []
 
 
 def test_staged_etl_cleans_up_even_when_the_middle_fails(
-    emulator: Emulator, source: str, monkeypatch: pytest.MonkeyPatch
+    emulator: Emulator, source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for task in staged_etl.dag.tasks:
         monkeypatch.setattr(task, "retries", 0)
-    state, states, _ = run_dag(staged_etl.dag, {"source_url": source, "expected_sha256": "0" * 64})
+    conf = {"source_url": source, "expected_sha256": "0" * 64, "target_folder": str(tmp_path)}
+    state, states, _ = run_dag(staged_etl.dag, conf)
     assert state == "failed"
-    assert (states["load"], states["clean_up"]) == ("failed", "success")
+    assert (states["download"], states["load"], states["clean_up"]) == ("failed", "upstream_failed", "success")
+    assert list(tmp_path.iterdir()) == []
     assert emulator.state()["files"] == []
 
 
@@ -67,6 +71,14 @@ def test_share_link_hands_the_token_to_one_task_and_the_link_to_another(emulator
     assert shown.count("'***'") == 3
     assert token not in shown
     assert values["announce"].startswith("File f1 can be downloaded until 20")
+
+
+def test_read_file_copies_a_file_and_reads_a_part_of_it_without_a_link_in_an_xcom(emulator: Emulator, tmp_path: Path) -> None:
+    store_file(emulator, content=b"first line\n" + b"x" * 100_000)
+    state, _, values = run_dag(read_file.dag, {"file_id": "f1", "target": f"file://{tmp_path}/copy"})
+    assert state == "success"
+    assert values == {"copy": None, "peek": "first line\n"}
+    assert (tmp_path / "copy").stat().st_size == 100_011
 
 
 def test_cleanup_deletes_every_folder_of_the_list_in_a_task_of_its_own(emulator: Emulator) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-WORKER_OF = {"upload": "w1", "link": "w2", "load": "w1", "clean_up": "w2"}
+WORKER_OF = {"upload": "w1", "download": "w2", "load": "w1", "clean_up": "w2"}
 
 
 def task_policy(task: Any) -> None:

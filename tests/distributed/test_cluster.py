@@ -30,20 +30,24 @@ def test_the_staged_pipeline_runs_across_two_workers(cluster: Cluster, tmp_path:
     digest = hashlib.sha256(content).hexdigest()
     with EmulatorProcess(tmp_path, "--fetch-delay", "3") as emulator, serving(content) as source:
         cluster.connect(emulator.url, emulator.access_token)
-        run_id = cluster.trigger("staged_etl", source_url=source, expected_sha256=digest, staging_folder_id="staging")
+        target = tmp_path / "shared"  # by workers that may have users of their own
+        target.mkdir(mode=0o777)
+        run_id = cluster.trigger(
+            "staged_etl", source_url=source, expected_sha256=digest, staging_folder_id="staging", target_folder=str(target)
+        )
         tasks = cluster.finish("staged_etl", run_id)
         state = emulator.state()
     assert {name: task["state"] for name, task in tasks.items()} == dict.fromkeys(
-        ("upload", "link", "load", "clean_up"), "success"
+        ("upload", "download", "load", "clean_up"), "success"
     )
     assert {name: task["hostname"] for name, task in tasks.items()} == {
         "upload": "w1",
-        "link": "w2",
+        "download": "w2",
         "load": "w1",
         "clean_up": "w2",
     }
     assert {task["try_number"] for task in tasks.values()} == {1}
-    assert tasks["link"]["trigger"] is None
+    assert tasks["download"]["trigger"] is None
     assert cluster.xcom("staged_etl", run_id, "load") == {"bytes": len(content), "sha256": digest}
     assert (state["effects"]["upload"], state["effects"]["delete"]) == (1, 1)
     assert state["requests"]["upload"] == 1

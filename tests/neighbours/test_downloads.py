@@ -25,9 +25,14 @@ MIB = 1024 * 1024
 
 
 @pytest.fixture
+def root(s3: S3) -> str:
+    """The bucket, with a connection of its own in each test: Airflow keeps a connection's filesystem for as long as it runs."""
+    return f"s3://s3_{s3.port}@files"
+
+
+@pytest.fixture
 def bucket(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Any:
     import boto3
-    from airflow.providers.common.compat.sdk import ObjectStoragePath as Path
 
     connection = {
         "conn_type": "aws",
@@ -35,12 +40,11 @@ def bucket(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Any:
         "password": "secret-key",
         "extra": {"endpoint_url": s3.url, "region_name": "us-east-1"},
     }
-    monkeypatch.setenv("AIRFLOW_CONN_MOTO_S3", json.dumps(connection))
+    monkeypatch.setenv(f"AIRFLOW_CONN_S3_{s3.port}", json.dumps(connection))
     client = boto3.client(
         "s3", endpoint_url=s3.url, region_name="us-east-1", aws_access_key_id="access", aws_secret_access_key="secret-key"
     )
     client.create_bucket(Bucket="files")
-    Path("s3://moto_s3@files").fs.clear_instance_cache()
     return client
 
 
@@ -53,13 +57,13 @@ def uploads(client: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("size", [0, 1000, 12 * MIB])
-def test_a_download_through_lost_connections_is_one_whole_object(emulator: Emulator, bucket: Any, size: int) -> None:
+def test_a_download_through_lost_connections_is_one_whole_object(emulator: Emulator, bucket: Any, root: str, size: int) -> None:
     data = os.urandom(size)
     emulator.put_file(data, "f1")
     if size > MIB:
         for after in (7 * MIB, MIB, 1):
             emulator.fault("drop_body", operation="download", after=after)
-    target = f"s3://moto_s3@files/folder/{size}"
+    target = f"{root}/folder/{size}"
     found = DownloadFileOperator(task_id="t", file_id="f1", target=target).execute({})
     assert (found["path"], found["bytes"]) == (target, size)
     assert bucket.get_object(Bucket="files", Key=f"folder/{size}")["Body"].read() == data
@@ -68,10 +72,10 @@ def test_a_download_through_lost_connections_is_one_whole_object(emulator: Emula
 
 
 @pytest.mark.parametrize("size", [1000, 12 * MIB])
-def test_a_download_that_fails_leaves_no_object_and_no_upload(emulator: Emulator, bucket: Any, size: int) -> None:
+def test_a_download_that_fails_leaves_no_object_and_no_upload(emulator: Emulator, bucket: Any, root: str, size: int) -> None:
     emulator.put_file(os.urandom(size), "f1")
     bucket.put_object(Bucket="files", Key="old", Body=b"old")
-    for target in ("s3://moto_s3@files/new", "s3://moto_s3@files/old"):
+    for target in (f"{root}/new", f"{root}/old"):
         with pytest.raises(errors.ChecksumError):
             CloudStoreHook().download("f1", target, expected_sha256="0" * 64)
     assert keys(bucket) == ["old"]
@@ -79,21 +83,21 @@ def test_a_download_that_fails_leaves_no_object_and_no_upload(emulator: Emulator
     assert uploads(bucket) == []
 
 
-def test_a_file_that_is_replaced_in_the_middle_is_uploaded_from_its_start(emulator: Emulator, bucket: Any) -> None:
+def test_a_file_that_is_replaced_in_the_middle_is_uploaded_from_its_start(emulator: Emulator, bucket: Any, root: str) -> None:
     data = os.urandom(12 * MIB)
     emulator.put_file(data[::-1], "f1")
     emulator.fault("drop_body", operation="download", after=7 * MIB)
     emulator.fault("delay", operation="download", seconds=1)
     hook = CloudStoreHook()
     hook.log.warning = lambda line: emulator.put_file(data, "f1")  # type: ignore[method-assign]  # told of the lost connection
-    hook.download("f1", "s3://moto_s3@files/f")
+    hook.download("f1", f"{root}/f")
     assert bucket.get_object(Bucket="files", Key="f")["Body"].read() == data
     assert uploads(bucket) == []
 
 
-def test_airflows_own_transfer_copies_a_file_to_s3(emulator: Emulator, bucket: Any) -> None:
+def test_airflows_own_transfer_copies_a_file_to_s3(emulator: Emulator, bucket: Any, root: str) -> None:
     data = os.urandom(12 * MIB)
     emulator.put_file(data, "f1")
-    source, target = "cloudstore://cloudstore_default@/f1", "s3://moto_s3@files/copy"
+    source, target = "cloudstore://cloudstore_default@/f1", f"{root}/copy"
     FileTransferOperator(task_id="t", src=source, dst=target).execute({})
     assert bucket.get_object(Bucket="files", Key="copy")["Body"].read() == data
