@@ -53,7 +53,7 @@ with DAG(
     },
 ) as dag:
     upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}")
-    # An upload is only queued. This waits for the file in the triggerer, without a worker slot, and then downloads it on a worker.
+    # An upload is only queued. This waits for the file in the triggerer, without a worker slot, and downloads it on a worker.
     download = DownloadFileOperator(
         task_id="download",
         file_id=upload.output["file_id"],

@@ -70,7 +70,7 @@ def reference() -> str:
         *(_class(kind, methods=True) for kind in _classes("hooks")),
         "## Results of the hook's methods\n",
         "Values of `airflow_provider_cloudstore.protocol.answers`; an operator's XCom is `to_dict()` of one of them.\n",
-        *(_class(kind) for kind in (answers.FolderDeletion, answers.RemoteUpload, answers.DownloadLink)),
+        *(_class(kind) for kind in (answers.FolderDeletion, answers.RemoteUpload, answers.DownloadLink, answers.DownloadedFile)),
         "## Triggers\n",
         *(_class(kind) for kind in _classes("triggers")),
         _extras(),

@@ -61,6 +61,16 @@ def faults(echo: str) -> dict[str, dict[str, Any]]:
     }
 
 
+def download_faults() -> dict[str, list[dict[str, Any]]]:
+    """What goes wrong with downloads alone, by the name of the service that has it."""
+    elsewhere = {"Location": f"http://files.example.com/{quote(DOWNLOAD_TOKEN, safe='')}?t={quote(DOWNLOAD_TOKEN, safe='')}"}
+    return {
+        "download_broken": [{"kind": "redirect"}, {"kind": "drop_body", "after": 1000}, {"kind": "status", "status": 410}],
+        "download_refused": [{"kind": "status", "status": 403, "body": f"{ECHO_TOKEN} {DOWNLOAD_TOKEN}", "times": 0}],
+        "download_redirected": [{"kind": "redirect", "headers": elsewhere, "times": 0}],
+    }
+
+
 def printed(secret: str) -> set[str]:
     """Every text as which a secret could be found; not the package's own list, which is what is tested."""
     encoded = {quote(secret), quote(secret, safe=""), quote_plus(secret), quote(secret, safe="!#$%&'()*+,/:;=?@[]~")}
@@ -88,6 +98,12 @@ def connections() -> Iterator[dict[str, dict[str, Any]]]:
                 emulator.fault(operation="upload", times=0, **faults(ECHO)[name])
                 emulator.fault(times=0, **fault)
             found[name] = {"host": emulator.url, "password": token}
+        for name, faults_of in download_faults().items():
+            emulator = stack.enter_context(Emulator(access_token=ACCESS_TOKEN))
+            store_file(emulator, content=b"x" * 100_000, folder_id="kept")
+            for fault in faults_of:
+                emulator.fault(operation="download", **fault)
+            found[name] = {"host": emulator.url, "password": ACCESS_TOKEN}
         found["refused"] = {"host": "http://127.0.0.1:9", "password": ACCESS_TOKEN}
         yield {
             f"canary_{name}": {"conn_type": "cloudstore", "extra": json.dumps({"timeout": 1, "max_attempts": 2}), **fields}
@@ -101,7 +117,7 @@ def airflow(connections: dict[str, dict[str, Any]], tmp_path_factory: pytest.Tem
     """An Airflow that has run the canary DAG to its end."""
     home = tmp_path_factory.mktemp("canary") / "home"
     env = {
-        "CANARY_CONNECTIONS": ",".join(connections),
+        "CANARY_CONNECTIONS": ",".join(name for name in connections if name.removeprefix("canary_") not in download_faults()),
         "CANARY_RECEIPTS": str(home / "receipts-"),
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
     }
@@ -126,10 +142,11 @@ def test_every_operator_ran_and_ended_as_its_service_makes_it_end(
     succeed |= {"delete.canary_echo", "upload.canary_echo", "mapped_upload", "careless"}
     succeed |= {"use_token", "use_link"}
     succeed |= {"batch.canary_ok", "batch.canary_echo"}
+    succeed |= {"download.canary_ok", "download.canary_download_broken", "transfer"}
     succeed |= {"delete.canary_drop", "delete.canary_half"}  # lost, and gone when looked for the second time
     assert {task for task, state in states.items() if state == "success"} == succeed
     assert {task for task, state in states.items() if state == "failed"} == states.keys() - succeed
-    assert len(states) == 3 * len(connections) + 14
+    assert len(states) == 3 * (len(connections) - len(download_faults())) + 20
 
 
 def leaks(texts: Iterable[tuple[Path, str]]) -> set[tuple[str, str, str]]:

@@ -30,10 +30,12 @@ def test_the_staged_pipeline_runs_across_two_workers(cluster: Cluster, tmp_path:
     digest = hashlib.sha256(content).hexdigest()
     with EmulatorProcess(tmp_path, "--fetch-delay", "3") as emulator, serving(content) as source:
         cluster.connect(emulator.url, emulator.access_token)
-        target = tmp_path / "shared"  # by workers that may have users of their own
-        target.mkdir(mode=0o777)
         run_id = cluster.trigger(
-            "staged_etl", source_url=source, expected_sha256=digest, staging_folder_id="staging", target_folder=str(target)
+            "staged_etl",
+            source_url=source,
+            expected_sha256=digest,
+            staging_folder_id="staging",
+            target_folder=str(tmp_path / "shared"),
         )
         tasks = cluster.finish("staged_etl", run_id)
         state = emulator.state()

@@ -8,16 +8,19 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from airflow.providers.common.compat.sdk import DAG, Variable, mask_secret, task
+from airflow.providers.common.io.operators.file_transfer import FileTransferOperator
 
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
+    DownloadFileOperator,
     DownloadLinkOperator,
     RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
 
 SOURCE = "{{ var.value.canary_source }}"
+DOWNLOADS = ("ok", "echo", "download_broken", "download_refused", "download_redirected")
 
 
 @task
@@ -63,6 +66,18 @@ with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
             timeout=4,
             cloudstore_conn_id=f"canary_{name}",
         )
+    for name in DOWNLOADS:
+        DownloadFileOperator(
+            task_id=f"download.canary_{name}",
+            file_id="f1",
+            target=os.environ["CANARY_RECEIPTS"] + f"download-{name}",
+            cloudstore_conn_id=f"canary_{name}",
+        )
+    FileTransferOperator(
+        task_id="transfer",
+        src="cloudstore://canary_download_broken@/f1",
+        dst=f"file://{os.environ['CANARY_RECEIPTS']}transfer",
+    )
     for name in ("ok", "400", "500", "envelope", "echo"):
         RemoteUrlBatchUploadOperator(
             task_id=f"batch.canary_{name}",
