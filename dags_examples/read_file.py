@@ -15,9 +15,10 @@ from airflow.providers.common.io.operators.file_transfer import FileTransferOper
 
 
 @task
-def peek(params: dict[str, Any]) -> str:
+def peek(**context: Any) -> str:
     """Read the first bytes of a file, however long it is; pandas takes the same URL."""
-    with ObjectStoragePath(f"cloudstore://cloudstore_default@/{params['file_id']}").open("rb", block_size=1024) as file:
+    path = ObjectStoragePath(f"cloudstore://cloudstore_default@/{context['params']['file_id']}")
+    with path.open("rb", block_size=1024) as file:
         return str(file.readline().decode(errors="replace"))
 
 

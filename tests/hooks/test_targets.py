@@ -62,8 +62,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         case kind:
             fs = fsspec.filesystem("memory", skip_instance_cache=True)
             fs.store.clear()
-            path = StoredPath(fs, kind, "/bucket/f")
-            yield path, lambda: fs.find("/"), lambda: fs.cat_file("/bucket/f")
+            yield StoredPath(fs, kind, "/bucket/f"), lambda: fs.find("/"), lambda: fs.cat_file("/bucket/f")
             fs.store.clear()
 
 

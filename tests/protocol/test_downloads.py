@@ -25,7 +25,7 @@ def head(status: int, **headers: str) -> Response:
     return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, b"", NOW, NOW)
 
 
-def begun(total: int = 10, received: bytes = b"01234", **headers: str) -> Download:
+def begun(headers: dict[str, str] | None = None, *, total: int = 10, received: bytes = b"01234") -> Download:
     """A download that broke after ``received``."""
     download = Download("f1", settings())
     download.use(link())
@@ -68,10 +68,10 @@ def test_a_broken_download_goes_on_where_it_broke_if_the_file_is_still_the_same(
 
 def test_a_date_is_a_validator_only_where_it_is_strong() -> None:
     modified = "Thu, 01 Jan 2026 00:00:00 GMT"
-    strong = begun(last_modified=modified, date="Thu, 01 Jan 2026 00:00:09 GMT")
+    strong = begun({"last_modified": modified, "date": "Thu, 01 Jan 2026 00:00:09 GMT"})
     assert strong.first_request().headers["If-Range"] == modified
     for headers in ({"last_modified": modified, "date": modified}, {"etag": 'W/"v1"'}, {"last_modified": modified}):
-        weak = begun(**headers)
+        weak = begun(headers)
         assert "Range" not in weak.first_request().headers
         assert weak.position == 0
 
@@ -112,7 +112,7 @@ def test_a_part_that_does_not_continue_exactly_makes_the_download_start_over(hea
 
 def test_a_part_of_another_date_is_of_another_version() -> None:
     date = {"date": "Fri, 02 Jan 2026 00:00:00 GMT"}
-    download = begun(last_modified="Thu, 01 Jan 2026 00:00:00 GMT", **date)
+    download = begun({"last_modified": "Thu, 01 Jan 2026 00:00:00 GMT", **date})
     download.first_request()
     with pytest.raises(errors.FileChangedError):
         download.begin(head(206, content_range="bytes 5-9/10", last_modified="Thu, 01 Jan 2026 00:00:01 GMT", **date))
