@@ -75,7 +75,8 @@ def test_importing_the_package_and_a_dag_file_loads_nothing_heavy() -> None:
         "import airflow.providers.common.compat.sdk as sdk; [getattr(sdk, n) for n in ('BaseOperator', 'BaseHook', 'Context')]\n"
         "before = set(sys.modules)\n"
         "import airflow_provider_cloudstore.operators.cloudstore\n"
-        "print(sorted((set(sys.modules) - before) & {'aiohttp', 'requests', 'urllib3'}))"
+        "print(sorted((set(sys.modules) - before) & {'aiohttp', 'requests', 'urllib3', 'fsspec', "
+        "'airflow_provider_cloudstore.fs.cloudstore', 'airflow_provider_cloudstore.clients'}))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip().splitlines()[-1] == "[]"
