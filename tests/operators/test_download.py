@@ -4,12 +4,14 @@ import hashlib
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
@@ -126,3 +128,26 @@ def test_a_missing_file_is_the_services_own_not_found(emulator: Emulator, tmp_pa
     with pytest.raises(errors.NotFound, match="Could not find the file"):
         CloudStoreHook().download("f1", tmp_path / "f")
     assert emulator.state()["requests"] == {"link": 1}
+
+
+def test_a_download_over_tls_trusts_what_the_connection_trusts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    bundle = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(bundle)
+    with Emulator() as api, Emulator(tls=context) as host:
+        host.put_file(DATA, "f1")
+        api.put_file(b"another", "f1")
+        token = host.call(lambda service: service.store.create_token("f1"))
+        assert token
+        url = f"{host.url}/download?download_token={token.token}"
+        host.fault("redirect", operation="download", times=2)
+        for verify, fine in ((str(bundle), True), ("true", False)):
+            api.fault("status", operation="link", status=200, body=json.dumps({"token": token.token, "download_url": url}))
+            connection = json.loads(api.connection) | {"extra": {"verify": verify, "max_attempts": 1}}
+            monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+            if fine:
+                assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
+                continue
+            with pytest.raises(errors.ServiceUnreachable, match="certificate not accepted"):
+                CloudStoreHook().download("f1", tmp_path / "f")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +231,31 @@ def test_the_paths_and_the_pattern_are_read() -> None:
     assert settings.not_found_pattern.search("There is No Such Folder")
     with pytest.raises(ConfigurationError, match="'file_id_path'"):
         read(file_id_path="a..b")
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("https://dl.example.com/{token}/x", ""),
+        ("http://127.0.0.1:8080/d?t={token}", ""),
+        (" https://dl.example.com/d?t={token} ", ""),
+        ("", ""),
+        ("http://dl.example.com/{token}", "plain http"),
+        ("https://dl.example.com/", "one {token} in it"),
+        ("https://dl.example.com/{token}/{token}", "one {token} in it"),
+        ("ftp://dl.example.com/{token}", "scheme 'ftp'"),
+        ("https://user:hunter2@dl.example.com/{token}", "a user, a password"),
+        ("dl.example.com/{token}", "no scheme"),
+        ("https://{token}.example.com/", "no valid host"),
+        (["https://dl.example.com/{token}"], "one {token} in it"),
+    ],
+)
+def test_a_download_url_holds_the_tokens_place_and_gives_it_to_nobody_else(url: Any, problem: str) -> None:
+    if not problem:
+        assert read(download_url=url).download_url == url.strip()
+        return
+    with pytest.raises(ConfigurationError, match=re.escape(problem)) as refused:
+        read(download_url=url)
+    assert "hunter2" not in str(refused.value)
+    if problem == "plain http":
+        assert read(download_url=url, allow_http=True).download_url == url
