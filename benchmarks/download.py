@@ -20,7 +20,7 @@ from typing import Any
 
 MIB = 1024 * 1024
 SIZE = 64 * MIB
-TURNS = 7
+TURNS = 9
 
 
 def bare(url: str, target: Path) -> str:
@@ -106,10 +106,14 @@ def run() -> int:
                 found[name].append(json.loads(done.stdout))
         server.stdin.close()
     assert len({one["sha256"] for ones in found.values() for one in ones}) == 1, "the bytes differ"
-    rates = {name: SIZE / MIB / statistics.median(one["seconds"] for one in ones) for name, ones in found.items()}
+    # The fastest turns: what others do on the machine only ever adds to the time.
+    rates = {name: SIZE / MIB / min(one["seconds"] for one in ones) for name, ones in found.items()}
+    medians = {name: SIZE / MIB / statistics.median(one["seconds"] for one in ones) for name, ones in found.items()}
     grown = {name: max(one["grown"] for one in ones) / MIB for name, ones in found.items()}
     for name, rate in rates.items():
-        print(f"{name}: {rate:7.0f} MiB/s (median of {TURNS}), at most {grown[name]:.1f} MiB more memory than for 1 MiB")
+        print(
+            f"{name}: {rate:5.0f} MiB/s (best of {TURNS}; median {medians[name]:.0f}), at most {grown[name]:.1f} MiB more memory than for 1 MiB"
+        )
     ratio = rates["ours"] / rates["bare"]
     print(f"ours is at {ratio:.0%} of the bare loop")
     return 0 if ratio >= 0.9 and grown["ours"] < 8 else 1
