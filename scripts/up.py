@@ -41,9 +41,13 @@ def main(engine: str = "standalone") -> int:
             home,
             **example_inputs(emulator, home.parent),
             **WELCOMING,
+            AIRFLOW__API__HOST="127.0.0.1",  # there is no login
             AIRFLOW__API__PORT=str(port),
             AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{port}/execution/",
             AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
+            # The scheduler may start a task long before the API server answers: the task waits for it, and is no failed try.
+            AIRFLOW__WORKERS__EXECUTION_API_RETRIES="60",
+            AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX="2",
         )
         store_connection(home, env, emulator)
         command = [sys.executable, "-m", "airflow", "standalone"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import datetime
 from typing import Any
 
@@ -195,3 +196,26 @@ def test_an_upload_whose_answer_tells_no_id_is_followed_by_a_refusal_that_names_
     run = run_and_tell(dags.uploaded_id, {"source": "http://127.0.0.1:9/x"})
     assert run.state == "success", run
     assert run.values["echo"] == "f77"
+
+
+@pytest.mark.parametrize(
+    ("options", "default", "warnings"),
+    [
+        ({"deferrable": True}, "False", 1),
+        ({"deferrable": True}, "True", 0),  # most likely Airflow's default, and not the user's word
+        ({"deferrable": True, "wait_for_file": True}, "False", 0),
+        ({}, "False", 0),
+    ],
+)
+def test_deferrable_without_a_wait_is_warned_about_once(
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, Any],
+    default: str,
+    warnings: int,
+) -> None:
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", default)
+    monkeypatch.setattr(DownloadLinkOperator, "log", logging.getLogger("test"))
+    assert DownloadLinkOperator(task_id="link", file_id=store_file(emulator), do_xcom_push=False, **options).execute({})
+    assert caplog.text.count("has no effect without wait_for_file=True") == warnings

@@ -110,10 +110,10 @@ def test_one_click_runs_an_example_green(up: dict[str, str], page: Any, dag_id: 
 @pytest.mark.skipif(AIRFLOW_2, reason="make up runs Airflow 3")
 def test_the_connection_of_make_up_is_listed_and_testable(up: dict[str, str], page: Any) -> None:
     page.goto(f"{up['Airflow']}/connections")
-    assert tested(page, "cloudstore_default") is True
+    assert click_test(page, "cloudstore_default") is True
 
 
-def tested(page: Any, conn_id: str) -> bool:
+def click_test(page: Any, conn_id: str) -> bool:
     """Click a connection's Test button; the page shows a success as the button's colour alone."""
     row = page.get_by_role("row", name=re.compile(conn_id))
     with page.expect_response("**/connections/test") as response:
@@ -144,7 +144,7 @@ def test_the_connection_form_is_filled_in_saved_and_tested(up: dict[str, str], p
         picture(page, "form")
         dialog.get_by_role("button", name="Save").click()
         sync_api.expect(dialog).not_to_be_visible()
-        assert tested(page, conn_id) is True
+        assert click_test(page, conn_id) is True
         assert emulator.state()["requests"] == {"link": 1}
 
 
