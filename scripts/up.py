@@ -35,7 +35,7 @@ def main(engine: str = "standalone") -> int:
     print("Preparing Airflow's database (once) ...", flush=True)
     migrate(home)
     port = free_port(8080)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop_at_signals()
     with Emulator() as emulator, (home.parent / "airflow.log").open("w") as log:
         env = environment(
             home,
@@ -112,7 +112,7 @@ def distributed() -> int:
     if reason := missing():
         print(f"No distributed Airflow can be run here: {reason}", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop_at_signals()
     (ROOT / ".up").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="celery-", dir=ROOT / ".up") as folder, Emulator() as emulator:
         env = {
@@ -151,6 +151,12 @@ def wait_for(url: str, airflow: subprocess.Popen[bytes]) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(0.5)
     raise RuntimeError("Airflow did not come up; what it logged is in .up/airflow.log")
+
+
+def stop_at_signals() -> None:
+    """Have SIGTERM end the program as Ctrl-C does; and Ctrl-C too, which a shell has its background jobs ignore."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
 
 
 def stop(airflow: subprocess.Popen[bytes]) -> None:

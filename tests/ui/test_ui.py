@@ -77,7 +77,7 @@ def up() -> Iterator[dict[str, str]]:
         yield dict(re.findall(r"^(\w+) +(http\S+)", "".join(printed), re.MULTILINE))
     finally:
         started.send_signal(signal.SIGINT)
-        started.wait(timeout=60)
+        assert started.wait(timeout=60) == 0
 
 
 @pytest.mark.skipif(AIRFLOW_2, reason="make up runs Airflow 3")
@@ -172,6 +172,7 @@ def test_airflow_2_shows_fills_tests_and_saves_the_same_form(page: Any, tmp_path
         picture(page, "form")
         page.locator("#test-connection").click()
         sync_api.expect(page.get_by_text(WORKS).first).to_be_visible()
+        page.get_by_text(WORKS).first.scroll_into_view_if_needed()
         picture(page, "tested")
         assert emulator.state()["requests"] == {"link": 1}
         page.get_by_role("button", name=re.compile("Save")).first.click()
