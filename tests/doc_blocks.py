@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -60,3 +62,21 @@ def blocks(page: Path, language: str = "python") -> list[Block]:
 
 
 PYTHON = [block for page in PAGES for block in blocks(page)]
+
+
+def code_of(name: str) -> str:
+    """The code of the block with that name."""
+    return next(block.code for block in PYTHON if block.name == name)
+
+
+def dag_of(name: str, code: str | None = None) -> Any:
+    """The DAG of a block, in a file of its own: Airflow runs only what lies in its DAGs folder.
+
+    :param name: the block.
+    :param code: a whole DAG file in place of the block's own code, where that does not stand alone.
+    """
+    file = Path(os.environ["AIRFLOW_HOME"]) / "dags" / f"{re.sub(r'[.-]', '_', name)}.py"
+    file.write_text(code or code_of(name))
+    names: dict[str, Any] = {"__name__": file.stem, "__file__": str(file)}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    return names["dag"]
