@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import inspect
 import json
 import os
 import re
@@ -14,7 +17,8 @@ from pathlib import Path
 import pytest
 
 import hatch_build
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.protocol import answers, errors
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, warnings_about
 from scripts import reference
 from tests.doc_blocks import PAGES as READ_BY_USERS
@@ -123,3 +127,35 @@ def test_a_connection_that_the_docs_show_can_be_used_as_it_stands(export: str) -
 
 def test_the_reference_is_what_the_docstrings_say() -> None:
     assert reference.PAGE.read_text() == reference.reference(), "out of date: run make docs"
+
+
+def test_the_architecture_names_every_module_script_and_folder_of_tests() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"[\w./]+", page))
+    package = ROOT / "airflow_provider_cloudstore"
+    modules = [file for file in package.rglob("*.py") if file.name != "__init__.py"]
+    modules += [*(ROOT / "scripts").glob("*.*"), *(folder for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
+    mirrored = {folder.name for folder in package.iterdir()} | {"__pycache__"}
+
+    def forms(path: Path) -> set[str]:
+        return {path.stem, path.name, f"{path.parent.name}/{path.name}"}
+
+    assert not [str(path.relative_to(ROOT)) for path in modules if path.name not in mirrored and not forms(path) & named]
+
+
+def test_the_readmes_tables_name_what_can_be_imported_and_called() -> None:
+    readme, module = (ROOT / "README.md").read_text(), ""
+    operators = re.findall(r"^\| (`airflow_provider\S+`|the same) \| `(\w+\(.*?\))` \|", readme, re.MULTILINE)
+    assert len(operators) >= 5
+    for named, example in operators:
+        module = module if named == "the same" else named.strip("`")
+        operator, _, parameter = example.rstrip(".)=").partition("(")
+        assert parameter in inspect.signature(getattr(importlib.import_module(module), operator).__init__).parameters
+    methods = re.findall(r"^\| `(\w+\(.*?\))` \| `(\w+)`: (.*) \|$", readme, re.MULTILINE)
+    assert len(methods) >= 3
+    for written, result, fields in methods:
+        method, _, parameters = written.rstrip(")").partition("(")
+        signature = inspect.signature(getattr(CloudStoreHook, method))
+        shown = [re.sub(r": [^,=]+", "", str(one)).replace(" ", "") for one in list(signature.parameters.values())[1:]]
+        assert shown == [one.replace(" ", "") for one in parameters.split(", ") if one != "*"]
+        assert [one.name for one in dataclasses.fields(getattr(answers, result))] == re.findall(r"`(\w+)`", fields)

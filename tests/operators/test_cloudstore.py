@@ -132,6 +132,14 @@ def test_a_missing_upstream_value_deletes_nothing_and_spends_no_retry(emulator: 
     assert emulator.state()["requests"] == {}
 
 
+def test_a_wait_that_timed_out_is_not_begun_again_by_airflows_retries(emulator: Emulator) -> None:
+    run = dags.impatient.test()
+    assert {ti.task_id: (str(ti.state), ti.try_number) for ti in run.get_task_instances()} == {
+        "link": ("failed", 1),
+        "sensor": ("failed", 1),
+    }
+
+
 def test_a_folder_that_is_gone_is_an_error_that_names_the_way_out(emulator: Emulator) -> None:
     run = run_and_tell(dags.delete, {"folder": "gone"})
     assert run.tasks == {"delete": "failed"}
