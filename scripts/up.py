@@ -141,9 +141,9 @@ def distributed() -> int:
 def wait_for(url: str, airflow: subprocess.Popen[bytes]) -> None:
     """Wait until Airflow answers.
 
-    :raises RuntimeError: if it ended, or took longer than three minutes.
+    :raises RuntimeError: if it ended, or took longer than five minutes.
     """
-    ends_at = time.monotonic() + 180
+    ends_at = time.monotonic() + 300
     while airflow.poll() is None and time.monotonic() < ends_at:
         try:
             urllib.request.urlopen(url, timeout=5).close()

@@ -114,7 +114,7 @@ def test_the_connection_of_make_up_is_listed_and_testable(up: dict[str, str], pa
 
 
 def click_test(page: Any, conn_id: str) -> bool:
-    """Click a connection's Test button; the page shows a success as the button's colour alone."""
+    """Click a connection's Test button, and read what Airflow was told; the page shows it too."""
     row = page.get_by_role("row", name=re.compile(conn_id))
     with page.expect_response("**/connections/test") as response:
         row.get_by_role("button", name="Test Connection").click()
