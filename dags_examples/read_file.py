@@ -36,7 +36,8 @@ with DAG(
 ) as dag:
     copy = FileTransferOperator(
         task_id="copy",
-        src="cloudstore://cloudstore_default@/{{ params.file_id }}",
+        src="cloudstore:///{{ params.file_id }}",
+        source_conn_id="cloudstore_default",  # Airflow 2.11 does not read it from the URL here
         dst="{{ params.target }}",
         overwrite=True,
     )

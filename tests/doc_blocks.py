@@ -22,6 +22,18 @@ from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperato
 
 
 """,
+    "downloads.md-0": """\
+from airflow.providers.common.compat.sdk import task
+from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
+
+upload = RemoteUrlUploadOperator(task_id="upload", url="https://example.com/a.csv")
+
+
+@task
+def use(file: dict[str, object]) -> None: ...
+
+
+""",
     "upload-wait-hand-on.md-1": """\
 from airflow.providers.common.compat.sdk import task, task_group
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator

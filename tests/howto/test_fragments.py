@@ -63,3 +63,24 @@ def test_a_batch_and_the_links_to_what_its_receipts_list(emulator: Emulator, tmp
     run = run_dag(dag_of("batch.md-1", inside_a_dag("batch.md-1", **block)))
     assert run.state == "success", run
     assert emulator.state()["effects"]["link"] >= 3
+
+
+def test_a_download_waits_for_the_file_and_hands_its_path_on(emulator: Emulator, tmp_path: Path) -> None:
+    code = code_of("downloads.md-0").replace("s3://aws_default@bucket/incoming/{{ ds }}.csv", str(tmp_path / "f"))
+    before = f"upload = RemoteUrlUploadOperator(task_id='upload', url={emulator.serve(b'hello')!r})\n"
+    before += "@task\ndef use(file):\n    return open(file['path']).read()\n\n\n"
+    head = IMPORTS + 'with DAG("block", schedule=None, start_date=datetime(2026, 1, 1), params={"sha256": ""}) as dag:\n'
+    run = run_dag(dag_of("downloads.md-0", head + textwrap.indent(before + code, "    ")))
+    assert run.state == "success", run
+    assert run.values["use"] == "hello"
+
+
+def test_a_file_is_read_and_copied_by_its_url(emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    emulator.put_file(b"first\nsecond\n", "f123")
+    code = code_of("downloads.md-1").replace('dst="s3://bucket/copy"', f"dst='file://{tmp_path}/copy'")
+    code = code.replace('dest_conn_id="aws_default"', "dest_conn_id=None").replace("{{ params.file_id }}", "f123")
+    names: dict[str, object] = {}
+    exec(code.replace("FileTransferOperator(\n", "copy = FileTransferOperator(\n"), names)
+    assert names["header"] == b"first\n"
+    names["copy"].execute({})  # type: ignore[attr-defined]
+    assert (tmp_path / "copy").read_bytes() == b"first\nsecond\n"

@@ -75,7 +75,8 @@ with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
         )
     FileTransferOperator(
         task_id="transfer",
-        src="cloudstore://canary_download_broken@/f1",
+        src="cloudstore:///f1",
+        source_conn_id="canary_download_broken",
         dst=f"file://{os.environ['CANARY_RECEIPTS']}transfer",
     )
     for name in ("ok", "400", "500", "envelope", "echo"):

@@ -24,6 +24,6 @@ with DAG(
         poll_interval=1,
     )
     transfer = FileTransferOperator(
-        task_id="transfer", src="cloudstore://cloudstore_default@/f1", dst=f"file://{folder}/transferred"
+        task_id="transfer", src="cloudstore:///f1", source_conn_id="cloudstore_default", dst=f"file://{folder}/transferred"
     )
     download >> transfer
