@@ -40,7 +40,6 @@ log = logging.getLogger(__name__)
 POOL_LIMIT = 32
 """Sockets that one shared session opens at the most, where its users do not say otherwise."""
 _KEEP_ALIVE = 60.0
-_CHUNK = 16 * 1024
 
 
 class Throttle(Protocol):
@@ -137,15 +136,15 @@ class AsyncClient:
     async def _send(self, request: Request, time_left: float) -> Response | Failure:
         """Send one request. A library's exception ends here: it is not even the context of what is raised later."""
         limit = max(0.001, min(self._settings.timeout, time_left))
-        ends_at = time.monotonic() + limit
+        ends_at, left = time.monotonic() + limit, limit
         sent_at = pendulum.now("UTC")
         while True:
             under_way = _UnderWay()
             _under_way.set(under_way)  # read in this same task
             try:
-                return await self._exchange(request, ends_at - time.monotonic(), sent_at)
-            except _StaleConnection:
-                continue  # it is closed, and nothing was sent over it
+                return await self._exchange(request, left, sent_at)
+            except _StaleConnection:  # it is closed, and nothing was sent over it
+                left = ends_at - time.monotonic()
             except aiohttp.ClientHttpProxyError as error:
                 return connect_refused(error.status)
             except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
@@ -161,11 +160,10 @@ class AsyncClient:
             URL(request.url, encoded=True),
             headers={**request.headers, **forwarded},
             data=request.body,
-            timeout=aiohttp.ClientTimeout(total=max(0.001, limit), connect=min(limit, values.CONNECT_TIMEOUT)),
+            timeout=_timeout(limit),
             proxy=proxy.url if proxy else None,
             proxy_headers=proxy.headers if proxy else None,
             allow_redirects=False,
-            skip_auto_headers=("Accept", "Content-Type"),
         ) as answer:
             headers = values.headers_of((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers)
             usable = values.is_final(answer.status) and values.is_unambiguous(headers)
@@ -173,8 +171,8 @@ class AsyncClient:
                 answer.close()
                 raise MalformedResponse
             body = bytearray()
-            async for chunk in answer.content.iter_chunked(_CHUNK):
-                body += chunk
+            while not answer.content.at_eof():
+                body += await answer.content.readany()
                 if len(body) > values.MAX_BODY_BYTES:
                     answer.close()
                     break
@@ -182,6 +180,11 @@ class AsyncClient:
         return Response(
             answer.status, headers, bytes(body[: values.MAX_BODY_BYTES]), sent_at, pendulum.now("UTC"), too_large=too_large
         )
+
+
+@functools.lru_cache(maxsize=16)
+def _timeout(limit: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=max(0.001, limit), connect=min(limit, values.CONNECT_TIMEOUT))
 
 
 class _StaleConnection(Exception):
@@ -339,6 +342,7 @@ async def _open(settings: Settings, limit: int, fresh: bool) -> Session:
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
+        skip_auto_headers=("Accept", "Content-Type"),
         request_class=_Request,
         max_line_size=values.MAX_LINE_BYTES,
         max_field_size=values.MAX_LINE_BYTES,
