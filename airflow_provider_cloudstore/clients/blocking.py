@@ -54,6 +54,10 @@ class BlockingClient:
         self._reload = reload
         self._transports: dict[tuple[int, int], _Transport] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy opens connections of its own."""
+        return type(self), (self._settings, self._reload)
+
     def __enter__(self) -> Self:
         return self
 
