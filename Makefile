@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
   test-canary test-odd-answers test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
-  test-ui test-first-day bench up docs format lint constraints clean
+  test-ui test-typed test-first-day bench up docs format lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -112,9 +112,16 @@ bench: env-new ## the benchmarks; figures of a shared machine, to be compared wi
 	@$(BIN)/python benchmarks/batch.py
 	@PYTHONPATH=. $(BIN)/python benchmarks/mapped.py
 
-test-ui: env-new env-old ## the first day in a browser: make up with one click, and the connection form (needs Debian's chromium)
-	@for bin in $(BIN) $(OLD_BIN); do $$bin/python -m pip install -q --disable-pip-version-check playwright || exit 1; \
-	  $$bin/python -m pytest -m slow tests/ui || exit 1; done
+test-ui: env-new env-old ## the first day in a browser: make up with one click, and the connection form
+	@scripts/apt.sh chromium
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt playwright
+	@$(OLD_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(OLD).txt playwright
+	@$(BIN)/python -m pytest -m slow tests/ui
+	@$(OLD_BIN)/python -m pytest -m slow tests/ui
+
+test-typed: env-new ## mypy and pyright, both strict, over the examples and every code block of the docs
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt basedpyright
+	@$(BIN)/python -m pytest -m slow tests/typed
 
 test-first-day: env-new env-old ## the README's first DAG as it is written, on a whole Airflow
 	@$(BIN)/python -m pytest -m slow tests/first_day
@@ -140,7 +147,8 @@ lint: env-new ## ruff (with import layering), mypy, and actionlint for CI's work
 AS_OF_3.0.6 := --exclude-newer 2025-09-01
 AS_OF_3.2.2 := --exclude-newer 2026-06-15
 # The newest has what every extra needs; its file holds for every Python by markers, as do those that need no date.
-EXTRAS_3.3.2 := --extra dev --extra distributed --extra neighbours
+EXTRAS_2.11.2 := --extra test --extra ui
+EXTRAS_3.3.2 := --extra dev --extra typed --extra ui --extra distributed --extra neighbours
 OURS := $(patsubst %,--exclude-newer-package apache-airflow-providers-%=2026-11-01,common-compat http)
 constraints: $(addprefix constraints-,$(AIRFLOWS)) ## pin the newest versions that fit (needs uv)
 constraints-%:

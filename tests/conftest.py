@@ -49,15 +49,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_SLOW))
 
 
-class _OneWorkerRunsTasks(LoadScopeScheduling):
-    """Running a task costs a process five seconds of imports, so one worker runs all fast tests that do."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "tasks" if nodeid.startswith(("tests/operators/", "tests/emulator/test_dag_runs.py")) else nodeid
+def _scope(nodeid: str) -> str:
+    """What one worker of pytest-xdist runs: running a task costs a process five seconds of imports, so one runs all fast tests that do."""
+    return "tasks" if nodeid.startswith(("tests/operators/", "tests/emulator/test_dag_runs.py")) else nodeid
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    return _OneWorkerRunsTasks(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = _scope
+    return scheduler
 
 
 @pytest.fixture(scope="session")
