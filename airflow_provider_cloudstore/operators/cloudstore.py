@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOper
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
 from airflow_provider_cloudstore.operators.typed import TypedOperator
-from airflow_provider_cloudstore.operators.waiting import WaitingOperator
+from airflow_provider_cloudstore.operators.waiting import WaitingOperator, check_durations
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
@@ -168,7 +168,7 @@ class DownloadLinkOperator(WaitingOperator):
     :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
         ``[operators] default_deferrable`` says.
     :param cloudstore_conn_id: the Airflow connection (templated).
-    :raises ValueError: if ``poll_interval`` or ``timeout`` is not above 0.
+    :raises ValueError: if ``poll_interval`` or ``timeout`` is no number of seconds above 0.
     """
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
@@ -186,8 +186,7 @@ class DownloadLinkOperator(WaitingOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not (poll_interval > 0 and timeout > 0):
-            raise ValueError("poll_interval and timeout are seconds, and must be above 0")
+        check_durations(poll_interval=poll_interval, timeout=timeout)
         self.file_id: Any = file_id
         self.wait_for_file = wait_for_file
         self.poll_interval = poll_interval

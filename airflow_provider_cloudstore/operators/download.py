@@ -8,7 +8,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
-from airflow_provider_cloudstore.operators.waiting import WaitingOperator
+from airflow_provider_cloudstore.operators.waiting import WaitingOperator, check_durations
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.triggers.cloudstore import check_event
 
@@ -28,10 +28,10 @@ class DownloadFileOperator(WaitingOperator):
     :param wait_for_file: wait until the file is there: an upload is only queued. It waits as ``FileAvailableSensor`` does.
     :param poll_interval: seconds between two polls.
     :param timeout: seconds that the wait may take; ``execution_timeout`` limits the download.
-    :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says. The
-        download itself runs on a worker.
+    :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
+        ``[operators] default_deferrable`` says. The download itself runs on a worker.
     :param cloudstore_conn_id: the Airflow connection (templated).
-    :raises ValueError: if ``poll_interval`` or ``timeout`` is not above 0.
+    :raises ValueError: if ``poll_interval`` or ``timeout`` is no number of seconds above 0.
     """
 
     template_fields: Sequence[str] = ("file_id", "target", "expected_sha256", "cloudstore_conn_id")
@@ -51,8 +51,7 @@ class DownloadFileOperator(WaitingOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not (poll_interval > 0 and timeout > 0):
-            raise ValueError("poll_interval and timeout are seconds, and must be above 0")
+        check_durations(poll_interval=poll_interval, timeout=timeout)
         self.file_id = file_id
         self.target = target
         self.expected_sha256: Any = expected_sha256

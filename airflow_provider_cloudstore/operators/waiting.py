@@ -12,8 +12,26 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.typed import TypedOperator
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_not_available
+from airflow_provider_cloudstore.protocol.waiting import (
+    ODD_POLLS,
+    ODD_SECONDS,
+    FileWait,
+    OddResponses,
+    file_not_available,
+    is_duration,
+)
 from airflow_provider_cloudstore.triggers.cloudstore import defer_until_available
+
+
+def check_durations(**seconds: object) -> None:
+    """Refuse what no wait can take, where the DAG is read.
+
+    :param seconds: the arguments, by their names.
+    :raises ValueError: if one is no number of seconds above 0.
+    """
+    for name, value in seconds.items():
+        if not is_duration(value):
+            raise ValueError(f"{name} must be a number of seconds above 0, such as 3600, not {value!r}")
 
 
 class WaitingOperator(TypedOperator):
