@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,25 @@ def test_an_hour_of_parts_is_read_in_seconds() -> None:
     began = time.monotonic()
     assert [receipt["n"] for receipt in read(Receipts(slow, writer))] == list(range(3600))
     assert time.monotonic() - began < 15  # 72 s one after the other
+
+
+def test_an_hour_of_parts_is_read_from_a_store_that_fails_now_and_then() -> None:
+    dice = random.Random(1)
+
+    class Unlucky(Slow):
+        failures = 0
+
+        def read(self, name: str) -> bytes | None:
+            if dice.random() < 0.02:
+                self.failures += 1
+                raise ConnectionError
+            return self.files.get(name)
+
+    writer = Try(("dag",), 2)
+    names = (f"part-{writer.batch}-0001-aa-{number:08d}.jsonl" for number in range(3600))
+    unlucky = Unlucky({name: f'{{"n": {number}}}\n'.encode() for number, name in enumerate(names)})
+    assert [receipt["n"] for receipt in read(Receipts(unlucky, writer))] == list(range(3600))
+    assert unlucky.failures > 36
 
 
 def test_a_part_that_cannot_be_read_is_an_error() -> None:
