@@ -32,6 +32,9 @@ _LARGEST_UNKNOWN = 8_000
 _LARGEST_FAILURES = 4_000
 _LARGEST_RESPONSE = 16_000
 _MOST_WAITING = 10_000
+# json.dumps would make an encoder for each line.
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
+_to_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 class Status(Enum):
@@ -553,9 +556,9 @@ class Ledger:
 def _as_line(receipt: dict[str, Any], more: dict[str, Any]) -> str:
     """A receipt as a line of bounded length, whatever the service said in it."""
     try:
-        text = json.dumps(more, ensure_ascii=False, allow_nan=False)
+        text = _to_strict_json(more)
     except (TypeError, ValueError, RecursionError):
         text = ""
     if not text or len(text) > _LARGEST_RESPONSE:
         text = json.dumps({**more, "response": None, "error": str(more.get("error", ""))[:1000], "response_left_out": True})
-    return f"{json.dumps(receipt, ensure_ascii=False)[:-1]}, {text[1:]}"
+    return f"{_to_json(receipt)[:-1]}, {text[1:]}"

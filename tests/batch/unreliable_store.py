@@ -11,11 +11,14 @@ import os
 import random
 import time
 import uuid
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
+
+from tests.real_airflow import AIRFLOW_2
 
 PROTOCOL = "unreliable"
 _FAILING = 0.2
@@ -133,10 +136,6 @@ class UnreliableState:
 
 
 def attach() -> None:
-    """Make the filesystem known to fsspec, and so to ``ObjectStoragePath``."""
+    """Make the filesystem known to fsspec and to ``ObjectStoragePath``."""
     fsspec.register_implementation(PROTOCOL, UnreliableFileSystem, clobber=True)
-    try:
-        from airflow.sdk.io import attach as attach_to_airflow
-    except ImportError:  # Airflow 2
-        from airflow.io.store import attach as attach_to_airflow
-    attach_to_airflow(PROTOCOL, fs=UnreliableFileSystem())
+    import_module("airflow.io.store" if AIRFLOW_2 else "airflow.sdk.io").attach(PROTOCOL, fs=UnreliableFileSystem())
