@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.settings import Settings
+from scripts.processes import free_port
 from tests.support import eventually, settings
 
 pytestmark = pytest.mark.slow  # make test-in-time
@@ -221,23 +223,38 @@ def test_a_service_that_fails_for_every_url_ends_the_batch_after_some_for_a_late
     assert again.count(Status.UNKNOWN) == report.count(Status.UNKNOWN) <= 5 + 16 + 4
 
 
-def test_nobody_listens_for_a_while_and_no_url_is_lost(
-    emulator: Emulator, job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_listens_for_a_while_and_no_url_is_lost(job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
-    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
-    from airflow_provider_cloudstore.protocol.values import Break, Failure
+    port, closed = free_port(), threading.Event()
+    own = settings(f"http://127.0.0.1:{port}", "secret-token", max_attempts=3, timeout=5.0)
+    with ExitStack() as stack:
+        started: list[Emulator] = []
 
-    send, ends_at = AsyncClient._send, time.monotonic() + 1.0
+        def listen() -> None:
+            closed.wait(60)
+            started.append(stack.enter_context(Emulator(fetch_delay=600, access_token="secret-token", port=port)))
 
-    async def refuse(self: Any, *given: Any) -> Any:
-        if time.monotonic() < ends_at:
-            return Failure(Break.NEVER_SENT, "no connection to the service: connection refused")
-        return await send(self, *given)
+        listening = threading.Thread(target=listen)
+        listening.start()
+        report = run(job(urls(300), own=own, report=lambda line: closed.set() if "The service fails" in line else None))
+        listening.join()
+        assert closed.is_set()
+        assert (counts(report), report.error) == ({"queued": 300}, None)
+        assert requests(started[0]) == 300
 
-    monkeypatch.setattr(AsyncClient, "_send", refuse)
-    report = run(job(urls(300)))
-    assert (counts(report), report.error) == ({"queued": 300}, None)
+
+def test_where_nobody_listens_the_batch_ends_so_that_a_retry_sends_all(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch, state: Any
+) -> None:
+    monkeypatch.setattr(throttle, "_PATIENCE", 1.0)
+    monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
+    own = settings(f"http://127.0.0.1:{free_port()}", "secret-token", max_attempts=3, timeout=5.0)
+    report = run(job(urls(300), own=own, store=state))
+    assert isinstance(report.error, errors.BatchServiceError)
+    assert not report.error.permanent
+    assert report.count(Status.QUEUED) + report.count(Status.UNKNOWN) == 0
+    assert counts(run(job(urls(300), store=state, number=2))) == {"queued": 300}
+    assert requests(emulator) == 300
 
 
 @pytest.mark.parametrize("status", [503, 404])
