@@ -13,10 +13,13 @@ MIDDLE_BIN := .venv/airflow-$(MIDDLE)/bin
 WORKBENCH := $(NEW)-workbench
 WORKBENCH_BIN := .venv/airflow-$(WORKBENCH)/bin
 CASES ?= 2000
-# Two for each core, because many tests wait; a test that is asked for by name runs alone, where its output can be read.
-PARALLEL := -n $(shell expr 2 \* $(CORES)) --dist worksteal
+# More workers than cores, because many tests wait; a test that is asked for by name runs alone, where its output can be read.
+PARALLEL := -n $(shell expr $(CORES) + $(CORES) / 2)
 COVERAGE := --cov-report=term --cov-fail-under=95
 IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_waiting.py tests/dags_examples tests/howto
+
+# Without bytecode every process of every Airflow would compile Airflow anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
   test-canary test-odd-answers test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
@@ -73,7 +76,7 @@ test-canary: env-new env-old ## secrets on a whole Airflow, on both versions
 test-waiting: env-new env-old env-middle ## deferred waits on a whole Airflow, on three versions
 	@$(BIN)/python -m pytest -m slow tests/waiting
 	@$(OLD_BIN)/python -m pytest -m slow tests/waiting
-	@$(MIDDLE_BIN)/python -m pytest -m slow tests/waiting
+	@$(MIDDLE_BIN)/python -m pytest -m slow tests/waiting --deselect tests/waiting/test_short_waits.py
 
 test-in-time: env-new ## what takes its time: limits, waits and batches over real sockets, the examples and the how-tos
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
