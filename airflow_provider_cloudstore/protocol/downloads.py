@@ -269,7 +269,8 @@ class Download:
         """
         if head.status not in (200, 206):
             return self._judge(head)
-        if head.headers.get("content-encoding", "identity").lower() != "identity" or not is_unambiguous(head.status, head.headers):
+        coding = head.headers.get("content-encoding", "identity").lower()
+        if coding != "identity" or not is_unambiguous(head.status, head.headers):
             raise self._error(errors.UnusableAnswer, f"HTTP {head.status} with a body in a coding that nobody asked for", head)
         return self._begin_part(head) if head.status == 206 else self._begin_whole(head)
 
