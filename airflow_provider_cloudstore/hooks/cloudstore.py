@@ -20,10 +20,8 @@ from weakref import WeakKeyDictionary
 from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook, Connection, mask_secret
 
-from airflow_provider_cloudstore.hooks.targets import written_whole
 from airflow_provider_cloudstore.protocol.answers import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
-from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.errors import (
     BadRequest,
     CloudStoreError,
@@ -183,6 +181,8 @@ class CloudStoreHook(BaseHook):
         :raises DownloadLinkRejectedError: if the download's host refuses fresh links, too.
         """
         from airflow_provider_cloudstore.clients.downloads import DownloadClient
+        from airflow_provider_cloudstore.hooks.targets import written_whole
+        from airflow_provider_cloudstore.protocol.downloads import Download
 
         with airflow_errors():
             download = Download(file_id, self.settings, expected_sha256=expected_sha256)
@@ -201,6 +201,7 @@ class CloudStoreHook(BaseHook):
         :raises NotFound: if there is no such file.
         """
         from airflow_provider_cloudstore.clients.downloads import DownloadClient, FileReader
+        from airflow_provider_cloudstore.protocol.downloads import Download
 
         with airflow_errors():
             client = DownloadClient(self.settings, self.create_download_link)
