@@ -220,7 +220,11 @@ def retry_policy(call: Call[Any], budget: float, on_retry: Callable[[str], None]
         return error.retry_after if error.retry_after is not None else float(backoff(state))
 
     def stop(state: RetryCallState) -> bool:
-        return call.exhausted or too_late(state)
+        if call.exhausted:
+            return True
+        error = _error_of(state)
+        error.retry_after_too_long = too_late(state) and error.retry_after is not None
+        return too_late(state)
 
     def announce(state: RetryCallState) -> None:
         error = _error_of(state)
