@@ -62,3 +62,22 @@ def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
         run_id = session.query(DagRun.run_id).filter(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).limit(1).scalar()
         of_task = (Fields.dag_id == dag_id, Fields.task_id == task_id, Fields.run_id == run_id)
         return [row.rendered_fields for row in session.query(Fields).filter(*of_task).order_by(Fields.map_index)]
+
+
+def asset_events(uri: str) -> list[Any]:
+    """The extras of an asset's events since this was asked last, oldest first."""
+    from airflow.utils.session import create_session
+
+    try:
+        from airflow.models.asset import AssetEvent, AssetModel
+    except ImportError:  # Airflow 2
+        from airflow.models.dataset import DatasetEvent as AssetEvent
+        from airflow.models.dataset import DatasetModel as AssetModel
+    with create_session() as session:
+        found = session.query(AssetModel.id).filter(AssetModel.uri == uri)
+        column = getattr(AssetEvent, "asset_id", None) or AssetEvent.dataset_id
+        events = session.query(AssetEvent).filter(column.in_([row.id for row in found])).order_by(AssetEvent.id).all()
+        extras = [event.extra for event in events]
+        for event in events:
+            session.delete(event)
+    return extras

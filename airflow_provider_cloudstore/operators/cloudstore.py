@@ -9,6 +9,7 @@ from typing import Any
 import pendulum
 from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
+from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
@@ -155,6 +156,7 @@ class DownloadLinkOperator(TypedOperator):
     The XCom is the token, and under the key ``download_link`` ``{"file_id", "token", "url_with_token", "created_at",
     "expires_at"}``.
     Airflow stores and shows XComs in clear: whoever may read them can download the file until the token ends.
+    With ``outlets``, the id is in the events of these assets under ``file_id``; the token is not.
 
     :param file_id: the file (templated).
     :param wait_for_file: wait until the file is there: an upload is only queued. It waits as ``FileAvailableSensor`` does.
@@ -229,6 +231,7 @@ class DownloadLinkOperator(TypedOperator):
         return found
 
     def _hand_on(self, context: Context, link: DownloadLink) -> str:
+        attach_file_id(self, context, link.file_id)
         if self.do_xcom_push:
             context["ti"].xcom_push(key=XCOM_DOWNLOAD_LINK, value=link.to_dict())
         self.log.info("A download link for file '%s' is made; it ends at %s", link.file_id, link.expires_at or "a time not told")

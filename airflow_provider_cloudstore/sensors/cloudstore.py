@@ -9,6 +9,7 @@ from typing import Any
 import pendulum
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, XComArg, conf
 
+from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileNotAvailable
 from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
@@ -22,6 +23,7 @@ class FileAvailableSensor(BaseSensorOperator):
     yet"; 429, 5xx and a service that cannot be reached are waited out. A response that says nothing of the file (web page,
     redirect, 403, 405 and the like) ends the wait when three polls in a row, at least 30 s from first to last, end with one; with
     ``mode="reschedule"``, which remembers nothing from one poll to the next, the first does. Any other error ends it at once.
+    With ``outlets``, the events of these assets hold the id under ``file_id``.
 
     :param file_id: the file (templated).
     :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.
@@ -71,7 +73,7 @@ class FileAvailableSensor(BaseSensorOperator):
                         self, context, self._wait, cloudstore_conn_id=self.cloudstore_conn_id, poll_interval=self.poke_interval
                     )
                 time.sleep(self._wait.pause_on_worker(now, found))
-        self.log.info("File '%s' is there", self.file_id)
+        self._is_there(context)
         return True
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
@@ -81,6 +83,10 @@ class FileAvailableSensor(BaseSensorOperator):
         except FileNotAvailable as error:
             late = str(error)
         else:
-            self.log.info("File '%s' is there", self.file_id)
+            self._is_there(context)
             return
         raise AirflowSensorTimeout(late)
+
+    def _is_there(self, context: Context) -> None:
+        self.log.info("File '%s' is there", self.file_id)
+        attach_file_id(self, context, self.file_id)
