@@ -33,3 +33,13 @@ def triggering_events(context: Context) -> Mapping[Any, Any]:
     """
     events: Any = context.get("triggering_asset_events") or context.get("triggering_dataset_events")
     return events or {}
+
+
+def asset_stores(trigger: Any) -> list[Any]:
+    """The state stores of the assets that a trigger watches (Airflow 3.3 and later), each with ``aget`` and ``aset``.
+
+    :param trigger: an event trigger that the triggerer runs.
+    """
+    stores = getattr(trigger, "asset_state_store", None)
+    # Airflow's own short cut refuses a trigger that several assets watch with the same arguments.
+    return [store for name in ("_by_name", "_by_uri") for store in getattr(stores, name, {}).values()]

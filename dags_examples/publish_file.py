@@ -1,6 +1,6 @@
 """Stage a file and tell other DAGs that it is there: an asset event (a dataset event in Airflow 2) with the file's id.
 
-`use_published_file` is a DAG that starts with it. No token is handed over: the consumer makes a link of its own, when it needs one.
+`use_published_file` is a DAG that starts with it. No token is handed over: the consumer makes a link of its own, late.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import DAG, Asset, Param
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 
-# CHANGE THIS: the service's host, and what the file is to people. It is a name, not an address: each run has a file id of its own.
+# CHANGE THIS: the service's host, and what the file is to people. It is a name and no address: each run has its own file id.
 REPORT = Asset("cloudstore://files.example.com/daily-report")
 
 with DAG(

@@ -1,4 +1,4 @@
-"""Makes files assets (datasets in Airflow 2): their URIs, and the file id in an asset event, by which another DAG makes its own link.
+"""Makes files assets (datasets in Airflow 2): their URIs, and the file id in an asset event.
 
 Airflow calls the first three by what ``provider_info`` says of the scheme ``cloudstore``.
 """
