@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook, Connection, mask_secret
 
+from airflow_provider_cloudstore.lineage import collect
+from airflow_provider_cloudstore.metrics import counted_requests
 from airflow_provider_cloudstore.protocol.answers import DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import (
@@ -26,6 +28,7 @@ from airflow_provider_cloudstore.protocol.errors import (
     ServiceError,
     restore,
 )
+from airflow_provider_cloudstore.protocol.lineage import of_upload
 from airflow_provider_cloudstore.protocol.proxies import environment_proxy
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
@@ -142,7 +145,9 @@ class CloudStoreHook(BaseHook):
         with airflow_errors():
             call = UploadFromUrl(url, self.settings, repeat=retry_unknown_outcome)
             self._mask(call.secrets)
-            return self._perform(call)
+            upload = self._perform(call)
+        collect(self, of_upload(upload.url, self.settings.base_url, upload.file_id))
+        return upload
 
     def create_download_link(self, file_id: str) -> DownloadLink:
         """Make a time-limited download token for a file (API document, section 4.3).
@@ -176,7 +181,8 @@ class CloudStoreHook(BaseHook):
 
     def _look(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
         try:
-            link = self.get_conn().attempt(call, seconds)
+            with counted_requests(call):
+                link = self.get_conn().attempt(call, seconds)
         except CloudStoreError as error:
             return error
         mask(link.secrets)
@@ -207,7 +213,8 @@ class CloudStoreHook(BaseHook):
             self.log.warning("From now on Airflow does not mask the links and source URLs of this hook: do not log them")
 
     def _perform(self, call: Call[T]) -> T:
-        return self.get_conn().perform(call, budget=time_budget(), on_retry=self.log.warning)
+        with counted_requests(call):
+            return self.get_conn().perform(call, budget=time_budget(), on_retry=self.log.warning)
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, again if it was read before: its token may have been rotated.
@@ -292,13 +299,15 @@ class CloudStoreAsyncHook(BaseHook):
     async def _look(self, call: CreateDownloadLink) -> CloudStoreError | None:
         # One attempt and no retry policy: the pauses between two looks are the waiting's.
         try:
-            await self._client.attempt(call)
+            with counted_requests(call):
+                await self._client.attempt(call)
         except CloudStoreError as error:
             return error
         return None
 
     async def _perform(self, call: Call[T]) -> T:
-        return await self._client.perform(call, on_retry=self.log.warning)
+        with counted_requests(call):
+            return await self._client.perform(call, on_retry=self.log.warning)
 
     async def _read_settings(self) -> Settings:
         connection = await get_async_connection(self.cloudstore_conn_id, hook=self)

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pendulum
 from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask
+from airflow_provider_cloudstore.lineage import operator_lineage
+from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
 from airflow_provider_cloudstore.operators.typed import TypedOperator
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.lineage import Lineage, of_upload
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
 from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_not_available
 from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 __all__ = ["DeleteFolderOperator", "DownloadLinkOperator", "RemoteUrlBatchUploadOperator", "RemoteUrlUploadOperator"]
 
@@ -97,6 +103,7 @@ class RemoteUrlUploadOperator(TypedOperator):
         self.retry_unknown_outcome = retry_unknown_outcome
         self.cloudstore_conn_id = cloudstore_conn_id
         self._source: Secret | None = None
+        self._lineage: Lineage | None = None
         self.on_success_callback = [*_callbacks(self.on_success_callback), forget_upload]
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
@@ -121,6 +128,10 @@ class RemoteUrlUploadOperator(TypedOperator):
             self.log.info("The service's answer tells no file id in the usual places; extra 'file_id_path' names another place")
         return upload
 
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+        """OpenLineage's question: from the source, without what gives access to it, to the file."""
+        return operator_lineage(self._lineage)
+
     def _upload(self, context: Context) -> dict[str, Any]:
         url = self._source.reveal() if self._source else self.url
         store = context.get("task_state_store")
@@ -139,6 +150,7 @@ class RemoteUrlUploadOperator(TypedOperator):
     def _send(self, url: str) -> dict[str, Any]:
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
+            self._lineage = of_upload(upload.url, hook.settings.base_url, upload.file_id)
         self.log.info("The upload of %s is queued; the service fetches it later", upload.url)
         return {**upload.to_dict(), XCOM_FILE_ID: upload.file_id}
 
@@ -199,7 +211,8 @@ class DownloadLinkOperator(TypedOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
         """Make a fresh link after the triggerer has waited, so that it is as young as it can be."""
-        check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+        with counted_wait():
+            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             link = self._fresh_link(hook)
         return self._hand_on(context, link)
@@ -215,6 +228,7 @@ class DownloadLinkOperator(TypedOperator):
                 self.log.warning("The response says nothing of file '%s' (%s); trying again", self.file_id, error.what)
             time.sleep(min(self.poll_interval, ODD_SECONDS / (ODD_POLLS - 1)))
 
+    @counted_wait()
     def _wait(self, context: Context, hook: CloudStoreHook) -> DownloadLink:
         wait = FileWait(str(self.file_id), self.poll_interval, pendulum.now("UTC").add(seconds=self.timeout))
         while isinstance(found := hook.look_for_file(self.file_id), CloudStoreError):

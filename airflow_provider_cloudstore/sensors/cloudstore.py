@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensor
 
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
+from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileNotAvailable
 from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
 from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
@@ -50,7 +51,8 @@ class FileAvailableSensor(BaseSensorOperator):
     def execute(self, context: Context) -> Any:
         """Wait; what ``soft_fail``, ``mode`` and the like mean is Airflow's to say."""
         try:
-            return super().execute(context)
+            with counted_wait():
+                return super().execute(context)
         except AirflowSensorTimeout:  # Airflow's own words know neither the file nor what the service said
             words = self._wait.words if self._wait else ""
         raise AirflowSensorTimeout(str(file_not_available(self.file_id, self.timeout, words)))
@@ -79,7 +81,8 @@ class FileAvailableSensor(BaseSensorOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
         """Go on after the triggerer has waited."""
         try:
-            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+            with counted_wait():
+                check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
         except FileNotAvailable as error:
             late = str(error)
         else:
