@@ -22,7 +22,7 @@ def collect(hook: Any, lineage: Lineage) -> None:
     """
     from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
 
-    collector = get_hook_lineage_collector()
+    collector: Any = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
     for add, uris in ((collector.add_input_asset, lineage.inputs), (collector.add_output_asset, lineage.outputs)):
         for uri in uris:
             try:

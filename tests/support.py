@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from airflow_provider_cloudstore.emulator.app import Service
@@ -69,14 +70,17 @@ def asset_events(uri: str) -> list[Any]:
     from airflow.utils.session import create_session
 
     try:
-        from airflow.models.asset import AssetEvent, AssetModel
+        models: Any = import_module("airflow.models.asset")
     except ImportError:  # Airflow 2
-        from airflow.models.dataset import DatasetEvent as AssetEvent
-        from airflow.models.dataset import DatasetModel as AssetModel
+        models = import_module("airflow.models.dataset")
+    event_type, model = (
+        vars(models).get("AssetEvent") or models.DatasetEvent,
+        vars(models).get("AssetModel") or models.DatasetModel,
+    )
     with create_session() as session:
-        found = session.query(AssetModel.id).filter(AssetModel.uri == uri)
-        column = getattr(AssetEvent, "asset_id", None) or AssetEvent.dataset_id
-        events = session.query(AssetEvent).filter(column.in_([row.id for row in found])).order_by(AssetEvent.id).all()
+        found = session.query(model.id).filter(model.uri == uri)
+        column = getattr(event_type, "asset_id", None) or event_type.dataset_id
+        events = session.query(event_type).filter(column.in_([row.id for row in found])).order_by(event_type.id).all()
         extras = [event.extra for event in events]
         for event in events:
             session.delete(event)

@@ -171,8 +171,8 @@ class FileAvailableEventTrigger(BaseEventTrigger):
             errors = dict.fromkeys(file_ids, ConfigurationError(f"there is no connection '{self.cloudstore_conn_id}'"))
         except CloudStoreError as error:  # the connection cannot be used
             errors = dict.fromkeys(file_ids, error)
-        for file_id, error in errors.items():
-            if line := watch.not_yet(f"File '{file_id}'", error):
+        for file_id, missing in errors.items():
+            if line := watch.not_yet(f"File '{file_id}'", missing):
                 self.log.info(line)
         return errors
 

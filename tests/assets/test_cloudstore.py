@@ -42,7 +42,7 @@ def test_a_uri_without_a_service_is_refused_on_every_airflow(uri: str) -> None:
 def test_airflow_finds_the_factory_of_a_files_asset() -> None:
     from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
 
-    collector: Any = get_hook_lineage_collector()
+    collector: Any = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
     kwargs = {"base_url": "https://h/eu", "file_id": "a/b"}
     made = collector.create_asset(scheme="cloudstore", uri=None, asset_kwargs=kwargs, asset_extra=None)
     assert made.uri == create_asset(base_url="https://h/eu", file_id="a/b").uri == "cloudstore://h/eu/a%2Fb"

@@ -50,7 +50,8 @@ def trigger(file_ids: list[str], *stores: Store, interval: float = 0.05) -> File
     assert path == "airflow_provider_cloudstore.triggers.cloudstore.FileAvailableEventTrigger"
     made = FileAvailableEventTrigger(**json.loads(json.dumps(kwargs)))  # as the triggerer makes it
     if stores:
-        made.asset_state_store = Stores(*stores)
+        of_assets: Any = Stores(*stores)
+        made.asset_state_store = of_assets
     return made
 
 
