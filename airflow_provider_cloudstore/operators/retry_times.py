@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.providers.common.compat.sdk import Context, RetryDecision, RetryPolicy
+from airflow.providers.common.compat.sdk import Context
 
+from airflow_provider_cloudstore.airflow_versions import RetryDecision, RetryPolicy
 from airflow_provider_cloudstore.protocol.retry_times import retry_delay
 
 

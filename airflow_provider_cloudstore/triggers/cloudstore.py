@@ -22,11 +22,11 @@ from pendulum import DateTime
 
 from airflow_provider_cloudstore.airflow_versions import asset_stores
 from airflow_provider_cloudstore.assets.cloudstore import EXTRA_FILE_ID
+from airflow_provider_cloudstore.assets.reported import ReportedFiles
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook, airflow_errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, ConfigurationError
 from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.waiting import RECORD_AFTER_SECONDS, FileWait, FileWatch, file_not_available
-from airflow_provider_cloudstore.triggers.reported import ReportedFiles
 
 
 class FileAvailableTrigger(BaseTrigger):

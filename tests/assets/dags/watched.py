@@ -17,7 +17,7 @@ else:
     trigger = FileAvailableEventTrigger(file_ids=["watched-1", "watched-2", "never"], poll_interval=1)
     WATCHED = Asset(
         "cloudstore://files.example.com/watched",
-        watchers=[AssetWatcher(name="files", trigger=trigger)],  # type: ignore[call-arg]
+        watchers=[AssetWatcher(name="files", trigger=trigger)],
     )
 
     with DAG("watched", schedule=[WATCHED], start_date=datetime(2026, 1, 1), catchup=False) as dag:
