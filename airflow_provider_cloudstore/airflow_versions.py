@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.providers.common.compat.sdk import Asset, Context
+from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context
 
 try:
     from airflow.sdk.definitions.asset import AssetRef
@@ -14,12 +14,7 @@ except ImportError:  # Airflow 2
 else:
     _ASSETS = (Asset, AssetRef)
 
-try:
-    from airflow.providers.common.compat.sdk import RetryDecision, RetryPolicy
-except ImportError:  # Airflow before 3.3
-    RetryDecision = RetryPolicy = object  # type: ignore[assignment,misc]
-
-HAS_RETRY_POLICIES = RetryPolicy is not object
+HAS_RETRY_POLICIES = hasattr(BaseOperator, "has_retry_policy")
 """Airflow 3.3 and later."""
 
 

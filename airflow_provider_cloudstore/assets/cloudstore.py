@@ -11,7 +11,6 @@ from urllib.parse import SplitResult
 from airflow.providers.common.compat.sdk import Asset, Context
 
 from airflow_provider_cloudstore.airflow_versions import is_asset, triggering_events
-from airflow_provider_cloudstore.protocol.file_uris import dataset_of_url, file_uri, normalize
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
@@ -26,6 +25,8 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     :param uri: its parts.
     :raises InvalidInputError: if it names no service.
     """
+    from airflow_provider_cloudstore.protocol.file_uris import normalize
+
     return normalize(uri)
 
 
@@ -36,6 +37,8 @@ def create_asset(*, base_url: str, file_id: str, extra: dict[str, Any] | None = 
     :param file_id: the file.
     :param extra: what Airflow stores with the asset.
     """
+    from airflow_provider_cloudstore.protocol.file_uris import file_uri
+
     return Asset(uri=file_uri(base_url, file_id), extra=extra)
 
 
@@ -46,6 +49,8 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
     :param lineage_context: whoever reported it.
     """
     from airflow.providers.common.compat.openlineage.facet import Dataset
+
+    from airflow_provider_cloudstore.protocol.file_uris import dataset_of_url
 
     name = dataset_of_url(asset.uri)
     return Dataset(namespace=name.namespace, name=name.name)

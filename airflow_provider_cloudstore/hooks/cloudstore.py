@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook, Connection, mask_secret
 
-from airflow_provider_cloudstore.lineage import collect
 from airflow_provider_cloudstore.metrics import counted_requests
 from airflow_provider_cloudstore.protocol.answers import DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
@@ -28,7 +27,6 @@ from airflow_provider_cloudstore.protocol.errors import (
     ServiceError,
     restore,
 )
-from airflow_provider_cloudstore.protocol.lineage import of_upload
 from airflow_provider_cloudstore.protocol.proxies import environment_proxy
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
@@ -142,6 +140,9 @@ class CloudStoreHook(BaseHook):
         :returns: what was queued, when, what the service said, and the file's id where it told one.
         :raises OutcomeUnknown: if it may have been queued, and was not to be sent again.
         """
+        from airflow_provider_cloudstore.lineage import collect
+        from airflow_provider_cloudstore.protocol.lineage import of_upload
+
         with airflow_errors():
             call = UploadFromUrl(url, self.settings, repeat=retry_unknown_outcome)
             self._mask(call.secrets)

@@ -13,11 +13,9 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, XCom
 
 from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, time_left
-from airflow_provider_cloudstore.lineage import operator_lineage
 from airflow_provider_cloudstore.metrics import count_batch
 from airflow_provider_cloudstore.operators.typed import TypedOperator
 from airflow_provider_cloudstore.protocol.errors import BatchFailed, BatchSupersededError, InvalidInputError
-from airflow_provider_cloudstore.protocol.lineage import of_batch
 from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
 
@@ -136,6 +134,9 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
         """OpenLineage's question: from the manifest to the receipts."""
+        from airflow_provider_cloudstore.lineage import operator_lineage
+        from airflow_provider_cloudstore.protocol.lineage import of_batch
+
         return operator_lineage(of_batch(self.urls if self._is_file else None, self.receipts))
 
     def on_kill(self) -> None:

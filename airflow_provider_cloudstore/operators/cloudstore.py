@@ -11,14 +11,12 @@ from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask
-from airflow_provider_cloudstore.lineage import operator_lineage
 from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
 from airflow_provider_cloudstore.operators.typed import TypedOperator
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from airflow_provider_cloudstore.protocol.lineage import Lineage, of_upload
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
 from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_not_available
@@ -26,6 +24,8 @@ from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_u
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
+
+    from airflow_provider_cloudstore.protocol.lineage import Lineage
 
 __all__ = ["DeleteFolderOperator", "DownloadLinkOperator", "RemoteUrlBatchUploadOperator", "RemoteUrlUploadOperator"]
 
@@ -130,6 +130,8 @@ class RemoteUrlUploadOperator(TypedOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
         """OpenLineage's question: from the source, without what gives access to it, to the file."""
+        from airflow_provider_cloudstore.lineage import operator_lineage
+
         return operator_lineage(self._lineage)
 
     def _upload(self, context: Context) -> dict[str, Any]:
@@ -148,6 +150,8 @@ class RemoteUrlUploadOperator(TypedOperator):
             )
 
     def _send(self, url: str) -> dict[str, Any]:
+        from airflow_provider_cloudstore.protocol.lineage import of_upload
+
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
             self._lineage = of_upload(upload.url, hook.settings.base_url, upload.file_id)

@@ -6,8 +6,12 @@ from datetime import timedelta
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_cloudstore.airflow_versions import RetryDecision, RetryPolicy
 from airflow_provider_cloudstore.protocol.retry_times import retry_delay
+
+try:
+    from airflow.providers.common.compat.sdk import RetryDecision, RetryPolicy
+except ImportError:  # Airflow before 3.3
+    RetryDecision = RetryPolicy = object  # type: ignore[assignment,misc]
 
 
 class RetryAfterPolicy(RetryPolicy):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_cloudstore.airflow_versions import HAS_RETRY_POLICIES
-from airflow_provider_cloudstore.operators.retry_times import RetryAfterPolicy
 
 
 class TypedOperator(BaseOperator):
@@ -16,6 +15,8 @@ class TypedOperator(BaseOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if HAS_RETRY_POLICIES and self.retry_policy is None:
+            from airflow_provider_cloudstore.operators.retry_times import RetryAfterPolicy
+
             self.retry_policy = RetryAfterPolicy()
 
     if TYPE_CHECKING:

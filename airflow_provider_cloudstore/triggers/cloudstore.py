@@ -22,7 +22,6 @@ from pendulum import DateTime
 
 from airflow_provider_cloudstore.airflow_versions import asset_stores
 from airflow_provider_cloudstore.assets.cloudstore import EXTRA_FILE_ID
-from airflow_provider_cloudstore.assets.reported import ReportedFiles
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook, airflow_errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, ConfigurationError
 from airflow_provider_cloudstore.protocol.operations import validate_present
@@ -138,6 +137,8 @@ class FileAvailableEventTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll for ever; one event for each file."""
+        from airflow_provider_cloudstore.assets.reported import ReportedFiles
+
         reported = ReportedFiles(asset_stores(self), self.cloudstore_conn_id)
         watch = FileWatch(self.poll_interval)
         await asyncio.sleep(watch.first_pause())
