@@ -35,15 +35,19 @@ def main(engine: str = "standalone") -> int:
     print("Preparing Airflow's database (once) ...", flush=True)
     migrate(home)
     port = free_port(8080)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop_at_signals()
     with Emulator() as emulator, (home.parent / "airflow.log").open("w") as log:
         env = environment(
             home,
             **example_inputs(emulator, home.parent),
             **WELCOMING,
+            AIRFLOW__API__HOST="127.0.0.1",  # there is no login
             AIRFLOW__API__PORT=str(port),
             AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{port}/execution/",
             AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
+            # The scheduler may start a task long before the API server answers: the task waits for it, and is no failed try.
+            AIRFLOW__WORKERS__EXECUTION_API_RETRIES="60",
+            AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX="2",
         )
         store_connection(home, env, emulator)
         command = [sys.executable, "-m", "airflow", "standalone"]
@@ -108,7 +112,7 @@ def distributed() -> int:
     if reason := missing():
         print(f"No distributed Airflow can be run here: {reason}", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop_at_signals()
     (ROOT / ".up").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="celery-", dir=ROOT / ".up") as folder, Emulator() as emulator:
         env = {
@@ -137,9 +141,9 @@ def distributed() -> int:
 def wait_for(url: str, airflow: subprocess.Popen[bytes]) -> None:
     """Wait until Airflow answers.
 
-    :raises RuntimeError: if it ended, or took longer than three minutes.
+    :raises RuntimeError: if it ended, or took longer than five minutes.
     """
-    ends_at = time.monotonic() + 180
+    ends_at = time.monotonic() + 300
     while airflow.poll() is None and time.monotonic() < ends_at:
         try:
             urllib.request.urlopen(url, timeout=5).close()
@@ -147,6 +151,12 @@ def wait_for(url: str, airflow: subprocess.Popen[bytes]) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(0.5)
     raise RuntimeError("Airflow did not come up; what it logged is in .up/airflow.log")
+
+
+def stop_at_signals() -> None:
+    """Have SIGTERM end the program as Ctrl-C does; and Ctrl-C too, which a shell has its background jobs ignore."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
 
 
 def stop(airflow: subprocess.Popen[bytes]) -> None:

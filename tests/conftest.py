@@ -11,8 +11,10 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 for _name in [name for name in os.environ if name.startswith("AIRFLOW")]:
     del os.environ[_name]
@@ -45,6 +47,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW))
+
+
+def _scope(nodeid: str) -> str:
+    """What one worker of pytest-xdist runs: running a task costs a process five seconds of imports, so one runs all fast tests that do."""
+    return "tasks" if nodeid.startswith(("tests/operators/", "tests/emulator/test_dag_runs.py")) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = _scope
+    return scheduler
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,7 @@ class RealAirflow:
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__PARALLELISM": "3",
+            "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__SECRET_KEY": "only-for-tests-" + "x" * 64,
             "AIRFLOW__API_AUTH__JWT_SECRET": "only-for-tests-" + "y" * 64,

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import inspect
+import json
+import os
 import re
+import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import hatch_build
-from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.protocol import answers, errors
+from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, warnings_about
 from scripts import reference
+from tests.doc_blocks import PAGES as READ_BY_USERS
+from tests.doc_blocks import PYTHON, ROOT, blocks, code_of
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
@@ -23,7 +34,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 
 
 def test_the_readmes_dag_is_a_dag_of_the_operators_it_names() -> None:
-    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    code = code_of("README.md-0")
     names: dict[str, object] = {}
     exec(compile(code, "README.md", "exec"), names)
     dag = names["upload"].dag  # type: ignore[attr-defined]
@@ -62,9 +73,89 @@ def test_every_error_and_every_extra_is_explained() -> None:
 def test_every_make_target_that_the_docs_name_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for page in PAGES:
-        for target in re.findall(r"`make ([a-z-]+)`", page.read_text()):
+        for target in re.findall(r"(?:`|^)make ([a-z-]+)(?:`| )", page.read_text(), re.MULTILINE):
             assert f"\n{target}:" in makefile, f"{page.name}: make {target}"
+
+
+def test_every_python_block_is_run_by_a_test() -> None:
+    tests = "".join(file.read_text() for folder in ("howto", "first_day") for file in (ROOT / "tests" / folder).glob("test_*.py"))
+    assert not [block.name for block in PYTHON if f'"{block.name}"' not in tests]
+
+
+COMMANDS = [line for page in READ_BY_USERS for block in blocks(page, "console") for line in block.code.splitlines()]
+EMULATOR = [line for line in COMMANDS if line.startswith("python -m airflow_provider_cloudstore.emulator")]
+EXPORTS = [line for line in COMMANDS if line.startswith("export AIRFLOW_CONN_CLOUDSTORE_DEFAULT=")]
+
+
+def test_every_command_is_run_by_a_test() -> None:
+    # `make` runs in CI by itself, and pip in tests/packaging.
+    elsewhere = {line for line in COMMANDS if line.startswith(("make ", "pip install ", "pip wheel "))}
+    assert set(COMMANDS) == {*EMULATOR, *EXPORTS, *elsewhere}
+    assert EMULATOR
+    assert EXPORTS
+
+
+def connection_in(export: str) -> Settings:
+    """What the shell makes of an ``export``, read as the hook reads it."""
+    (assignment,) = shlex.split(export, comments=True)[1:]
+    connection = json.loads(assignment.partition("=")[2])
+    extra = connection.get("extra", {})
+    assert not warnings_about(connection["conn_type"], extra)
+    return Settings.from_connection(
+        host=connection["host"], schema=None, port=None, password=connection["password"], extra=extra
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", EMULATOR)
+def test_the_emulator_runs_as_the_docs_say_and_stops_with_ctrl_c(command: str) -> None:
+    arguments = [sys.executable, *shlex.split(command)[1:]]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    started = subprocess.Popen(arguments, env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        assert started.stdout is not None
+        export = next(line for line in started.stdout if line.startswith("export "))
+        assert connection_in(export).base_url.startswith("http://127.0.0.1:")
+    finally:
+        started.send_signal(signal.SIGINT)
+        assert started.wait(timeout=30) == 0
+
+
+@pytest.mark.parametrize("export", [line for line in EXPORTS if "{" in line])
+def test_a_connection_that_the_docs_show_can_be_used_as_it_stands(export: str) -> None:
+    assert connection_in(export).timeout == 60
 
 
 def test_the_reference_is_what_the_docstrings_say() -> None:
     assert reference.PAGE.read_text() == reference.reference(), "out of date: run make docs"
+
+
+def test_the_architecture_names_every_module_script_and_folder_of_tests() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"[\w./]+", page))
+    package = ROOT / "airflow_provider_cloudstore"
+    modules = [file for file in package.rglob("*.py") if file.name != "__init__.py"]
+    modules += [*(ROOT / "scripts").glob("*.*"), *(folder for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
+    mirrored = {folder.name for folder in package.iterdir()} | {"__pycache__"}
+
+    def forms(path: Path) -> set[str]:
+        return {path.stem, path.name, f"{path.parent.name}/{path.name}"}
+
+    assert not [str(path.relative_to(ROOT)) for path in modules if path.name not in mirrored and not forms(path) & named]
+
+
+def test_the_readmes_tables_name_what_can_be_imported_and_called() -> None:
+    readme, module = (ROOT / "README.md").read_text(), ""
+    operators = re.findall(r"^\| (`airflow_provider\S+`|the same) \| `(\w+\(.*?\))` \|", readme, re.MULTILINE)
+    assert len(operators) >= 5
+    for named, example in operators:
+        module = module if named == "the same" else named.strip("`")
+        operator, _, parameter = example.rstrip(".)=").partition("(")
+        assert parameter in inspect.signature(getattr(importlib.import_module(module), operator).__init__).parameters
+    methods = re.findall(r"^\| `(\w+\(.*?\))` \| `(\w+)`: (.*) \|$", readme, re.MULTILINE)
+    assert len(methods) >= 3
+    for written, result, fields in methods:
+        method, _, parameters = written.rstrip(")").partition("(")
+        signature = inspect.signature(getattr(CloudStoreHook, method))
+        shown = [re.sub(r": [^,=]+", "", str(one)).replace(" ", "") for one in list(signature.parameters.values())[1:]]
+        assert shown == [one.replace(" ", "") for one in parameters.split(", ") if one != "*"]
+        assert [one.name for one in dataclasses.fields(getattr(answers, result))] == re.findall(r"`(\w+)`", fields)

@@ -211,9 +211,11 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             raise report.error
         if self.do_xcom_push:  # here already: after the progress is deleted, a crash would have all sent again
             context["ti"].xcom_push(key="return_value", value=summary)
+        counts = {**summary, "now": summary["queued"] - summary["queued_earlier"]}
         self.log.info(
-            "The batch is done: %s of %s URLs queued (%s of them earlier), %s failed, %s unknown, %s stand twice; receipts: %s",
-            *(f"{summary[name]:,}" for name in ("queued", "total", "queued_earlier", "failed", "unknown", "skipped")),
+            "The batch is done: %s of %s URLs queued (%s in this try, %s earlier), %s failed, %s unknown, %s stand twice; "
+            "receipts: %s",
+            *(f"{counts[name]:,}" for name in ("queued", "total", "now", "queued_earlier", "failed", "unknown", "skipped")),
             self.receipts or "none",
         )
         if report.error is not None:

@@ -178,7 +178,8 @@ class DownloadLinkOperator(TypedOperator):
     :param wait_for_file: wait until the file is there: an upload is only queued. It waits as ``FileAvailableSensor`` does.
     :param poll_interval: seconds between two looks.
     :param timeout: seconds that the wait may take.
-    :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.
+    :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
+        ``[operators] default_deferrable`` says.
     :param cloudstore_conn_id: the Airflow connection (templated).
     :raises ValueError: if ``poll_interval`` or ``timeout`` is not above 0.
     """
@@ -209,6 +210,8 @@ class DownloadLinkOperator(TypedOperator):
 
     def execute(self, context: Context) -> str:
         """Make the link, once the file is there if that was asked for, and hand it on."""
+        if self.deferrable and not self.wait_for_file and not conf.getboolean("operators", "default_deferrable", fallback=False):
+            self.log.warning("deferrable=True has no effect without wait_for_file=True: the link is created now, without a wait")
         with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
             link = self._wait(context, hook) if self.wait_for_file else hook.create_download_link(self.file_id)
         return self._hand_on(context, link)

@@ -24,7 +24,7 @@ _JITTER = 0.2
 
 ON_WORKER_SECONDS = 5.0
 """How long a deferrable wait polls on the worker first: most small files are there by then, and no deferral is needed."""
-SETTLE_SECONDS = 5.0
+SETTLE_SECONDS = 10.0
 """How long a trigger sleeps at least before its first poll. Airflow's scheduler fails a task whose trigger fires before it has
 read that the process which deferred ended well (apache/airflow 67287, 71580)."""
 

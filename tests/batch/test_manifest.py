@@ -101,7 +101,7 @@ def test_every_other_format_is_named(content: bytes, what: str) -> None:
 
 @pytest.mark.parametrize("name", ["urls.txt.gz", "urls.csv.gz", "urls.jsonl", "urls.json"])
 def test_a_truncated_gzip_is_refused(name: str) -> None:
-    whole = gzip.compress(b"url\n" + b"".join(b"http://h/%d\n" % (number * 7919) for number in range(50_000)))
+    whole = gzip.compress(b"url\n" + b"".join(b"http://h/%d\n" % (number * 7919) for number in range(20_000)))
     for content in (whole[:-4], whole[: len(whole) // 2], whole[:-8] + b"12345678"):
         with pytest.raises(InvalidInputError, match=r"damaged or cut short|broken"):
             list(entries_of_file(io.BytesIO(content), name, "url"))

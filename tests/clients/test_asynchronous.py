@@ -71,13 +71,13 @@ def test_many_calls_at_once_open_no_more_sockets_than_the_pool_holds(emulator: E
 
 def test_who_waits_for_a_socket_does_not_use_up_the_time_of_its_request(emulator: Emulator) -> None:
     store_file(emulator)
-    own = settings(emulator.url, emulator.access_token, timeout=0.8, max_attempts=1)
+    own = settings(emulator.url, emulator.access_token, timeout=2.0, max_attempts=1)
     emulator.fault("delay", seconds=0.3, times=0)
 
     async def run() -> None:
         async with shared_session(own) as session:
             client = AsyncClient(own, never, session)
-            await asyncio.gather(*(client.perform(CreateDownloadLink("f1", own)) for _ in range(POOL_LIMIT * 4)))
+            await asyncio.gather(*(client.perform(CreateDownloadLink("f1", own)) for _ in range(POOL_LIMIT * 8)))
 
     asyncio.run(run())
 

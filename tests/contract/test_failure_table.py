@@ -169,7 +169,8 @@ def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says
 ) -> None:
     kind, subject = OPERATIONS[row.operation]
     fresh.fault(operation=row.operation, **row.fault)
-    own = settings(fresh.url, max_attempts=3, timeout=0.6)
+    # A busy machine must not turn any other fault into a response that came too late.
+    own = settings(fresh.url, max_attempts=3, timeout=0.6 if row.what in ("too-slow", "trickle") else 30.0)
     failed: errors.CloudStoreError | None = None
     try:
         perform(kind(subject, own, repeat=row.repeat), own, unused, 60)

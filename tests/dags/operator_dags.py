@@ -13,6 +13,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
+from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 
 START = datetime(2026, 1, 1)
 
@@ -50,6 +51,10 @@ with DAG("dated_delete", schedule=None, start_date=START, params={"prefix": ""})
 
 with DAG("delete_nothing", schedule=None, start_date=START) as delete_nothing:
     DeleteFolderOperator(task_id="delete", folder_id="{{ ti.xcom_pull(task_ids='nobody') }}", retries=3)
+
+with DAG("impatient", schedule=None, start_date=START, default_args={"retries": 2, "retry_delay": 0.1}) as impatient:
+    DownloadLinkOperator(task_id="link", file_id="typo", wait_for_file=True, poll_interval=0.2, timeout=0.5)
+    FileAvailableSensor(task_id="sensor", file_id="typo", poke_interval=0.2, timeout=0.5)
 
 with DAG("upload", schedule=None, start_date=START, params={"source": Param("", type="string")}) as upload:
     RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}")

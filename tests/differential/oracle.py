@@ -277,6 +277,8 @@ def _loads(text: str, *, strict: bool = True) -> Any:
 
 
 def _of_text(operation: str, headers: dict[str, str], text: str) -> set[tuple[Meaning, str | None]]:
+    if sum(map(text.count, ",[{")) > 100_000:
+        return {_NOT_ITS}
     start = text.lstrip("\ufeff \t\r\n")
     page = _is_page(headers, text)
     if page:

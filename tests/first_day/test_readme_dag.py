@@ -5,25 +5,23 @@ Slow: ``make test-first-day`` runs it on Airflow 3.3.2 and 2.11.2.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.doc_blocks import code_of
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 
 pytestmark = pytest.mark.slow
 
-README = Path(__file__).resolve().parent.parent.parent / "README.md"
 DATE = "--exec-date" if AIRFLOW_2 else "--logical-date"
 
 
 def test_the_readmes_dag_is_green_on_two_dates(tmp_path: Path) -> None:
     dags = tmp_path / "dags"
     dags.mkdir()
-    code = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[0]
-    (dags / "share_report.py").write_text(code)
+    (dags / "share_report.py").write_text(code_of("README.md-0"))
     with (
         Emulator() as emulator,
         RealAirflow(tmp_path / "home", dags, AIRFLOW_CONN_CLOUDSTORE_DEFAULT=emulator.connection) as airflow,

@@ -4,43 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
-
-PAGES = Path(__file__).resolve().parent.parent.parent / "docs" / "howto"
+from tests.doc_blocks import code_of, dag_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
 
-def blocks(page: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", (PAGES / f"{page}.md").read_text(), re.DOTALL | re.MULTILINE)
-
-
-def dag_of(page: str) -> Any:
-    """The page's DAG; Airflow runs only what lies in its DAGs folder."""
-    file = Path(os.environ["AIRFLOW_HOME"]) / "dags" / f"howto_{page.replace('-', '_')}.py"
-    file.write_text(blocks(page)[0])
-    names: dict[str, Any] = {"__name__": file.stem, "__file__": str(file)}
-    exec(compile(file.read_text(), str(file), "exec"), names)
-    return names["dag"]
-
-
-def test_every_page_is_tested_here() -> None:
-    source = Path(__file__).read_text()
-    assert not [page.stem for page in PAGES.glob("*.md") if f'"{page.stem}"' not in source]
-
-
 def test_nightly_cleanup(emulator: Emulator) -> None:
-    dag = dag_of("nightly-cleanup")
+    dag = dag_of("nightly-cleanup.md-0")
     emulator.make_folder("exports-2026-03-01")
     for day in (8, 9):
         run = run_dag(dag, logical_date=datetime(2026, 3, day, tzinfo=UTC))
@@ -50,13 +29,13 @@ def test_nightly_cleanup(emulator: Emulator) -> None:
 
 
 def test_upload_wait_hand_on(emulator: Emulator) -> None:
-    run = run_dag(dag_of("upload-wait-hand-on"), {"source_url": emulator.serve(b"x" * 1000)})
+    run = run_dag(dag_of("upload-wait-hand-on.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
     assert run.state == "success", run
     assert run.values["download"] == 1000
 
 
 def test_outcome_unknown(emulator: Emulator) -> None:
-    dag = dag_of("outcome-unknown")
+    dag = dag_of("outcome-unknown.md-0")
     run = run_dag(dag, {"source_url": emulator.serve(b"x")})
     assert run.values["upload"] == emulator.state()["files"][0]["file_id"], run
     emulator.fault("drop_after", operation="upload")
@@ -66,7 +45,7 @@ def test_outcome_unknown(emulator: Emulator) -> None:
 
 
 def test_rotate_the_token(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    dag = dag_of("rotate-the-token")
+    dag = dag_of("rotate-the-token.md-0")
     assert run_dag(dag).state == "success"
     emulator.call(lambda service: setattr(service, "access_token", "the-new-token"))
     run = run_dag(dag)
@@ -79,7 +58,7 @@ def test_rotate_the_token(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -
 def test_many_uploads(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.csv"
     manifest.write_text("url\n" + "".join(f"{emulator.serve(b'x', str(number))}\n" for number in range(5)))
-    run = run_dag(dag_of("many-uploads"), {"manifest": str(manifest), "receipts": str(tmp_path / "receipts")})
+    run = run_dag(dag_of("many-uploads.md-0"), {"manifest": str(manifest), "receipts": str(tmp_path / "receipts")})
     assert run.state == "success", run
     assert run.values["upload"]["queued"] == 5
     receipts = "".join(file.read_text() for file in (tmp_path / "receipts").rglob("*.jsonl"))
@@ -87,7 +66,7 @@ def test_many_uploads(emulator: Emulator, tmp_path: Path) -> None:
 
 
 def test_the_sample_of_test_your_dag_passes_from_an_empty_folder(tmp_path: Path) -> None:
-    dag, conftest, test = blocks("test-your-dag")
+    dag, conftest, test = map(code_of, ["test-your-dag.md-0", "test-your-dag.md-1", "test-your-dag.md-2"])
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "share.py").write_text(dag)
     (tmp_path / "conftest.py").write_text(conftest)

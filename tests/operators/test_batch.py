@@ -4,6 +4,7 @@ import copy
 import gzip
 import hashlib
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -151,6 +152,20 @@ def test_the_state_stays_until_all_is_queued(emulator: Emulator) -> None:
     assert (summary["queued"], summary["queued_earlier"]) == (50, 49)
     assert arrived(emulator) == sorted(urls(50))
     assert store == {}
+
+
+def test_a_cleared_batch_says_that_it_sent_nothing(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(RemoteUrlBatchUploadOperator, "log", logging.getLogger("test"))
+    for try_number in (1, 2):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "test"):
+            batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts=str(tmp_path))
+            batch.execute(context(Store(), {}, try_number=try_number, max_tries=try_number - 1))
+        now, earlier = (5, 0) if try_number == 1 else (0, 5)
+        assert f"5 of 5 URLs queued ({now} in this try, {earlier} earlier)" in caplog.text
+    assert arrived(emulator) == sorted(urls(5))
 
 
 def test_a_try_whose_state_airflow_refuses_stops_before_it_sends(emulator: Emulator) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import datetime
 from typing import Any
 
@@ -131,6 +132,14 @@ def test_a_missing_upstream_value_deletes_nothing_and_spends_no_retry(emulator: 
     assert emulator.state()["requests"] == {}
 
 
+def test_a_wait_that_timed_out_is_not_begun_again_by_airflows_retries(emulator: Emulator) -> None:
+    run = dags.impatient.test()
+    assert {ti.task_id: (str(ti.state), ti.try_number) for ti in run.get_task_instances()} == {
+        "link": ("failed", 1),
+        "sensor": ("failed", 1),
+    }
+
+
 def test_a_folder_that_is_gone_is_an_error_that_names_the_way_out(emulator: Emulator) -> None:
     run = run_and_tell(dags.delete, {"folder": "gone"})
     assert run.tasks == {"delete": "failed"}
@@ -195,3 +204,26 @@ def test_an_upload_whose_answer_tells_no_id_is_followed_by_a_refusal_that_names_
     run = run_and_tell(dags.uploaded_id, {"source": "http://127.0.0.1:9/x"})
     assert run.state == "success", run
     assert run.values["echo"] == "f77"
+
+
+@pytest.mark.parametrize(
+    ("options", "default", "warnings"),
+    [
+        ({"deferrable": True}, "False", 1),
+        ({"deferrable": True}, "True", 0),  # most likely Airflow's default, and not the user's word
+        ({"deferrable": True, "wait_for_file": True}, "False", 0),
+        ({}, "False", 0),
+    ],
+)
+def test_deferrable_without_a_wait_is_warned_about_once(
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, Any],
+    default: str,
+    warnings: int,
+) -> None:
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", default)
+    monkeypatch.setattr(DownloadLinkOperator, "log", logging.getLogger("test"))
+    assert DownloadLinkOperator(task_id="link", file_id=store_file(emulator), do_xcom_push=False, **options).execute({})
+    assert caplog.text.count("has no effect without wait_for_file=True") == warnings

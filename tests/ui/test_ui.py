@@ -77,7 +77,7 @@ def up() -> Iterator[dict[str, str]]:
         yield dict(re.findall(r"^(\w+) +(http\S+)", "".join(printed), re.MULTILINE))
     finally:
         started.send_signal(signal.SIGINT)
-        started.wait(timeout=60)
+        assert started.wait(timeout=60) == 0
 
 
 @pytest.mark.skipif(AIRFLOW_2, reason="make up runs Airflow 3")
@@ -110,11 +110,11 @@ def test_one_click_runs_an_example_green(up: dict[str, str], page: Any, dag_id: 
 @pytest.mark.skipif(AIRFLOW_2, reason="make up runs Airflow 3")
 def test_the_connection_of_make_up_is_listed_and_testable(up: dict[str, str], page: Any) -> None:
     page.goto(f"{up['Airflow']}/connections")
-    assert tested(page, "cloudstore_default") is True
+    assert click_test(page, "cloudstore_default") is True
 
 
-def tested(page: Any, conn_id: str) -> bool:
-    """Click a connection's Test button; the page shows a success as the button's colour alone."""
+def click_test(page: Any, conn_id: str) -> bool:
+    """Click a connection's Test button, and read what Airflow was told; the page shows it too."""
     row = page.get_by_role("row", name=re.compile(conn_id))
     with page.expect_response("**/connections/test") as response:
         row.get_by_role("button", name="Test Connection").click()
@@ -144,7 +144,7 @@ def test_the_connection_form_is_filled_in_saved_and_tested(up: dict[str, str], p
         picture(page, "form")
         dialog.get_by_role("button", name="Save").click()
         sync_api.expect(dialog).not_to_be_visible()
-        assert tested(page, conn_id) is True
+        assert click_test(page, conn_id) is True
         assert emulator.state()["requests"] == {"link": 1}
 
 
@@ -172,6 +172,7 @@ def test_airflow_2_shows_fills_tests_and_saves_the_same_form(page: Any, tmp_path
         picture(page, "form")
         page.locator("#test-connection").click()
         sync_api.expect(page.get_by_text(WORKS).first).to_be_visible()
+        page.get_by_text(WORKS).first.scroll_into_view_if_needed()
         picture(page, "tested")
         assert emulator.state()["requests"] == {"link": 1}
         page.get_by_role("button", name=re.compile("Save")).first.click()

@@ -1,0 +1,82 @@
+"""The code blocks of README and docs, so that tests can run and check what readers will copy."""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_FRAGMENTS = {
+    "README.md-1": "file_id: str = '1'\n",
+    "batch.md-0": "from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator\n\n",
+    "batch.md-1": """\
+import json
+from airflow.providers.common.compat.sdk import ObjectStoragePath, task
+from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
+
+
+""",
+    "upload-wait-hand-on.md-1": """\
+from airflow.providers.common.compat.sdk import task, task_group
+from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
+
+
+@task
+def urls() -> list[str]:
+    return ["https://example.com/a.csv"]
+
+
+""",
+    "testing.md-0": """\
+from airflow_provider_cloudstore.emulator.runner import Emulator
+
+cloudstore_emulator = Emulator()
+""",
+}
+"""What the page says in words before a block that does not stand alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of code, as it stands in a page."""
+
+    name: str
+    code: str
+
+    @property
+    def whole(self) -> str:
+        """The code with the imports that its page leaves to the reader."""
+        return _FRAGMENTS.get(self.name, "") + self.code
+
+
+def blocks(page: Path, language: str = "python") -> list[Block]:
+    """The page's blocks in a language, named ``page.md-0``, ``page.md-1`` and so on."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [Block(f"{page.name}-{number}", textwrap.dedent(code)) for number, (_, code) in enumerate(found)]
+
+
+PYTHON = [block for page in PAGES for block in blocks(page)]
+
+
+def code_of(name: str) -> str:
+    """The code of the block with that name."""
+    return next(block.code for block in PYTHON if block.name == name)
+
+
+def dag_of(name: str, code: str | None = None) -> Any:
+    """The DAG of a block, in a file of its own: Airflow runs only what lies in its DAGs folder.
+
+    :param name: the block.
+    :param code: a whole DAG file in place of the block's own code, where that does not stand alone.
+    """
+    file = Path(os.environ["AIRFLOW_HOME"]) / "dags" / f"{re.sub(r'[.-]', '_', name)}.py"
+    file.write_text(code or code_of(name))
+    names: dict[str, Any] = {"__name__": file.stem, "__file__": str(file)}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    return names["dag"]

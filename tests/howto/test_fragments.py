@@ -1,0 +1,65 @@
+"""The blocks of README and docs that are no whole files run too, inside the least that makes them whole."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.dag_runs import run_dag
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from tests.doc_blocks import code_of, dag_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
+
+IMPORTS = """\
+import json
+from datetime import datetime
+from airflow.providers.common.compat.sdk import DAG, ObjectStoragePath, task, task_group
+from airflow_provider_cloudstore.operators.cloudstore import *
+
+"""
+
+
+def inside_a_dag(name: str, before: str = "", **replaced: str) -> str:
+    """A DAG file with the block ``name`` in it; ``replaced`` says what stands in place of the page's object store."""
+    code = code_of(name)
+    for old, new in replaced.items():
+        code = code.replace(f"s3://aws_default@bucket/{old}", new)
+    assert "s3://" not in code
+    dag = f'with DAG("block", schedule=None, start_date=datetime(2026, 1, 1)) as dag:\n{textwrap.indent(before + code, "    ")}'
+    return IMPORTS + dag
+
+
+def test_the_readmes_hook_makes_a_link(emulator: Emulator) -> None:
+    names = {"file_id": emulator.put_file(b"x", "f1", "staging")}
+    exec(code_of("README.md-1"), names)
+    assert names["link"].token == emulator.state()["tokens"][0]["token"]  # type: ignore[attr-defined]
+
+
+def test_the_raw_fault_of_the_testing_page_is_passed_over(emulator: Emulator) -> None:
+    exec(code_of("testing.md-0"), {"cloudstore_emulator": emulator})
+    with CloudStoreHook() as hook:
+        assert hook.upload_from_url("http://127.0.0.1:9/a.csv").response == {}
+    assert emulator.state()["effects"] == {"upload": 1}
+
+
+def test_a_mapped_group_stages_each_file(emulator: Emulator) -> None:
+    sources = [emulator.serve(b"x", str(number)) for number in range(2)]
+    before = f"@task\ndef urls() -> list[str]:\n    return {sources}\n\n\n"
+    run = run_dag(dag_of("upload-wait-hand-on.md-1", inside_a_dag("upload-wait-hand-on.md-1", before)))
+    assert run.state == "success", run
+    assert emulator.state()["effects"] == {"upload": 2, "link": 2}
+
+
+def test_a_batch_and_the_links_to_what_its_receipts_list(emulator: Emulator, tmp_path: Path) -> None:
+    manifest, receipts = tmp_path / "urls.csv", str(tmp_path / "receipts")
+    manifest.write_text("url\n" + "".join(f"{emulator.serve(b'x', str(number))}\n" for number in range(3)))
+    block = {"urls.csv.gz": str(manifest), "receipts": receipts}
+    run = run_dag(dag_of("batch.md-0", inside_a_dag("batch.md-0", **block)))
+    assert run.values["batch"]["queued"] == 3, run
+    run = run_dag(dag_of("batch.md-1", inside_a_dag("batch.md-1", **block)))
+    assert run.state == "success", run
+    assert emulator.state()["effects"]["link"] >= 3
