@@ -149,7 +149,10 @@ def _trigger(name: str, number: int, interval: float, seconds: float) -> Any:
         import pendulum
 
         from airflow_provider_cloudstore.clients import asynchronous  # noqa: F401  (imported before the clock starts)
+        from airflow_provider_cloudstore.protocol import waiting
         from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
+
+        waiting.SETTLE_SECONDS = 0.0  # the other contender polls at once, too
 
         deadline = pendulum.now("UTC").add(seconds=seconds + 3600).to_iso8601_string()
         return FileAvailableTrigger("ours", f"f{number}", interval, deadline)

@@ -9,6 +9,7 @@ import asyncio
 import functools
 import logging
 import os
+import re
 import select
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -40,7 +41,6 @@ log = logging.getLogger(__name__)
 POOL_LIMIT = 32
 """Sockets that one shared session opens at the most, where its users do not say otherwise."""
 _KEEP_ALIVE = 60.0
-_CHUNK = 16 * 1024
 
 
 class Throttle(Protocol):
@@ -137,15 +137,15 @@ class AsyncClient:
     async def _send(self, request: Request, time_left: float) -> Response | Failure:
         """Send one request. A library's exception ends here: it is not even the context of what is raised later."""
         limit = max(0.001, min(self._settings.timeout, time_left))
-        ends_at = time.monotonic() + limit
+        ends_at, left = time.monotonic() + limit, limit
         sent_at = pendulum.now("UTC")
         while True:
             under_way = _UnderWay()
             _under_way.set(under_way)  # read in this same task
             try:
-                return await self._exchange(request, ends_at - time.monotonic(), sent_at)
-            except _StaleConnection:
-                continue  # it is closed, and nothing was sent over it
+                return await self._exchange(request, left, sent_at)
+            except _StaleConnection:  # it is closed, and nothing was sent over it
+                left = ends_at - time.monotonic()
             except aiohttp.ClientHttpProxyError as error:
                 return connect_refused(error.status)
             except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
@@ -161,20 +161,19 @@ class AsyncClient:
             URL(request.url, encoded=True),
             headers={**request.headers, **forwarded},
             data=request.body,
-            timeout=aiohttp.ClientTimeout(total=max(0.001, limit), connect=min(limit, values.CONNECT_TIMEOUT)),
+            timeout=_timeout(limit),
             proxy=proxy.url if proxy else None,
             proxy_headers=proxy.headers if proxy else None,
             allow_redirects=False,
-            skip_auto_headers=("Accept", "Content-Type"),
         ) as answer:
             headers = values.headers_of((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers)
-            usable = values.is_final(answer.status) and values.is_unambiguous(headers)
+            usable = values.is_final(answer.status) and values.is_unambiguous(answer.status, headers)
             if not usable or len(answer.raw_headers) > values.MAX_HEADER_LINES:
                 answer.close()
                 raise MalformedResponse
             body = bytearray()
-            async for chunk in answer.content.iter_chunked(_CHUNK):
-                body += chunk
+            while not answer.content.at_eof():
+                body += await answer.content.readany()
                 if len(body) > values.MAX_BODY_BYTES:
                     answer.close()
                     break
@@ -184,10 +183,16 @@ class AsyncClient:
         )
 
 
+@functools.lru_cache(maxsize=16)
+def _timeout(limit: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=max(0.001, limit), connect=min(limit, values.CONNECT_TIMEOUT))
+
+
 class _StaleConnection(Exception):
     """Something came over an idle connection, or it ended: it must not carry another request."""
 
 
+_BLANK_LINE = re.compile(rb"\n\r?\n")
 _EMPTY = 204
 _EMPTY_RESPONSE = b"HTTP/1.1 204 No Content\r\n\r\n"
 
@@ -198,12 +203,15 @@ class _Connection(ResponseHandler):
     carries: _UnderWay | None = None
     between_answers = True
     has_head = False
+    body: aiohttp.StreamReader | None = None
+    head = b""  # of the next response, as far as it has come
+    bytes_after: int | None = None  # what is still to come of a body whose length is known
     bytes_due = values.MAX_HEAD_BYTES
     interim_due = values.MAX_INTERIM_RESPONSES
 
     def set_response_params(self, **params: Any) -> None:
         # Before a new parser takes its place: one that holds the beginning of another answer cannot read a whole one.
-        if self._parser is not None:
+        if self._parser is not None and self.bytes_after != 0:
             try:
                 messages, _, _ = self._parser.feed_data(_EMPTY_RESPONSE)
             except HttpProcessingError:
@@ -213,21 +221,54 @@ class _Connection(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         self.bytes_due -= len(data)
-        if self.bytes_due >= 0:
-            super().data_received(data)
-        else:
+        if self.bytes_due < 0:
             self._end()
+            return
+        while data and not self.has_head and self._parser:
+            data = self._receive_head(data)
+        if data:
+            if self.bytes_after is not None:
+                self.bytes_after -= len(data)
+            super().data_received(data)
+
+    def _receive_head(self, data: bytes) -> bytes:
+        """Read on until a head ends; what is behind it is returned, because a parser that fails there loses the response.
+
+        aiohttp's parser reads what others do not: RTSP, blank lines before a response.
+        """
+        before = len(self.head)
+        self.head += data
+        end = _BLANK_LINE.search(self.head, max(0, before - 2))
+        rest = b"" if end is None else self.head[end.end() :]
+        if end is not None and not values.is_status_line(self.head):
+            self._end()
+            return b""
+        super().data_received(data[: len(data) - len(rest)])
+        if end is not None:
+            self.head = b""
+        return rest
 
     def feed_data(self, data: Any, size: int = 0) -> None:
-        if values.is_interim(data[0].code):
+        message, body = data
+        known = values.is_status_line(self.head)
+        if values.is_interim(message.code):
             self.interim_due -= 1
         else:
-            self.has_head = True
+            self.has_head, self.body = True, body
             self.bytes_due += values.MAX_WIRE_BYTES
-        if self.interim_due >= 0:
+            length = message.headers.get("Content-Length", "")
+            bodiless = message.chunked or message.code in (204, 304)
+            self.bytes_after = int(length) if re.fullmatch("[0-9]{1,18}", length) and not bodiless else None
+        if known and self.interim_due >= 0:
             super().feed_data(data, size)
         else:
             self._end()
+
+    def set_exception(self, exc: Any, *args: Any) -> None:
+        super().set_exception(exc, *args)
+        # Else who reads a body that breaks off in bytes that are no chunk would wait for more of it.
+        if isinstance(exc, HttpProcessingError) and self.body is not None and not self.body.is_eof():
+            self.body.set_exception(MalformedResponse())
 
     def _end(self) -> None:
         if not self.has_head:
@@ -258,6 +299,7 @@ class _UnderWay:
         if connection.stale:
             raise _StaleConnection
         self.connection, connection.carries, connection.has_head = connection, self, False
+        connection.head, connection.body, connection.bytes_after = b"", None, None
         connection.bytes_due, connection.interim_due = values.MAX_HEAD_BYTES, values.MAX_INTERIM_RESPONSES
 
     def end(self) -> None:
@@ -339,6 +381,7 @@ async def _open(settings: Settings, limit: int, fresh: bool) -> Session:
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
+        skip_auto_headers=("Accept", "Content-Type"),
         request_class=_Request,
         max_line_size=values.MAX_LINE_BYTES,
         max_field_size=values.MAX_LINE_BYTES,

@@ -54,6 +54,10 @@ class BlockingClient:
         self._reload = reload
         self._transports: dict[tuple[int, int], _Transport] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy opens connections of its own."""
+        return type(self), (self._settings, self._reload)
+
     def __enter__(self) -> Self:
         return self
 
@@ -186,16 +190,21 @@ class _Answer(http.client.HTTPResponse):
 
     def _read_status(self) -> tuple[str, int, str]:
         for _ in range(values.MAX_INTERIM_RESPONSES + 1):
-            version, status, reason = super()._read_status()  # type: ignore[misc]
+            line = self.fp.readline()
+            if not line:
+                raise http.client.RemoteDisconnected("")
+            if not values.is_status_line(line):
+                raise MalformedResponse
+            status = int(line[9:12])
             if not values.is_interim(status):
                 self._watch.status = status
-                return version, status, reason
+                return line[:8].decode(), status, line[12:].strip().decode("latin-1")
             http.client.parse_headers(self.fp)
         raise MalformedResponse
 
     def begin(self) -> None:
         super().begin()
-        usable = values.is_final(self.status) and values.is_unambiguous(values.headers_of(self.headers.items()))
+        usable = values.is_final(self.status) and values.is_unambiguous(self.status, values.headers_of(self.headers.items()))
         if self.headers.defects or not usable:
             raise MalformedResponse
 

@@ -23,6 +23,7 @@ from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, Cre
 from airflow_provider_cloudstore.protocol.errors import (
     BadRequest,
     CloudStoreError,
+    ConfigurationError,
     NotFound,
     ServiceError,
     restore,
@@ -325,6 +326,14 @@ def settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings
     :param warn: is given one line for each thing in it that is likely a mistake.
     :raises ConfigurationError: if it cannot be used as it stands.
     """
+    try:
+        return _settings_of(connection, warn)
+    except ConfigurationError as error:
+        what = error.what
+    raise ConfigurationError(what, operation="connection", subject=connection.conn_id or "")
+
+
+def _settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings:
     extra = read_extra(connection.extra)
     for warning in warnings_about(connection.conn_type, extra):
         warn(f"Connection '{connection.conn_id}' {warning}")

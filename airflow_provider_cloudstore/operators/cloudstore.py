@@ -19,7 +19,14 @@ from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
-from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_not_available
+from airflow_provider_cloudstore.protocol.waiting import (
+    ODD_POLLS,
+    ODD_SECONDS,
+    FileWait,
+    OddResponses,
+    file_not_available,
+    is_duration,
+)
 from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
 
 if TYPE_CHECKING:
@@ -181,7 +188,7 @@ class DownloadLinkOperator(TypedOperator):
     :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
         ``[operators] default_deferrable`` says.
     :param cloudstore_conn_id: the Airflow connection (templated).
-    :raises ValueError: if ``poll_interval`` or ``timeout`` is not above 0.
+    :raises ValueError: if ``poll_interval`` or ``timeout`` is no number of seconds above 0.
     """
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
@@ -199,8 +206,9 @@ class DownloadLinkOperator(TypedOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not (poll_interval > 0 and timeout > 0):
-            raise ValueError("poll_interval and timeout are seconds, and must be above 0")
+        for name, seconds in (("poll_interval", poll_interval), ("timeout", timeout)):
+            if not is_duration(seconds):
+                raise ValueError(f"{name} must be a number of seconds above 0, such as 3600, not {seconds!r}")
         self.file_id: Any = file_id
         self.wait_for_file = wait_for_file
         self.poll_interval = poll_interval

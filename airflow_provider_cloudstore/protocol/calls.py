@@ -21,7 +21,7 @@ from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import MOST_CHARACTERS, Json, storable
-from airflow_provider_cloudstore.protocol.values import Failure, Request, Response
+from airflow_provider_cloudstore.protocol.values import Break, Failure, Request, Response
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Call(ABC, Generic[T]):
         self.attempts = 0
         self.outcomes: list[type[errors.CloudStoreError] | None] = []
         self.token_refused = False
-        self._subject = self.operation.check(subject, settings)
+        self._subject = self._checked(subject)
         self.secrets: tuple[Secret, ...] = (*settings.secrets, *self.operation.secrets(self._subject))
         self._shown = redact(self.operation.shown(self._subject), self.secrets)
         self._repeat = repeat
@@ -70,6 +70,13 @@ class Call(ABC, Generic[T]):
         :param response: the response.
         :param content: what its body says.
         """
+
+    def _checked(self, subject: Any) -> str:
+        try:
+            return self.operation.check(subject, self.settings)
+        except errors.InvalidInputError as error:
+            what = error.what
+        raise errors.InvalidInputError(what, operation=self.operation.name)
 
     @property
     def exhausted(self) -> bool:
@@ -114,6 +121,8 @@ class Call(ABC, Generic[T]):
     def _result_of(self, outcome: Response | Failure) -> T:
         if isinstance(outcome, Failure):
             kind, what = judge_failure(self.operation, outcome, repeat=self._repeat)
+            if outcome.kind is not Break.OUTCOME_UNKNOWN:
+                what = f"{what}, at {self.settings.route}"
             raise self._error(kind, what, None)
         content = read_content(outcome)
         self._missing = is_gone(self.operation, outcome, content, self.settings.not_found_pattern)

@@ -60,7 +60,7 @@ class Content:
             words = next((self.data[key] for key in ("response", "message") if isinstance(self.data.get(key), str)), "")
         else:
             words = self.data if isinstance(self.data, str) and "<" not in self.data else ""
-        return " ".join(_UNPRINTABLE.sub(" ", words).split())
+        return " ".join((words if words.isprintable() else _UNPRINTABLE.sub(" ", words)).split())
 
     @property
     def keys(self) -> str:
@@ -88,7 +88,7 @@ def read_content(response: Response) -> Content:
     text = _decode(body, content_type).strip(_BLANK)
     if not text:
         return Content()
-    if text.count(",") + text.count("[") + text.count("{") > _MOST_VALUES:
+    if len(text) > _MOST_VALUES and text.count(",") + text.count("[") + text.count("{") > _MOST_VALUES:
         return Content(problem=f"a body of more than {_MOST_VALUES:,} JSON values")
     try:
         return Content(text, _DECODER.decode(text))
@@ -102,8 +102,7 @@ def read_content(response: Response) -> Content:
 def _decompress(response: Response) -> tuple[bytes, str]:
     """The body without its content codings, and why that is impossible."""
     body, too_large = response.body, response.too_large
-    codings = [name.strip().lower() for name in response.headers.get("content-encoding", "").split(",")]
-    for coding in reversed([name for name in codings if name not in ("", "identity")] if body else []):
+    for coding in _codings(response) if body else ():
         if coding not in ("gzip", "x-gzip", "deflate"):
             return b"", "a body in a content coding that was not asked for"
         try:
@@ -112,6 +111,13 @@ def _decompress(response: Response) -> tuple[bytes, str]:
             return b"", f"a body that is no whole {coding}"
         too_large |= len(body) > MAX_BODY_BYTES
     return body, f"a body of more than {MAX_BODY_BYTES // 1024} KiB, which was cut off" if too_large else ""
+
+
+def _codings(response: Response) -> list[str]:
+    """The content codings of a response, the last that was applied first."""
+    value = response.headers.get("content-encoding")
+    names = [name.strip().lower() for name in value.split(",")] if value else []
+    return [name for name in reversed(names) if name not in ("", "identity")]
 
 
 def _inflate(body: bytes, coding: str) -> bytes:

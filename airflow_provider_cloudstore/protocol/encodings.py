@@ -1,34 +1,89 @@
 """Finds a secret that a text holds in another encoding: what somebody else can decode is as good as in clear.
 
 Masking replaces the forms that libraries print. A service, or whoever answers in its place, may encode what it repeats in any
-other way, so a text is decoded before it is trusted: percent, HTML, JSON and PHP escapes, base64 and hexadecimal, layer by layer.
+other way, so a text is decoded before it is trusted: escapes, base64, base32, base85 and hexadecimal, layer by layer.
 """
 
 from __future__ import annotations
 
 import binascii
 import functools
-import html
 import re
+import string
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from urllib.parse import unquote
 
+from airflow_provider_cloudstore.protocol import escapes
 from airflow_provider_cloudstore.protocol.secrets import Secret
 
 _SHORTEST = 8  # a shorter one turns up by chance: "response" decoded from something is no leak of `format=response`
 _MOST_TEXTS = 24  # decoded from one text: a bound for hostile nesting
-_ESCAPE = re.compile(
-    r"((?:\\x[0-9a-f]{1,2}|\\[0-3][0-7]{2})+)|\\(?:u\{([0-9a-f]{1,6})\}|(?-i:U)([0-9a-f]{8})|(?-i:u)([0-9a-f]{4})|(.))",
-    re.IGNORECASE | re.DOTALL,
-)
 _HEX_PAIRS = re.compile(r"(?:[0-9A-Fa-f]{2}[:.+-]){7,}[0-9A-Fa-f]{2}")
+_ESCAPES = re.compile(rf"[%&\\=]|{_HEX_PAIRS.pattern}")
 _QUOTED_PRINTABLE = re.compile(r"=([0-9A-Fa-f]{2})")
-_PERCENT_U = re.compile(r"%u([0-9A-Fa-f]{4})")
-_BYTE = re.compile(r"\\(?:x([0-9a-f]{1,2})|([0-7]{3}))", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}")  # eight bytes take eleven digits
 _HEX = re.compile(r"[0-9A-Fa-f]{16,}")
+_BASE32_DIGITS = str.maketrans(string.ascii_letters + "234567", "0123456789abcdefghijklmnop" * 2 + "qrstuv")
+# Of both alphabets of RFC 4648 (sections 6 and 7), and how their digits read as those of Python's numbers.
+_BASE32: tuple[tuple[re.Pattern[str], dict[int, int]], ...] = (
+    (re.compile(r"[A-Za-z2-7]{13,}"), _BASE32_DIGITS),
+    (re.compile(r"[0-9A-Va-v]{13,}"), {}),
+)
+
+
+_LOOSE = 3  # bytes at the end of a text in base85, which read differently where other digits follow
+
+
+class _Base85:
+    """One alphabet of 85 digits: five of them stand for four bytes.
+
+    :param alphabet: the digits, in their order.
+    """
+
+    def __init__(self, alphabet: str) -> None:
+        one = f"[{re.escape(alphabet)}]"
+        self._run = re.compile(f"{one}{{10,}}")
+        self._digits = bytes.maketrans(alphabet.encode(), bytes(range(85)))
+        # A readable byte is less than 128, and so the first of five digits is one of the first 42.
+        self._group = f"(?:[{re.escape(alphabet[:42])}]{one}{{4}})"
+        self._likely: dict[int, re.Pattern[str]] = {}
+
+    def may_hold(self, text: str, length: int) -> bool:
+        """Whether so many readable bytes may be encoded in ``text``; there are three at most before the first whole group."""
+        groups = max(1, (length - 3) // 4)
+        pattern = self._likely.get(groups) or self._likely.setdefault(groups, re.compile(f"{self._group}{{{groups}}}"))
+        return pattern.search(text) is not None
+
+    def decoded(self, text: str) -> Iterator[bytes]:
+        """What the runs of digits in ``text`` stand for, wherever in a run the encoded text begins."""
+        for run in self._run.findall(text):
+            digits = run.encode().translate(self._digits)
+            for start in range(5):
+                yield _from_base85(digits[start:])
+
+
+def _from_base85(digits: bytes) -> bytes:
+    """The bytes that digits from 0 to 84 stand for: all groups at once, each in eight bytes of one large number."""
+    groups = -(-len(digits) // 5)
+    digits = digits.ljust(5 * groups, b"\x54")
+    total = 0
+    for place in range(5):
+        spread = bytearray(8 * groups)
+        spread[7::8] = digits[place::5]
+        total = total * 85 + int.from_bytes(spread, "big")
+    octets = total.to_bytes(8 * groups, "big")
+    found = bytearray(4 * groups)
+    for place in range(4):
+        found[place::4] = octets[4 + place :: 8]
+    return bytes(found)
+
+
+_BASE85 = (
+    _Base85("".join(map(chr, range(ord("!"), ord("u") + 1)))),  # of Adobe and btoa
+    _Base85(string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~"),  # of RFC 1924 and git
+)
 # Blanks, controls and what is invisible: encoded text is wrapped at will, and UTF-16 that is read as UTF-8 has NULs between.
 _FILLING = re.compile(r"[\s\x00-\x20\x7f-\xa0\xad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufffd]+")
 _READABLE = re.compile(rb"[\x21-\x7e]{8,}")
@@ -44,17 +99,29 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
     needles = list(chain.from_iterable(map(_readings, secrets)))
     if not needles:
         return False
-    shortest = min(len(raw) for _, raw in needles)
+    shortest = min([len(raw) for _, raw in needles])
+    if text.isascii() and not _is_encoded(packed := _FILLING.sub("", text), needles, shortest):
+        return any(value in packed for value, _ in needles)  # the usual case: there is nothing to undo
     waiting, seen = [text], {text}
     while waiting and len(seen) <= _MOST_TEXTS:
-        packed = _FILLING.sub("", waiting.pop())
+        text = waiting.pop()
+        packed = _FILLING.sub("", text)
         if any(value in packed for value, _ in needles):
             return True
         blobs = [blob.translate(None, b"\0 \t\r\n") for blob in _blobs(packed, shortest)]  # as in the text itself
-        if any(raw in blob for _, raw in needles for blob in blobs):
+        groups = [blob.translate(None, b"\0 \t\r\n") for one in {text, packed} for kind in _BASE85 for blob in kind.decoded(one)]
+        if any(raw in blob for _, raw in needles for blob in blobs) or any(
+            raw[:-_LOOSE] in blob for _, raw in needles for blob in groups
+        ):
             return True
-        decoded = "\n".join(part.decode("ascii") for blob in blobs for part in _READABLE.findall(blob))
-        for one in (_unescape(packed), _unescape_equals(packed), decoded):
+        decoded = "\n".join(part.decode("ascii") for blob in [*blobs, *groups] for part in _READABLE.findall(blob))
+        # Each escape by itself as well: what begins another one may be a digit of base85.
+        for one in (
+            *(_FILLING.sub("", undo(packed)) for undo in escapes.ALL),
+            _unescape_equals(packed),
+            _unescape(packed),
+            decoded,
+        ):
             if one and one not in seen:
                 seen.add(one)
                 waiting.append(one)
@@ -71,49 +138,28 @@ def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
     return tuple((form, form.encode("utf-8", "surrogatepass")) for form in found if len(form) >= _SHORTEST)
 
 
+def _is_encoded(packed: str, needles: list[tuple[str, bytes]], shortest: int) -> bool:
+    """Whether a text in ASCII holds an escape, or digits that may hide a secret."""
+    if _ESCAPES.search(packed) or any(3 * len(run) >= 4 * shortest for run in _BASE64.findall(packed)):
+        return True
+    return not all(raw.isascii() for _, raw in needles) or any(kind.may_hold(packed, shortest) for kind in _BASE85)
+
+
 def _unescape(text: str) -> str:
-    for sign, undo in _UNDO:
-        if sign in text:
-            text = _FILLING.sub("", undo(text))
+    for undo in escapes.ALL:
+        undone = undo(text)
+        if undone is not text:
+            text = _FILLING.sub("", undone)
     text = _HEX_PAIRS.sub(lambda match: re.sub("[:.+-]", "", match[0]), text)
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
-
-
-def _unescape_percent(text: str) -> str:
-    return unquote(_PERCENT_U.sub(lambda match: chr(int(match[1], 16)), text))
 
 
 def _unescape_equals(text: str) -> str:  # by itself: `key=7363` is no quoted-printable
     return unquote(_QUOTED_PRINTABLE.sub(r"%\1", text)) if "=" in text else text
 
 
-def _unescape_backslashes(text: str) -> str:
-    return _ESCAPE.sub(_character, text)
-
-
-_UNDO: tuple[tuple[str, Callable[[str], str]], ...] = (
-    ("%", _unescape_percent),
-    ("&", html.unescape),
-    ("\\", _unescape_backslashes),
-)
-
-
-def _character(match: re.Match[str]) -> str:
-    octets, braced, eight, four, other = match.groups()
-    if octets:
-        raw = bytes(int(digits, 16) if digits else int(octal, 8) for digits, octal in _BYTE.findall(octets))
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            return raw.decode("latin-1")
-    if other is not None:
-        return other
-    code = int(braced or eight or four, 16)
-    return chr(code) if code <= 0x10FFFF else ""
-
-
 def _blobs(text: str, shortest: int) -> Iterator[bytes]:
-    """What the runs of base64 and hexadecimal digits in ``text`` decode to, wherever in a run the encoded text begins."""
+    """What the runs of digits in ``text`` decode to, wherever in a run the encoded text begins."""
     for run in _BASE64.findall(text):
         if 3 * len(run) >= 4 * shortest:
             digits = run.translate(_URL_SAFE)
@@ -124,3 +170,13 @@ def _blobs(text: str, shortest: int) -> Iterator[bytes]:
     for run in _HEX.findall(text):
         for start in range(2):
             yield bytes.fromhex(run[start : len(run) - (len(run) - start) % 2])
+    yield from _from_base32(text, shortest)
+
+
+def _from_base32(text: str, shortest: int) -> Iterator[bytes]:
+    for pattern, digits_of in _BASE32:
+        for run in pattern.findall(text):
+            if 5 * len(run) >= 8 * shortest:
+                number = int(run.translate(digits_of), 32)  # takes linear time, as 32 is a power of two
+                for shift in range(8):
+                    yield (number << shift).to_bytes(5 * len(run) // 8 + 2, "big")

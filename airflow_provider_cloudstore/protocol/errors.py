@@ -14,7 +14,7 @@ class CloudStoreError(Exception):
     """Base of every error of this package.
 
     :param what: what happened, one clause, already free of secrets.
-    :param operation: the operation's name, such as ``delete folder``; empty where none was begun.
+    :param operation: the operation's name, such as ``delete folder``; ``connection`` where that cannot be used for any.
     :param subject: the folder id, the file id, or the redacted source URL.
     :param status: the HTTP status, if an answer came.
     :param sent: whether the request may have reached the service.

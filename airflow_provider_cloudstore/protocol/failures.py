@@ -112,8 +112,10 @@ def is_gone(operation: Operation, response: Response, content: Content, pattern:
     """
     if not operation.repeatable or content.is_web_page:
         return False
-    words = content.error_message
-    return response.status in (404, 410) or bool(pattern and words and pattern.search(words[:_LONGEST_WORDS]))
+    if response.status in (404, 410):
+        return True
+    words = content.error_message if pattern else None
+    return bool(pattern and words and pattern.search(words[:_LONGEST_WORDS]))
 
 
 def _unknown(operation: Operation, repeat: bool) -> type[errors.CloudStoreError]:
@@ -128,6 +130,8 @@ def retry_after(response: Response) -> float | None:
     :param response: the answer; a date is measured from when it came.
     """
     value = response.headers.get("retry-after", "").strip()
+    if not value:
+        return None
     if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", value, re.ASCII):
         return float(value)
     try:

@@ -1,7 +1,8 @@
 """Reads an id as the most forgiving service could, so that no spelling of the root or of nothing gets past a guard.
 
-One reading decides everything: Unicode compatibility forms, percent-encoding and invisible characters are undone until nothing
-changes, and the rest is resolved as a path. What it leaves names a folder only with a letter or a digit other than zero.
+Unicode compatibility forms, percent-encoding and invisible characters are undone until nothing changes, and the rest is resolved
+as a path. What it leaves names a folder only with a letter or a digit other than zero. HTML and backslash escapes are undone as
+well, but as further readings: a backslash may be a separator, and an ampersand a part of a name.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from urllib.parse import unquote
+
+from airflow_provider_cloudstore.protocol import escapes
 
 # Letters and marks that Unicode wants invisible (Default_Ignorable_Code_Point), and the blank pattern of Braille; everything else
 # that is invisible is not printable by its category.
@@ -26,28 +28,43 @@ MAX_LENGTH = 4096
 """Characters that a text may have to be read; undoing every layer of encoding takes time with the square of it."""
 
 
-def plain(text: str) -> str:
+Undo = Callable[[str], str]
+_READINGS: tuple[tuple[Undo, ...], ...] = ((escapes.percent,), (escapes.percent, escapes.entities), escapes.ALL)
+
+
+def plain(text: str, undone: tuple[Undo, ...] = (escapes.percent,)) -> str:
     """``text`` without what hides its meaning: compatibility forms (NFKC), percent-encoding, invisible characters, odd zeros.
 
     :param text: an id of at most :data:`MAX_LENGTH` characters.
+    :param undone: the escapes that are undone.
     """
     while True:
-        decoded = unicodedata.normalize("NFKC", unquote(text)).partition("\x00")[0]  # where C ends a text
-        if not (decoded.isascii() and decoded.isprintable()):
-            decoded = "".join(_digit(char) for char in decoded if char.isprintable())
-        decoded = _INVISIBLE.sub("", decoded)
+        decoded = text
+        for undo in undone:
+            decoded = _visible(undo(decoded))
         if decoded == text:
             return _SLASHES.sub("/", text)
         text = decoded
 
 
-def canonical(folder_id: str) -> str:
-    """The path below the root that ``folder_id`` can be taken for; two ids with the same one may be the same folder.
+def _visible(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text).partition("\x00")[0]  # where C ends a text
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(_digit(char) for char in text if char.isprintable())
+    return _INVISIBLE.sub("", text)
+
+
+def readings(folder_id: str) -> frozenset[str]:
+    """The paths below the root that ``folder_id`` can be taken for; two ids that share one may be the same folder.
 
     :param folder_id: an id.
     """
+    return frozenset([_resolved(plain(folder_id, undone)) for undone in _READINGS])
+
+
+def _resolved(path: str) -> str:
     segments: list[str] = []
-    for part in _CUT.split(plain(folder_id), maxsplit=1)[0].split("/"):
+    for part in _CUT.split(path, maxsplit=1)[0].split("/"):
         segment = part.partition(";")[0]
         if segment.strip("."):
             segments.append(segment)
@@ -61,7 +78,7 @@ def is_root(folder_id: str) -> bool:
 
     :param folder_id: an id.
     """
-    return not any(map(_names_something, canonical(folder_id).split("/")))
+    return not all(any(map(_names_something, path.split("/"))) for path in readings(folder_id))
 
 
 def is_nothing(text: str) -> bool:

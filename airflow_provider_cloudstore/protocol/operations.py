@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
-from airflow_provider_cloudstore.protocol.identifiers import MAX_LENGTH, canonical, is_nothing, is_root
+from airflow_provider_cloudstore.protocol.identifiers import MAX_LENGTH, is_nothing, is_root, readings
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
@@ -55,10 +56,10 @@ class Operation:
         url = settings.base_url + self.path
         headers = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"}
         if self.method == "GET":
-            query = _encode({"access_token": token, self.field: subject})
+            query = f"access_token={_encode(token)}&{self.field}={_encode(subject)}"
             return Request(self.method, f"{url}?{query}", {"Accept": "application/json", **headers})
         headers |= {"Authorization": f"Bearer {token}", "Content-Type": "application/x-www-form-urlencoded"}
-        return Request(self.method, url, headers, _encode({self.field: subject}).encode("ascii"))
+        return Request(self.method, url, headers, f"{self.field}={_encode(subject)}".encode("ascii"))
 
     def shown(self, subject: str) -> str:
         """``subject`` as it may be printed: an id as it is, a source URL redacted."""
@@ -69,9 +70,9 @@ class Operation:
         return url_secrets(subject) if self.field == "url" else ()
 
 
-def _encode(fields: dict[str, str]) -> str:
+def _encode(value: str) -> str:
     # The form encoding of the WHATWG URL standard, section 5.2, but a space as %20: right in a query and in a body alike.
-    return urlencode(fields, quote_via=quote, safe="")
+    return quote(value, safe="")
 
 
 def validate_present(value: Any, field: str) -> str:
@@ -91,7 +92,7 @@ def validate_present(value: Any, field: str) -> str:
         text = str(value)
     else:
         raise InvalidInputError(f"{field} must be a text, not a {type(value).__name__}; nothing was sent")
-    if re.search("[\ud800-\udfff]", text):
+    if not text.isascii() and re.search("[\ud800-\udfff]", text):
         raise InvalidInputError(f"{field} is no valid Unicode text; nothing was sent")
     if is_nothing(text):
         raise InvalidInputError(
@@ -100,7 +101,7 @@ def validate_present(value: Any, field: str) -> str:
         )
     if "{{" in text or "{%" in text:
         raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field; nothing was sent")
-    if re.search(r"[\x00-\x1f\x7f]", text):
+    if not text.isprintable() and re.search(r"[\x00-\x1f\x7f]", text):
         raise InvalidInputError(f"{field} holds a line break or control character; nothing was sent")
     return text
 
@@ -119,7 +120,7 @@ def _check_folder_id(value: Any, settings: Settings) -> str:
             f"folder_id {folder_id!r} is protected: it can be taken for the root, because without dots, slashes, zeros and "
             "encoding no letter or digit is left that names a folder, and deleting is permanent; nothing was sent"
         )
-    if canonical(folder_id) in set(map(canonical, settings.protected_folder_ids)):
+    if not readings(folder_id).isdisjoint(chain.from_iterable(map(readings, settings.protected_folder_ids))):
         raise InvalidInputError(
             f"folder_id {folder_id!r} is protected: extra 'protected_folder_ids' of the connection lists it, or an id that "
             "can be taken for the same folder, and deleting is permanent; nothing was sent"

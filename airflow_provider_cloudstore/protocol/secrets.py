@@ -20,6 +20,7 @@ _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
 _SHORTEST_VALUE = 8  # of a query parameter that may be a credential
 _WORD = re.compile(r"[a-z]{1,12}|[A-Z][a-z]{0,11}|[A-Z]{1,12}")  # `format=response` is none, and would hide the word everywhere
+_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _SHORTEST = 3  # a shorter "secret" would blank out half of every sentence, and hides nothing
 
 
@@ -29,14 +30,22 @@ class Secret:
     :param value: the secret text.
     """
 
-    __slots__ = ("_value",)
+    __slots__ = ("_core", "_value")
 
     def __init__(self, value: str) -> None:
         self._value = value
+        self._core: str | None = None
 
     def reveal(self) -> str:
         """The secret text; call it where the text is sent, and nowhere else."""
         return self._value
+
+    @property
+    def core(self) -> str:
+        """The longest run of letters and digits in it, in lower case: no printed form breaks it up."""
+        if self._core is None:
+            self._core = max(_ALPHANUMERIC.findall(self._value), key=len, default="").lower()
+        return self._core
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
@@ -85,9 +94,13 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     :param text: anything that is about to be shown.
     :param secrets: what must not stand in it.
     """
-    forms = _forms(tuple(secrets))
+    lowered = text.lower()
+    suspects = tuple([secret for secret in secrets if secret.core in lowered])
+    if not suspects:
+        return text  # the usual case, which is not worth the forms: a batch has other secrets at every URL
+    forms = _forms(suspects)
     if not any(form in text for form in forms):
-        return text  # the usual case, which is not worth a pattern: a batch has other secrets at every URL
+        return text
     return re.sub("|".join(map(re.escape, forms)), MASK, text)
 
 

@@ -93,6 +93,11 @@ class Settings:
         )
 
     @property
+    def route(self) -> str:
+        """Where requests go, and through which proxy; free of credentials."""
+        return f"{self.base_url} through the proxy {redact_url(self.proxy.reveal())}" if self.proxy else self.base_url
+
+    @property
     def secrets(self) -> tuple[Secret, ...]:
         """What of it must not be printed: the token, and the credentials in the proxy's URL."""
         return (self.access_token, *(url_secrets(self.proxy.reveal()) if self.proxy else ()))

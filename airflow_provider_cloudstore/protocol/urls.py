@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from urllib.parse import SplitResult, urlsplit
@@ -14,6 +15,7 @@ class AmbiguousUrlError(ValueError):
     """A text that is no URL, or that two readers take apart differently. Its words hold nothing of the text."""
 
 
+@functools.lru_cache(maxsize=64)  # a source URL is split to be checked, and again to be shown
 def split_url(url: str) -> SplitResult:
     """The parts of an absolute URL (RFC 3986 section 3), with a host and, if any, a port from 1 to 65535.
 

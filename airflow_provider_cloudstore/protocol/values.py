@@ -87,14 +87,30 @@ def is_final(status: int) -> bool:
     return 200 <= status <= 999
 
 
-def is_unambiguous(headers: Mapping[str, str]) -> bool:
-    """Whether all readers find the same end of the body (RFC 9112 sections 6.1 to 6.3).
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] [0-9]{3}(?: [^\r\n]*)?\r?\n")
 
+
+def is_status_line(head: bytes | bytearray) -> bool:
+    """Whether a response begins with a status line of HTTP/1.0 or 1.1 (RFC 9112 section 4).
+
+    What only some readers take for one is none: that of RTSP or ``HTTP/1.2``, one behind a blank line or with other blanks in it.
+
+    :param head: the beginning of the response, with its first line whole.
+    """
+    return _STATUS_LINE.match(head) is not None
+
+
+def is_unambiguous(status: int, headers: Mapping[str, str]) -> bool:
+    """Whether all readers find the same end of the body (RFC 9112 sections 6.1 to 6.3, RFC 9110 section 8.6).
+
+    :param status: the HTTP status.
     :param headers: see :func:`headers_of`.
     """
     coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+    if status == 204:
+        return coding is None and length in (None, "0")  # it has no body, whatever it announces
     if coding is not None:
-        return length is None and coding.lower() == "chunked"
+        return status != 304 and length is None and coding.lower() == "chunked"
     return length is None or re.fullmatch(r"\d{1,18}", length, re.ASCII) is not None
 
 

@@ -32,6 +32,17 @@ ODD_POLLS = 3
 ODD_SECONDS = 30.0
 
 
+_LONGEST = 1e9  # seconds: what is longer than thirty years overflows a date sooner or later
+
+
+def is_duration(value: object) -> bool:
+    """Whether ``value`` is a number of seconds that a wait can take.
+
+    :param value: what was given; a text such as ``1h`` is none.
+    """
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _LONGEST
+
+
 def says_nothing_of_the_file(error: CloudStoreError) -> bool:
     """Whether something other than the service may have answered: a front end under maintenance, a login page, a proxy.
 

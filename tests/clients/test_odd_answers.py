@@ -148,6 +148,26 @@ MALFORMED = {
     "0.9": b"<html>hi</html>",
     "http2-preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "http2": b"HTTP/2 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "rtsp": b"RTSP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "rtsp-after-interim": b"HTTP/1.1 103 Early Hints\r\n\r\nRTSP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "rtsp-interim": b"RTSP/1.0 103 Early Hints\r\n\r\n" + OK,
+    "ice": b"ICE/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "http-0.9": b"HTTP/0.9 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "http-1.2": b"HTTP/1.2 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "http-1.10": b"HTTP/1.10 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "http-1.": b"HTTP/1. 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "http-2.0": b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "line-before": b"\r\n" + OK,
+    "feed-before": b"\n" + OK,
+    "blank-before": b" " + OK,
+    "two-blanks": b"HTTP/1.1  200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "tab-before-status": b"HTTP/1.1\t200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "tab-after-status": b"HTTP/1.1 200\tOK\r\nContent-Length: 2\r\n\r\n{}",
+    "cr-in-reason": b"HTTP/1.1 200 O\rK\r\nContent-Length: 2\r\n\r\n{}",
+    "status-0200": b"HTTP/1.1 0200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "status-plus": b"HTTP/1.1 +200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "204-with-length": b"HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\n{}",
+    "204-chunked": b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     "status-word": b"HTTP/1.1 abc OK\r\n\r\n",
     "status-099": b"HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n",
     "status-1000": b"HTTP/1.1 1000 No\r\nContent-Length: 0\r\n\r\n",
@@ -205,6 +225,27 @@ def test_an_answer_that_is_not_http_is_an_unknown_outcome_in_words_of_our_own(
 )  # fmt: skip
 def test_an_answer_that_is_http_is_read_by_both_clients(send: Any, serve: Any, answer: bytes) -> None:
     assert bodies(send(settings(serve(answer).url))) == [b"{}"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "body"),
+    [
+        (b"HTTP/1.1 204 No Content\r\n\r\n{}", 204, b""),
+        (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n{}", 304, b""),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}junk", 200, b"{}"),
+        (b"HTTP/1.1 200 OK\nContent-Length: 2\n\n{}\r\n", 200, b"{}"),
+        (CHUNKED + b"2\r\n{}\r\n0\r\n\r\n", 200, b"{}"),
+    ],
+)
+@pytest.mark.parametrize("pieces", [1, 1000], ids=["at-once", "byte-by-byte"])
+def test_what_comes_behind_a_whole_response_takes_nothing_from_it(
+    send: Any, serve: Any, answer: bytes, status: int, body: bytes, pieces: int
+) -> None:
+    sent = [answer] if pieces == 1 else [answer[at : at + 1] for at in range(len(answer))]
+    server = serve(lambda: iter(sent), OK)
+    found = send(settings(server.url), 2)
+    assert [(one.status, one.body) for one in found] == [(status, body), (200, b"{}")]
+    assert len(server.requests) == 2
 
 
 def forever(head: bytes, piece: bytes) -> Callable[[], Iterator[bytes]]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import logging
 import signal
@@ -313,3 +314,56 @@ def test_a_hook_registers_the_secrets_of_the_first_links_and_source_urls_only(
 def test_an_async_hook_that_was_not_entered_says_how_it_is_used() -> None:
     with pytest.raises(RuntimeError, match="async with CloudStoreAsyncHook"):
         asyncio.run(CloudStoreAsyncHook().create_download_link("f1"))
+
+
+def test_a_used_hook_can_be_copied_and_the_copy_opens_a_connection_of_its_own(emulator: Emulator) -> None:
+    with CloudStoreHook() as hook:
+        hook.upload_from_url("https://h/f")
+        with copy.deepcopy(hook) as other:
+            other.upload_from_url("https://h/f")
+            assert other.settings == hook.settings
+            assert other.get_conn() is not hook.get_conn()
+        hook.upload_from_url("https://h/f")
+    state = emulator.state()
+    assert (state["requests"]["upload"], state["connections"]["opened"]) == (3, 2)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_error_of_the_connection_names_it(monkeypatch: pytest.MonkeyPatch, asynchronous: bool) -> None:
+    connect(monkeypatch, host="", password="t")
+
+    async def enter() -> None:
+        async with CloudStoreAsyncHook():
+            pass
+
+    with pytest.raises(errors.ConfigurationError, match=r"^connection 'cloudstore_default': the connection has no host"):
+        asyncio.run(enter()) if asynchronous else CloudStoreHook().delete_folder("d1")
+
+
+@pytest.mark.parametrize("proxy", ["", "http://user:hunter2@127.0.0.1:{port}"])
+def test_an_unreachable_service_is_named_with_its_proxy_and_without_credentials(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    extra = {"max_attempts": 1, "allow_http": True, "proxy": proxy.format(port=port)}
+    connect(monkeypatch, host=f"http://localhost:{port}/base", password="s3cr3t-t0ken", extra=json.dumps(extra))
+    with pytest.raises(errors.ServiceUnreachable) as failed:
+        CloudStoreHook().delete_folder("d1")
+    where = f"http://localhost:{port}/base" + (f" through the proxy http://***@127.0.0.1:{port}" if proxy else "")
+    assert f"delete folder 'd1': no connection to the service: connection refused, at {where}." in str(failed.value)
+    assert "hunter2" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "name"),
+    [
+        ("delete_folder", "0", "delete folder"),
+        ("upload_from_url", "file:///x", "remote upload"),
+        ("create_download_link", "", "download link"),
+    ],
+)
+def test_a_refused_value_names_the_operation(emulator: Emulator, method: str, value: str, name: str) -> None:
+    with pytest.raises(errors.InvalidInputError, match=f"^{name}: ") as refused:
+        getattr(CloudStoreHook(), method)(value)
+    assert refused.value.operation == name

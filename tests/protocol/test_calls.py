@@ -97,7 +97,8 @@ def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay() -> Non
     loop.run()
     assert loop.slept[1] == 7
     assert loop.lines == [
-        "delete folder 'd1': attempt 1 of 4 failed (no connection to the service: connection refused); "
+        "delete folder 'd1': attempt 1 of 4 failed "
+        "(no connection to the service: connection refused, at https://files.example.com); "
         f"trying again in {loop.slept[0]:.1f} s",
         "delete folder 'd1': attempt 2 of 4 failed (HTTP 429); trying again in 7.0 s",
     ]

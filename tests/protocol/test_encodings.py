@@ -38,6 +38,15 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "base64, URL-safe": lambda text: base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
     "base64, behind something": lambda text: base64.b64encode(b"Bearer " + text.encode() + b" and more").decode(),
     "base64, in lines": lambda text: "\r\n".join(base64.encodebytes(text.encode() * 8).decode().splitlines()),
+    "base32": lambda text: base64.b32encode(text.encode()).decode(),
+    "base32, behind something": lambda text: (
+        base64.b32encode(b"Bearer " + text.encode() + b" and more").decode().lower().rstrip("=")
+    ),
+    "base32, extended": lambda text: base64.b32hexencode(text.encode()).decode(),
+    "base85": lambda text: base64.b85encode(text.encode()).decode(),
+    "base85, behind something": lambda text: base64.b85encode(b"Bearer " + text.encode() + b" and more").decode(),
+    "ASCII85": lambda text: base64.a85encode(text.encode()).decode(),
+    "ASCII85, behind something": lambda text: base64.a85encode(b"Bearer: " + text.encode() + b"!", adobe=True).decode(),
     "UTF-16, read byte by byte": lambda text: text.encode("utf-16-le").decode("latin-1"),
     "invisible": "\u200b".join,
     "hexadecimal": lambda text: text.encode().hex(),
@@ -56,17 +65,28 @@ def test_a_secret_is_found_in_every_encoding_that_texts_travel_in(encode: Callab
     assert hides_secret(around.format(encode(TOKEN)), [Secret("another-one"), Secret(TOKEN)])
 
 
-@settings(max_examples=300, deadline=None, database=None)
-@given(
-    st.lists(st.sampled_from(sorted(ENCODINGS.keys() - {"invisible", "full width"})), min_size=1, max_size=3),
-    st.sampled_from(AROUND),
-)
-def test_a_secret_is_found_through_three_encodings(names: list[str], around: str) -> None:
-    secret = "s3cr/et+tok=en&x"  # ASCII, which every encoding but the one left out keeps
-    text = secret
+def nested(names: list[str], around: str) -> str:
+    text = SECRET
     for name in names:
         text = ENCODINGS[name](text)
-    assert hides_secret(around.format(text), [Secret(secret)]), text
+    return around.format(text)
+
+
+SECRET = "s3cr/et+tok=en&x"  # ASCII, which every encoding but the two left out keeps
+NESTED = sorted(ENCODINGS.keys() - {"invisible", "full width"})
+DELIMITED = [name for name in NESTED if "85" not in name]  # what stands beside these is none of their digits
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(st.lists(st.sampled_from(DELIMITED), min_size=1, max_size=3), st.sampled_from(AROUND))
+def test_a_secret_is_found_through_three_encodings(names: list[str], around: str) -> None:
+    assert hides_secret(text := nested(names, around), [Secret(SECRET)]), text
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(st.lists(st.sampled_from(NESTED), min_size=1, max_size=2), st.sampled_from(AROUND[:2]))
+def test_a_secret_is_found_through_two_encodings_of_all(names: list[str], around: str) -> None:
+    assert hides_secret(text := nested(names, around), [Secret(SECRET)]), text
 
 
 @pytest.mark.parametrize("token", ["abc%41defgh", "a&amp;bcdefgh", "abc\\u0041defgh", "c2VjcmV0LXNlY3JldA"])
@@ -81,11 +101,24 @@ def test_a_text_without_a_secret_hides_none() -> None:
     assert not hides_secret(text, [])
 
 
+@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS.keys())
+@pytest.mark.parametrize("secret", ["s3cr3t-8", "tok_3fA9xQ27bLm0Zc81", "geheimnisvoll-für-alle"])
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc", "abcd", "words and "])
+def test_a_secret_is_found_wherever_in_an_encoded_text_it_stands(encode: Callable[[str], str], secret: str, before: str) -> None:
+    assert hides_secret(encode(f"{before}{secret}, and more"), [Secret(secret)])
+
+
+@pytest.mark.parametrize("secret", ["s3cr3t-8", "tok_3fA9xQ27bLm0Zc81"])
+def test_ordinary_words_hide_nothing(secret: str) -> None:
+    for text in ("File not found", "2026-11-21 08:00:00 UTC: 17 files of folder 'exports/2026/11' are queued (3 of 4)"):
+        assert not hides_secret(text, [Secret(secret)])
+
+
 def test_a_short_secret_is_not_looked_for() -> None:
     assert not hides_secret("c2hvcnQ= short", [Secret("short")])
 
 
-@pytest.mark.parametrize("piece", ["%25", "&amp;", "\\\\", "QUFB", "4141", "a", "%26amp;", "\\u005c"])
+@pytest.mark.parametrize("piece", ["%25", "&amp;", "\\\\", "QUFB", "4141", "a", "MFRGG", "9jqo^", "x|y~z", "%26amp;", "\\u005c"])
 def test_looking_takes_little_time_whatever_the_text(piece: str) -> None:
     text = (piece * 36_000)[:36_000]
     began = time.process_time()
