@@ -7,11 +7,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from airflow_provider_cloudstore.airflow_versions import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.app import Service
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.emulator.store import StoredFile
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
+from tests.real_airflow import AIRFLOW_2
 
 TOKEN = "s3cret-access-token"
 
@@ -85,3 +87,20 @@ def asset_events(uri: str) -> list[Any]:
         for event in events:
             session.delete(event)
     return extras
+
+
+def activate(dag: Any, asset: Any) -> None:
+    """Have Airflow know an asset as one that a DAG uses: its scheduler sees to that, and ``dag.test()`` from 3.3 on."""
+    if HAS_RETRY_POLICIES:
+        return
+    if AIRFLOW_2:
+        dag.sync_to_db()
+        return
+    from airflow.models.asset import AssetActive, AssetModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        if not session.query(AssetModel).filter(AssetModel.uri == asset.uri).count():
+            session.add(AssetModel(name=asset.name, uri=asset.uri, group="asset"))
+            session.flush()
+        session.merge(AssetActive(name=asset.name, uri=asset.uri))

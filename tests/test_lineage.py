@@ -19,7 +19,10 @@ SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Airflow's own collector, as it is where somebody reads it."""
-    module = import_module("airflow.lineage.hook" if AIRFLOW_2 else "airflow.sdk.lineage")
+    try:
+        module = import_module("airflow.sdk.lineage")
+    except ImportError:  # Airflow before 3.2
+        module = import_module("airflow.lineage.hook")
     collector = module.HookLineageCollector()
     if AIRFLOW_2:
         collector = compat._add_asset_naming_compatibility_layer(collector)  # type: ignore[no-untyped-call]

@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperato
 from airflow_provider_cloudstore.protocol.errors import BatchFailed, FileNotAvailable, NotFound
 from airflow_provider_cloudstore.protocol.metrics import BATCH_COUNTS, OUTCOMES, WAIT_OUTCOMES
 from tests.dags import asset_dags
-from tests.support import store_file
+from tests.support import activate, store_file
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 
@@ -68,6 +68,7 @@ def test_the_requests_of_an_event_loop_count_too(emulator: Emulator, counted: Co
 @pytest.mark.parametrize("dag", [asset_dags.sensor, asset_dags.deferred_sensor])
 def test_a_wait_counts_once_by_its_end(emulator: Emulator, counted: Counter[str], dag: Any) -> None:
     store_file(emulator)
+    activate(dag, asset_dags.REPORT)
     assert run_dag(dag).state == "success"
     assert {name: count for name, count in counted.items() if name.startswith("waits")} == {"waits.available": 1}
 

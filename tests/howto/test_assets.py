@@ -11,7 +11,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableEventTrigger
 from tests.doc_blocks import dag_of
 from tests.real_airflow import AIRFLOW_2
-from tests.support import asset_events
+from tests.support import activate, asset_events
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
@@ -19,8 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make t
 def test_the_event_of_a_published_file_holds_its_id(emulator: Emulator) -> None:
     emulator.put_file(b"x", "f123")
     dag = dag_of("assets.md-0")
-    if AIRFLOW_2:
-        dag.sync_to_db()
+    activate(dag, dag.tasks[0].outlets[0])
     run = run_dag(dag)
     assert run.state == "success", run
     assert asset_events("cloudstore://files.example.com/daily-report") == [{"file_id": "f123"}]
