@@ -86,8 +86,8 @@ test-assets: ## assets, a watcher with a killed triggerer, lineage and retry tim
 test-in-time: env-new ## what takes its time: limits, waits and batches over real sockets, the examples and the how-tos
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
 
-test-kill: env-new ## a batch task killed fifty times, twice, on a whole Airflow
-	@$(BIN)/python -m pytest -m slow -s tests/batch/test_killed.py
+test-kill: env-new ## a batch task killed fifty times, twice, and twenty times while its stores fail, on a whole Airflow
+	@$(BIN)/python -m pytest -m slow -n 2 --dist worksteal -rP tests/batch/test_killed.py
 
 test-odd-answers: env-new env-old ## odd responses to every operator on a whole Airflow, on both versions
 	@$(BIN)/python -m pytest -m slow tests/odd_answers

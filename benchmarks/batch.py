@@ -2,8 +2,12 @@
 
 Four contenders: the engine of ``RemoteUrlBatchUploadOperator``, a bare aiohttp loop, a bare requests loop over threads, and the
 HTTP provider's ``HttpOperator`` in a Python loop, which sends one at a time. The server answers every request after a fixed
-time, so the most that a contender can reach is concurrency / latency. Each contender has a process of its own. Figures of a
-shared machine move; compare those of one run.
+time, so the most that a contender can reach is concurrency / latency. Each contender has a process of its own, and those that
+are compared take turns. Figures of a shared machine move; compare those of one run.
+
+Then what each stage of a large batch costs: a gzip CSV is read, counted, checked for duplicates, sent with state and receipts,
+and resumed when nothing is left to send. Each stage has a process of its own, whose peak memory is compared with that of an
+empty batch.
 """
 
 from __future__ import annotations
@@ -14,93 +18,183 @@ import gzip
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-CONTENDERS = ("batch", "aiohttp", "batch-fresh", "requests", "http-operator")
 API = "/cloud/api/v2/file/url_upload_add"
+RIVALS = ("batch", "aiohttp")
+OTHERS = ("batch-fresh", "requests", "http-operator")
+STAGES = {
+    "read": "read the manifest",
+    "count": "count and recognise it",
+    "check": "check for duplicates",
+    "send": "send, state and receipts kept",
+    "resume": "resume, nothing left to send",
+}
 
 
 def main() -> None:
     """Run the benchmark and print its tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=("all", "speed", "cpu", "stages"), default="all")
     parser.add_argument("--latency", type=float, default=0.05, help="seconds that the server takes")
     parser.add_argument("--seconds", type=float, default=10.0, help="about how long each contender is given work for")
-    parser.add_argument("--memory-urls", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3, help="turns of the two that are compared")
+    parser.add_argument("--urls", type=int, default=100_000, help="entries of the large batch")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for concurrency in (16, 64):
-            limit = concurrency / given.latency
-            print(f"\nconcurrency {concurrency}, latency {given.latency * 1000:g} ms: at most {limit:,.0f} URLs a second\n")
-            print(f"{'':16}{'URLs':>8}{'URLs/s':>10}{'of limit':>10}{'CPU ms/URL':>12}")
-            for name in CONTENDERS:
-                count = int((limit if name != "http-operator" else 1 / given.latency) * given.seconds)
-                own = measure(folder, name, concurrency, given.latency, count)
-                rate = count / own["seconds"]
-                print(f"{name:16}{count:8,}{rate:10,.0f}{rate / limit:10.1%}{own['cpu'] / count * 1000:12.3f}", flush=True)
-        print("\nCPU at no latency, 16 in flight (ms a URL)\n")
-        for name in ("batch", "aiohttp"):
-            print(f"  {name:16}{measure(folder, name, 16, 0.0, 20_000)['cpu'] / 20_000 * 1000:8.3f}", flush=True)
-        print("\nmemory of the batch above an empty run, from a gzip manifest (MiB)\n")
-        empty = measure(folder, "batch", 64, 0.0, 0)["memory"]
-        for skip in (True, False):
-            for count in (given.memory_urls // 10, given.memory_urls):
-                used = (measure(folder, "batch", 64, 0.0, count, skip)["memory"] - empty) / 1024
-                print(f"  skip_duplicates={skip!s:6} {count:8,} URLs {used:8.1f}", flush=True)
+        if given.part in ("all", "speed"):
+            for concurrency in (16, 64):
+                compare_speed(folder, concurrency, given.latency, given.seconds, given.rounds)
+        if given.part in ("all", "cpu"):
+            compare_cpu(folder, given.rounds)
+        if given.part in ("all", "stages"):
+            report_stages(folder, given.urls)
 
 
-def measure(folder: str, name: str, concurrency: int, latency: float, count: int, skip: bool = True) -> dict[str, float]:
+def compare_speed(folder: str, concurrency: int, latency: float, seconds: float, rounds: int) -> None:
+    """How fast each contender is, and how far the batch is behind the bare loop."""
+    limit = concurrency / latency
+    print(f"\nconcurrency {concurrency}, latency {latency * 1000:g} ms: at most {limit:,.0f} URLs a second\n")
+    print(f"{'':16}{'URLs':>8}{'URLs/s':>10}{'of limit':>10}{'CPU ms/URL':>12}")
+    rates: dict[str, list[float]] = {}
+    for name in (*RIVALS * rounds, *OTHERS):
+        count = int((limit if name != "http-operator" else 1 / latency) * seconds)
+        own = measure(folder, name, concurrency, latency, count)
+        rates.setdefault(name, []).append(count / own["seconds"])
+        print(
+            f"{name:16}{count:8,}{rates[name][-1]:10,.1f}{rates[name][-1] / limit:10.1%}{own['cpu'] / count * 1000:12.3f}",
+            flush=True,
+        )
+    ours, bare = (statistics.median(rates[name]) for name in RIVALS)
+    print(f"behind the bare loop (medians): {1 - ours / bare:.1%}")
+
+
+def compare_cpu(folder: str, rounds: int, count: int = 10_000) -> None:
+    """CPU per URL where nothing else takes time."""
+    print("\nCPU at no latency, 16 in flight (ms a URL; user and system, user alone)\n")
+    spent: dict[str, list[dict[str, float]]] = {}
+    for name in RIVALS * rounds:
+        own = measure(folder, name, 16, 0.0, count)
+        spent.setdefault(name, []).append(own)
+        print(f"  {name:16}{own['cpu'] / count * 1000:8.3f}{own['user'] / count * 1000:8.3f}", flush=True)
+    for kind in ("cpu", "user"):
+        ours, bare = ([own[kind] for own in spent[name]] for name in RIVALS)
+        ratio, least = statistics.median(ours) / statistics.median(bare), min(ours) / min(bare)
+        print(f"times the bare loop's ({kind}): {ratio:.2f} by the medians, {least:.2f} by the least")
+
+
+def report_stages(folder: str, count: int) -> None:
+    """Time, CPU and memory of each stage of a large batch."""
+    print(f"\n{count:,} URLs from a gzip CSV, 16 in flight, a service that answers at once\n")
+    print(f"{'':32}{'seconds':>9}{'CPU s':>9}{'MiB over an empty batch':>26}")
+    write_manifest(Path(folder) / "empty.csv.gz", 0)
+    manifest = write_manifest(Path(folder) / "large.csv.gz", count)
+    with server(0.0) as (url, finish):
+        empty = in_own_process("stage", "send", url, str(Path(folder) / "empty.csv.gz"), folder)["memory"]
+        for name, words in STAGES.items():
+            own = in_own_process("stage", name, url, str(manifest), folder)
+            print(f"{words:32}{own['seconds']:9.1f}{own['cpu']:9.1f}{(own['memory'] - empty) / 1024:26.1f}", flush=True)
+            if own.get("parts"):
+                print(f"{'':4}of these, writing {own['parts']:,.0f} parts took {own['writing']:.1f} s beside the sending")
+        assert finish() == count, "every URL arrives once, and none when the batch is resumed"
+
+
+def write_manifest(path: Path, count: int) -> Path:
+    """A gzip CSV."""
+    with gzip.open(path, "wt", compresslevel=1) as sink:
+        sink.write("id,name,url\n")
+        sink.writelines(
+            f"{number},file {number},https://source.example/path/to/file-{number}.csv?sig={number:032x}\n"
+            for number in range(count)
+        )
+    return path
+
+
+def measure(folder: str, name: str, concurrency: int, latency: float, count: int) -> dict[str, float]:
     """Run one contender against a fresh server.
 
-    :returns: its seconds, CPU seconds and peak memory in KiB.
+    :returns: its seconds, CPU seconds (all and user) and peak memory in KiB.
     """
-    server = subprocess.Popen(
-        [sys.executable, __file__, "serve", str(latency)], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    url = server.stdout.readline().strip()
     manifest = Path(folder) / f"urls-{count}.txt.gz"
     if not manifest.exists():
         with gzip.open(manifest, "wt") as sink:
             sink.writelines(f"https://source.example/path/to/file-{number}.csv?sig={number:032x}\n" for number in range(count))
+    with server(latency) as (url, finish):
+        own = in_own_process("send", name, url, str(manifest), str(concurrency), home=folder, url=url)
+        arrived = finish()
+    assert arrived == count, f"{name}: {arrived} of {count} arrived"
+    return own
+
+
+def in_own_process(*arguments: str, home: str = "", url: str = "") -> dict[str, float]:
+    """Run a part of this file in a process of its own, and return what it measured."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")} | {
-        "AIRFLOW_HOME": str(Path(folder) / "home"),
+        "AIRFLOW_HOME": str(Path(home or tempfile.gettempdir()) / "home"),
         "AIRFLOW_CONN_THEIRS": json.dumps({"conn_type": "http", "host": url}),
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
         "NO_PROXY": "127.0.0.1",
     }
-    arguments = [name, url, str(manifest), str(concurrency), str(int(skip))]
-    done = subprocess.run([sys.executable, __file__, "send", *arguments], env=env, stdout=subprocess.PIPE, text=True, check=True)
-    out, _ = server.communicate("stop\n", timeout=60)
-    assert int(out.split()[-1]) == count, f"{name}: {out.split()[-1]} of {count} arrived"
+    done = subprocess.run([sys.executable, __file__, *arguments], env=env, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-async def serve(latency: float) -> None:
-    """A server that answers every request after ``latency``, until a line comes in; then its count."""
-    from aiohttp import web
+@contextmanager
+def server(latency: float) -> Iterator[tuple[str, Callable[[], int]]]:
+    """A server in a process of its own: its address, and what ends it and returns how many requests came."""
+    process = subprocess.Popen(
+        [sys.executable, __file__, "serve", str(latency)], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip(), lambda: int(process.communicate("stop\n", timeout=60)[0].split()[-1])
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Service(asyncio.Protocol):
+    """Answers every request after a while, as cheaply as Python can: the contenders are measured, and not their server."""
 
     count = 0
+    latency = 0.0
 
-    async def answer(request: web.BaseRequest) -> web.Response:
-        nonlocal count
-        count += 1
-        await request.read()
-        await asyncio.sleep(latency)
-        return web.json_response({"_status": "success", "data": {"file_id": count}})
+    def connection_made(self, transport: Any) -> None:
+        """Begin a connection."""
+        self._transport, self._received = transport, b""
 
-    runner = web.ServerRunner(web.Server(answer))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
+    def data_received(self, data: bytes) -> None:
+        """Take in a part of a request; a client sends the next one after the answer."""
+        self._received += data
+        head, end, body = self._received.partition(b"\r\n\r\n")
+        length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
+        if not end or len(body) < int(length):
+            return
+        self._received = b""
+        Service.count += 1
+        content = b'{"_status": "success", "data": {"file_id": %d}}' % Service.count
+        answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content)
+        if self.latency:
+            asyncio.get_running_loop().call_later(self.latency, self._transport.write, answer)
+        else:
+            self._transport.write(answer)
+
+
+async def serve(latency: float) -> None:
+    """Serve until a line comes in; then print how many requests came."""
+    Service.latency = latency
+    listening = await asyncio.get_running_loop().create_server(Service, "127.0.0.1", 0)
+    print(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
-    print(count, flush=True)
+    print(Service.count, flush=True)
 
 
 def urls_of(manifest: str) -> Iterator[str]:
@@ -109,7 +203,7 @@ def urls_of(manifest: str) -> Iterator[str]:
         yield from (line.strip() for line in lines)
 
 
-def send(name: str, url: str, manifest: str, concurrency: int, skip: bool) -> None:
+def send(name: str, url: str, manifest: str, concurrency: int) -> None:
     """One contender, and what it cost; what is imported once is not counted."""
     contenders: dict[str, Callable[..., Any]] = {
         "batch": batch,
@@ -118,49 +212,126 @@ def send(name: str, url: str, manifest: str, concurrency: int, skip: bool) -> No
         "requests": bare_requests,
         "http-operator": http_operator,
     }
-    run = contenders[name](url, manifest, concurrency, skip)
-    began, cpu = time.perf_counter(), time.process_time()
-    run()
-    seconds, spent = time.perf_counter() - began, time.process_time() - cpu
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"seconds": seconds, "cpu": spent, "memory": memory}))
+    report_cost(contenders[name](url, manifest, concurrency))
 
 
-def batch(url: str, manifest: str, concurrency: int, skip: bool, fresh: bool = False) -> Any:
-    """The engine of the operator, with a checkpoint every second."""
-    from contextlib import contextmanager
+def report_cost(run: Callable[[], Any]) -> None:
+    """Run something, and print what it cost beside what it says of itself."""
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+    more = run()
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
+    cost = {"seconds": time.perf_counter() - began, "cpu": user + system, "user": user, "memory": after.ru_maxrss}
+    print(json.dumps(cost | (more or {})))
 
-    from airflow_provider_cloudstore.batch.job import Job
+
+class FileState:
+    """A state store in a file, so that a later process can resume.
+
+    :param path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> Any:
+        """What was stored."""
+        return json.loads(self._path.read_text()) if self._path.exists() else None
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Store it."""
+        self._path.write_text(json.dumps(state))
+
+
+def entries_of(manifest: str) -> Any:
+    """What opens a manifest, as a job needs it."""
     from airflow_provider_cloudstore.batch.manifest import entries_of_file
-    from airflow_provider_cloudstore.batch.sending import Options
-    from airflow_provider_cloudstore.protocol.secrets import Secret
-    from airflow_provider_cloudstore.protocol.settings import Settings
-
-    settings = Settings(url, Secret("token"))
-
-    class Store:
-        stored = "null"
-
-        def load(self) -> Any:
-            return json.loads(self.stored)
-
-        def save(self, state: dict[str, Any]) -> None:
-            self.stored = json.dumps(state)
 
     @contextmanager
     def entries() -> Iterator[Any]:
         with Path(manifest).open("rb") as stream:
             yield entries_of_file(stream, manifest, "url")
 
+    return entries
+
+
+def batch(url: str, manifest: str, concurrency: int, fresh: bool = False) -> Any:
+    """The engine of the operator, with a checkpoint every second."""
+    from airflow_provider_cloudstore.batch.job import Job
+    from airflow_provider_cloudstore.batch.sending import Options
+    from airflow_provider_cloudstore.protocol.secrets import Secret
+    from airflow_provider_cloudstore.protocol.settings import Settings
+
+    settings = Settings(url, Secret("token"))
+
     def run() -> None:
-        options = Options(concurrency, skip_duplicates=skip, fresh_connections=fresh)
-        report = asyncio.run(Job(entries, settings, lambda: settings, options, store=Store()).run())
+        with tempfile.TemporaryDirectory() as folder:
+            store = FileState(Path(folder) / "state")
+            options = Options(concurrency, fresh_connections=fresh)
+            report = asyncio.run(Job(entries_of(manifest), settings, lambda: settings, options, store=store).run())
         assert report.error is None, report.error
 
     return run
 
 
-def bare_aiohttp(url: str, manifest: str, concurrency: int, skip: bool) -> Any:
+def stage(name: str, url: str, manifest: str, folder: str) -> None:
+    """One stage of a large batch, and what it cost."""
+    from airflow_provider_cloudstore.batch.job import Job
+    from airflow_provider_cloudstore.batch.ledger import Ledger, Status, Survey, with_digests
+    from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
+    from airflow_provider_cloudstore.batch.sending import Options
+    from airflow_provider_cloudstore.protocol.secrets import Secret
+    from airflow_provider_cloudstore.protocol.settings import Settings
+
+    open_entries = entries_of(manifest)
+    settings = Settings(url, Secret("token"))
+    written: list[float] = []
+
+    class TimedFolder(PathFolder):
+        def write(self, name: str, content: bytes) -> None:
+            began = time.perf_counter()
+            super().write(name, content)
+            written.append(time.perf_counter() - began)
+
+    def read() -> None:
+        with open_entries() as entries:
+            for _ in entries:
+                pass
+
+    def count() -> None:
+        with open_entries() as entries:
+            Survey.of(with_digests(entries))
+
+    def check() -> None:
+        ledger = Ledger(Survey())
+        with open_entries() as entries:
+            for entry, digest in with_digests(entries):
+                ticket = ledger.admit(entry, digest)
+                assert ticket
+                ledger.record(ticket, Status.QUEUED)
+
+    def job(number: int) -> dict[str, float]:
+        scope = Path(manifest).name
+        writer = Try((scope,), number)
+        receipts = Receipts(TimedFolder(Path(folder) / "receipts"), writer)
+        store = FileState(Path(folder) / f"{scope}.state")
+        work = Job(open_entries, settings, lambda: settings, Options(), writer=writer, store=store, receipts=receipts)
+        report = asyncio.run(work.run())
+        assert report.error is None, report.error
+        assert report.count(Status.QUEUED) == report.total
+        return {"parts": len(written), "writing": sum(written)} if number == 1 else {}
+
+    stages: dict[str, Callable[[], Any]] = {
+        "read": read,
+        "count": count,
+        "check": check,
+        "send": partial(job, 1),
+        "resume": partial(job, 2),
+    }
+    report_cost(stages[name])
+
+
+def bare_aiohttp(url: str, manifest: str, concurrency: int) -> Any:
     """The shortest loop over aiohttp."""
     import aiohttp
 
@@ -178,7 +349,7 @@ def bare_aiohttp(url: str, manifest: str, concurrency: int, skip: bool) -> Any:
     return lambda: asyncio.run(main())
 
 
-def bare_requests(url: str, manifest: str, concurrency: int, skip: bool) -> Any:
+def bare_requests(url: str, manifest: str, concurrency: int) -> Any:
     """The shortest loop over requests, on threads with a session each."""
     import threading
     from concurrent.futures import ThreadPoolExecutor
@@ -199,7 +370,7 @@ def bare_requests(url: str, manifest: str, concurrency: int, skip: bool) -> Any:
     return run
 
 
-def http_operator(url: str, manifest: str, concurrency: int, skip: bool) -> Any:
+def http_operator(url: str, manifest: str, concurrency: int) -> Any:
     """The HTTP provider's operator in a loop: it sends one at a time."""
     from airflow.providers.http.operators.http import HttpOperator
 
@@ -223,6 +394,8 @@ if __name__ == "__main__":
         case ["serve"]:
             asyncio.run(serve(float(sys.argv[2])))
         case ["send"]:
-            send(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), sys.argv[6] == "1")
+            send(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+        case ["stage"]:
+            stage(*sys.argv[2:6])
         case _:
             main()

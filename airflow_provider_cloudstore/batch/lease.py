@@ -33,15 +33,15 @@ class Clock:
     """Seconds that also count while the process or the machine sleeps: the one who waits for us does not sleep."""
 
     def __init__(self) -> None:
-        self._last = self._read()
+        self._since_boot, self._wall = self._read()
         self._now = 0.0
 
     def __call__(self) -> float:
         """Seconds since the clock was made."""
-        read = self._read()
         # A suspended machine shows in the first one, a virtual machine that was paused in the second one only.
-        self._now += max(0.0, *(now - before for now, before in zip(read, self._last, strict=True)))
-        self._last = read
+        since_boot, wall = self._read()
+        self._now += max(0.0, since_boot - self._since_boot, wall - self._wall)
+        self._since_boot, self._wall = since_boot, wall
         return self._now
 
     @staticmethod

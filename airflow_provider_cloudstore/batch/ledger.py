@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from airflow_provider_cloudstore.batch.keys import KEY_SIZE, KeySet
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 
 FAILURES_REPORTED = 20
 _VERSION = 3
-_KEY_SIZE = 12  # bytes of a digest in memory: among ten million URLs two meet with a chance of one in 10^15
 _SEGMENT_DIGEST = 6
 # Characters: together, with what little is beside them, below the 64 KiB of Airflow's state store.
 _LARGEST_SETTLED = 36_000
@@ -32,6 +32,9 @@ _LARGEST_UNKNOWN = 8_000
 _LARGEST_FAILURES = 4_000
 _LARGEST_RESPONSE = 16_000
 _MOST_WAITING = 10_000
+# json.dumps would make an encoder for each line.
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
+_to_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 class Status(Enum):
@@ -271,7 +274,7 @@ class Recorded:
     """What receipts tell of URLs, by digest: what is settled, how often."""
 
     def __init__(self) -> None:
-        self._queued: set[bytes] = set()
+        self._queued = KeySet()
         self._more: Counter[bytes] = Counter()
         self._skipped: Counter[bytes] = Counter()
         self._unknown: dict[bytes, list[dict[str, Any]]] = {}
@@ -281,7 +284,7 @@ class Recorded:
 
         :param receipt: the receipt, in the order of writing.
         """
-        key = bytes.fromhex(receipt["digest"])[:_KEY_SIZE]
+        key = bytes.fromhex(receipt["digest"])[:KEY_SIZE]
         status = receipt["status"]
         if receipt.get("before") == Status.UNKNOWN.value and self._unknown.get(key):
             self._unknown[key].pop()
@@ -304,7 +307,7 @@ class Recorded:
             self._more[key] -= 1
             return Status.QUEUED, {}
         if key in self._queued:
-            self._queued.remove(key)
+            self._queued.discard(key)
             return Status.QUEUED, {}
         return (Status.UNKNOWN, self._unknown[key].pop()) if self._unknown.get(key) else None
 
@@ -367,7 +370,7 @@ class Ledger:
         self._skip, self._retry_unknown = skip_duplicates, retry_unknown
         self._keeps_receipts, self._try = keeps_receipts, try_number
         self._index = 0
-        self._decided: set[bytes] = set()
+        self._decided = KeySet()
         self._waiting: dict[bytes, list[Ticket]] = {}
         self._waiters = 0
         self._failed = Ranges()
@@ -403,7 +406,7 @@ class Ledger:
         :param digest: its digest.
         :returns: a ticket if it is to be sent, None if it is settled, is no URL, or waits for its first occurrence.
         """
-        index, key = self._index, digest[:_KEY_SIZE]
+        index, key = self._index, digest[:KEY_SIZE]
         self._index += 1
         ticket = Ticket(index, entry, digest)
         may_skip = self._skip and not entry.problem
@@ -454,7 +457,7 @@ class Ledger:
         :param error: what went wrong.
         :param response: what the service said.
         """
-        key = ticket.digest[:_KEY_SIZE]
+        key = ticket.digest[:KEY_SIZE]
         if ticket.before and status is Status.FAILED:
             status = Status.UNKNOWN  # an earlier try may have queued it, whatever became of it now
         self.now[status] += 1
@@ -553,9 +556,9 @@ class Ledger:
 def _as_line(receipt: dict[str, Any], more: dict[str, Any]) -> str:
     """A receipt as a line of bounded length, whatever the service said in it."""
     try:
-        text = json.dumps(more, ensure_ascii=False, allow_nan=False)
+        text = _to_strict_json(more)
     except (TypeError, ValueError, RecursionError):
         text = ""
     if not text or len(text) > _LARGEST_RESPONSE:
         text = json.dumps({**more, "response": None, "error": str(more.get("error", ""))[:1000], "response_left_out": True})
-    return f"{json.dumps(receipt, ensure_ascii=False)[:-1]}, {text[1:]}"
+    return f"{_to_json(receipt)[:-1]}, {text[1:]}"

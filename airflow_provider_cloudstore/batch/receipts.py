@@ -17,9 +17,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
+from tenacity import Retrying, stop_after_attempt, wait_random_exponential
+
 from airflow_provider_cloudstore.protocol.errors import BatchSupersededError
 
 _READERS = 32
+_READ_ATTEMPTS = 5
 # Here a folder is nothing but the beginning of a name: it need not be made, and making it could make a bucket.
 _WITHOUT_FOLDERS = frozenset(
     {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "az", "wasb", "wasbs", "oss", "obs", "oci", "memory", "r2", "b2"}
@@ -194,7 +197,11 @@ class Receipts:
 
 
 def _read_all(folder: Folder, names: list[str]) -> Iterator[bytes]:
-    """The contents of files, in order, read ahead by threads that do not keep a process from ending."""
+    """The contents of files, in order, read ahead by threads that do not keep a process from ending.
+
+    A read that fails is repeated here: of thousands, one always fails, and to begin anew with all of them would never end.
+    """
+    again = Retrying(stop=stop_after_attempt(_READ_ATTEMPTS), wait=wait_random_exponential(0.1, max=1), reraise=True)
     todo: queue.SimpleQueue[int] = queue.SimpleQueue()
     room = threading.Semaphore(2 * _READERS)  # how far ahead: the parts of a large batch do not fit into memory
     done: list[queue.SimpleQueue[bytes | BaseException]] = [queue.SimpleQueue() for _ in names]
@@ -206,7 +213,7 @@ def _read_all(folder: Folder, names: list[str]) -> Iterator[bytes]:
             except queue.Empty:
                 return
             try:
-                done[number].put(folder.read(names[number]) or b"")
+                done[number].put(again(folder.read, names[number]) or b"")
             except BaseException as error:  # noqa: BLE001  (raised below, in the thread that asked)
                 done[number].put(error)
 

@@ -136,24 +136,28 @@ class Sender:
 
     async def _next(self) -> Ticket | None:
         """The next entry that is to be sent; what needs no request is settled on the way."""
-        async with self._reading:
-            while not self._stopped:
-                if self._ledger.retries:
-                    return self._ledger.retries.popleft()
-                if self._ledger.is_congested:
-                    self._room.clear()
-                    await self._room.wait()
-                    continue
-                if not self._buffer:
-                    self._buffer = await self._in_thread(lambda: list(islice(self._entries, _READ_AHEAD)))
-                    self._buffer.reverse()
-                if not self._buffer:
-                    return None
+        while not self._stopped:
+            if self._ledger.retries:
+                return self._ledger.retries.popleft()
+            if self._ledger.is_congested:
+                self._room.clear()
+                await self._room.wait()
+            elif self._buffer:
                 ticket = self._ledger.admit(*self._buffer.pop())
                 if ticket is not None:
                     return ticket
                 self._stop_on_error()
+            elif not await self._read():
+                return None
         return None
+
+    async def _read(self) -> bool:
+        """Read ahead, unless another worker has done so meanwhile; whether there is anything more."""
+        async with self._reading:
+            if not self._buffer:
+                self._buffer = await self._in_thread(lambda: list(islice(self._entries, _READ_AHEAD)))
+                self._buffer.reverse()
+        return bool(self._buffer or self._ledger.retries)
 
     async def _send(self, ticket: Ticket) -> None:
         again = self._options.retry_unknown_outcome

@@ -5,6 +5,8 @@ Here the protocol's errors become Airflow's: a permanent one is also an ``Airflo
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import signal
 import time
@@ -13,6 +15,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook, Connection, mask_secret
@@ -257,7 +260,11 @@ class CloudStoreAsyncHook(BaseHook):
         from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 
         with airflow_errors():
-            await self._read_settings()
+            read = _read.setdefault(asyncio.get_running_loop(), {})
+            at, recent = read.get(self.cloudstore_conn_id, (-math.inf, None))
+            if recent is None or time.monotonic() - at > _READ_FOR_SECONDS:
+                recent = await self._read_settings()
+            self._settings = recent
             session = await self._open.enter_async_context(shared_session(self._settings))
         self._client = AsyncClient(self._settings, self._read_settings, session)
         return self
@@ -316,7 +323,14 @@ class CloudStoreAsyncHook(BaseHook):
         self._settings = settings_of(connection, self.log.warning)
         await get_async_extra_dejson(connection)  # it masks what Airflow takes for secret in it
         await amask(self._settings.secrets)
+        _read.setdefault(asyncio.get_running_loop(), {})[self.cloudstore_conn_id] = time.monotonic(), self._settings
         return self._settings
+
+
+_READ_FOR_SECONDS = 10.0
+_read: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, tuple[float, Settings]]] = WeakKeyDictionary()
+"""The connections that were read in each event loop, and when: a thousand triggers that start together read theirs once. A token
+that the service refuses is read anew whatever stands here."""
 
 
 def settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings:

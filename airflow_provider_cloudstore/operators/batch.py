@@ -48,7 +48,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
     :param requests_per_second: a steady rate for the whole batch; None for as fast as it goes.
     :param on_error: ``continue`` tries all the rest before the task fails, ``stop`` ends it with the first failure.
     :param max_consecutive_failures: end the batch after so many failures in a row; None to go on whatever fails.
-    :param skip_duplicates: send a URL that stands twice once. It costs about 90 bytes of memory for each URL.
+    :param skip_duplicates: send a URL that stands twice once. It costs at most 36 bytes of memory for each URL.
     :param retry_unknown_outcome: send an upload again when nobody can tell whether it was queued, now or in an earlier try.
     :param receipts: a folder (``ObjectStoragePath``) for a record of what became of every URL: JSON Lines in parts (templated).
     :param resume: whether to go on where the task stopped before it was cleared; with False all is sent again. Airflow's retries

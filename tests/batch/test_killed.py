@@ -11,6 +11,7 @@ import random
 import signal
 import time
 from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,45 +23,85 @@ from tests.real_airflow import AIRFLOW_2, RealAirflow
 pytestmark = pytest.mark.slow
 
 DAGS = Path(__file__).resolve().parent / "dags"
+ROOT = DAGS.parent.parent.parent
 KILLS = int(os.environ.get("CLOUDSTORE_KILLS", "50"))
 RATE = 200
 CONCURRENCY = 8
 COUNT = 14_000  # more than fifty tries can finish
+UNRELIABLE_KILLS = 20
+UNRELIABLE_COUNT = 6_000
 TWICE = CONCURRENCY + 2 * RATE  # what one kill may send twice: what was in flight, and two seconds of sending
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of a batch that was killed again and again."""
+
+    states: dict[tuple[str, int], str]
+    kills: int
+    urls: list[str]
+    arrived: Counter[str]
+
+    @property
+    def twice(self) -> int:
+        return sum(self.arrived.values()) - len(self.urls)
+
+    def assert_its_word_is_kept(self, progress: str, kills: int) -> None:
+        lost = set(self.urls) - self.arrived.keys()
+        print(
+            f"{progress}: {self.kills} kills, {self.twice} of {len(self.urls)} URLs arrived once more, "
+            f"{self.twice / self.kills:.1f} a kill (at most {TWICE}), {len(lost)} lost"
+        )
+        assert self.states == {("batch", -1): "success"}
+        assert self.kills == kills
+        assert self.arrived.keys() == set(self.urls)
+        assert self.twice <= self.kills * TWICE
+
+
+def run_and_kill(folder: Path, *, kills: int, count: int, longest: float, **env: str) -> Run:
+    """Run a batch of ``count`` URLs, and kill each of its tries within ``longest`` seconds until there were enough ``kills``."""
+    manifest, pid_file = folder / "urls.txt", folder / "pid"
+    urls = [f"https://source.example/{number}" for number in range(count)]
+    manifest.write_text("\n".join(urls))
+    env |= {"KILLED_PID": str(pid_file), "KILLED_MANIFEST": str(manifest), "KILLED_RATE": str(RATE), "PYTHONPATH": str(ROOT)}
+    moments, done = random.Random(1), 0
+    with Emulator(fetch_delay=3600) as emulator, RealAirflow(folder / "home", DAGS, **env) as airflow:
+        airflow.store({"cloudstore_default": json.loads(emulator.connection)}, {})
+        airflow.start_all()
+        run_id = airflow.trigger("killed")
+        over = "select 1 from dag_run where run_id = ? and state in ('success', 'failed')"
+        while done < kills and not airflow.rows(over, run_id):
+            if pid_file.exists():
+                pid = int(pid_file.read_text())
+                time.sleep(moments.uniform(0.0, longest))
+                pid_file.unlink()
+                os.kill(pid, signal.SIGKILL)
+                done += 1
+            time.sleep(0.05)
+        states = airflow.finish(run_id, 300)
+        arrived = Counter(stored["source"] for stored in emulator.state()["files"])
+    return Run(states, done, urls, arrived)
 
 
 @pytest.mark.parametrize("progress", ["receipts"] if AIRFLOW_2 else ["state-store", "receipts"])
 def test_after_fifty_kills_every_url_has_arrived_and_few_twice(progress: str, tmp_path: Path) -> None:
-    manifest, pid_file = tmp_path / "urls.txt", tmp_path / "pid"
-    urls = [f"https://source.example/{number}" for number in range(COUNT)]
-    manifest.write_text("\n".join(urls))
-    env = {"KILLED_BY": progress, "KILLED_PID": str(pid_file), "KILLED_MANIFEST": str(manifest), "KILLED_RATE": str(RATE)}
-    if progress == "receipts":
-        env["KILLED_RECEIPTS"] = str(tmp_path / "receipts")
-    moments = random.Random(1)
-    kills = 0
-    with Emulator(fetch_delay=3600) as emulator, RealAirflow(tmp_path / "home", DAGS, **env) as airflow:
-        airflow.store({"cloudstore_default": json.loads(emulator.connection)}, {})
-        airflow.start_all()
-        run_id = airflow.trigger("killed")
-        while kills < KILLS and not airflow.rows(
-            "select 1 from dag_run where run_id = ? and state in ('success', 'failed')", run_id
-        ):
-            if pid_file.exists():
-                pid = int(pid_file.read_text())
-                time.sleep(moments.uniform(0.0, 2.0))
-                pid_file.unlink()
-                os.kill(pid, signal.SIGKILL)
-                kills += 1
-            time.sleep(0.05)
-        states = airflow.finish(run_id, 300)
-        arrived = Counter(stored["source"] for stored in emulator.state()["files"])
-    assert states == {("batch", -1): "success"}
-    assert kills == KILLS
-    assert arrived.keys() == set(urls)
-    twice = sum(arrived.values()) - COUNT
-    print(f"{progress}: {kills} kills, {twice} of {COUNT} URLs arrived once more, {twice / kills:.1f} a kill")
-    assert twice <= kills * TWICE
+    kept = {"KILLED_RECEIPTS": str(tmp_path / "receipts")} if progress == "receipts" else {}
+    run = run_and_kill(tmp_path, kills=KILLS, count=COUNT, longest=2.0, KILLED_BY=progress, **kept)
+    run.assert_its_word_is_kept(progress, KILLS)
+
+
+def test_the_same_holds_while_reads_and_writes_of_the_stores_fail_at_random(tmp_path: Path) -> None:
+    failures = tmp_path / "failures"
+    kept = {"KILLED_RECEIPTS": f"unreliable://{tmp_path}/receipts", "UNRELIABLE_LOG": str(failures)}
+    run = run_and_kill(tmp_path, kills=UNRELIABLE_KILLS, count=UNRELIABLE_COUNT, longest=4.0, KILLED_BY="unreliable", **kept)
+    failed = Counter(failures.read_text().split())
+    print(f"calls that failed: {dict(failed)}")
+    run.assert_its_word_is_kept("unreliable stores", UNRELIABLE_KILLS)
+    assert failed.keys() == {"read", "write"} | (set() if AIRFLOW_2 else {"get", "set"})
+    assert min(failed.values()) >= UNRELIABLE_KILLS // 4
+    parts = (part.read_text() for part in (tmp_path / "receipts").glob("part-*.jsonl"))
+    receipts = [json.loads(line) for part in parts for line in part.splitlines()]
+    assert {receipt["position"] for receipt in receipts if receipt["status"] == "queued"} == set(range(UNRELIABLE_COUNT))
 
 
 @pytest.mark.skipif(AIRFLOW_2, reason="Airflow 2 has no state store to go on from; the signal itself is tested with Airflow 3")
@@ -69,6 +110,7 @@ def test_sigterm_saves_the_progress_and_the_retry_goes_on_with_nothing_sent_twic
     urls = [f"https://source.example/{number}" for number in range(2_000)]
     manifest.write_text("\n".join(urls))
     env = {"KILLED_BY": "state-store", "KILLED_PID": str(pid_file), "KILLED_MANIFEST": str(manifest), "KILLED_RATE": str(RATE)}
+    env["PYTHONPATH"] = str(ROOT)
     with Emulator(fetch_delay=3600) as emulator, RealAirflow(tmp_path / "home", DAGS, **env) as airflow:
         airflow.store({"cloudstore_default": json.loads(emulator.connection)}, {})
         airflow.start_all()

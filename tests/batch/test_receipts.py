@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-import time
+import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -73,35 +74,58 @@ def test_parts_of_other_programs_are_left_alone(tmp_path: Path) -> None:
     assert read(receipts) == [{"position": 0}]
 
 
-class Slow:
-    """A folder with 20 ms a request."""
+class Kept:
+    """A folder in memory."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
 
     def read(self, name: str) -> bytes | None:
-        time.sleep(0.02)
         return self.files.get(name)
 
     def write(self, name: str, content: bytes) -> None:
-        time.sleep(0.02)
         self.files[name] = content
 
     def names(self) -> list[str]:
         return list(self.files)
 
 
-def test_an_hour_of_parts_is_read_in_seconds() -> None:
+def test_an_hour_of_parts_is_read_many_at_once() -> None:
+    together = threading.Barrier(30)  # nobody is let on before so many are there
+
+    class Gathering(Kept):
+        def read(self, name: str) -> bytes | None:
+            if int(name[-14:-6]) < together.parties:
+                together.wait(30)
+            return self.files.get(name)
+
     writer = Try(("dag",), 2)
     names = (f"part-{writer.batch}-0001-aa-{number:08d}.jsonl" for number in range(3600))
-    slow = Slow({name: f'{{"n": {number}}}\n'.encode() for number, name in enumerate(names)})
-    began = time.monotonic()
-    assert [receipt["n"] for receipt in read(Receipts(slow, writer))] == list(range(3600))
-    assert time.monotonic() - began < 15  # 72 s one after the other
+    gathering = Gathering({name: f'{{"n": {number}}}\n'.encode() for number, name in enumerate(names)})
+    assert [receipt["n"] for receipt in read(Receipts(gathering, writer))] == list(range(3600))
+
+
+def test_an_hour_of_parts_is_read_from_a_store_that_fails_now_and_then() -> None:
+    dice = random.Random(1)
+
+    class Unlucky(Kept):
+        failures = 0
+
+        def read(self, name: str) -> bytes | None:
+            if dice.random() < 0.02:
+                self.failures += 1
+                raise ConnectionError
+            return self.files.get(name)
+
+    writer = Try(("dag",), 2)
+    names = (f"part-{writer.batch}-0001-aa-{number:08d}.jsonl" for number in range(3600))
+    unlucky = Unlucky({name: f'{{"n": {number}}}\n'.encode() for number, name in enumerate(names)})
+    assert [receipt["n"] for receipt in read(Receipts(unlucky, writer))] == list(range(3600))
+    assert unlucky.failures > 36
 
 
 def test_a_part_that_cannot_be_read_is_an_error() -> None:
-    class Broken(Slow):
+    class Broken(Kept):
         def read(self, name: str) -> bytes | None:
             raise PermissionError("no")
 

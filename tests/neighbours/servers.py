@@ -84,6 +84,14 @@ class Neighbour:
         """Stop it; its port and files stay its own."""
         self._program.stop()
 
+    def freeze(self) -> None:
+        """SIGSTOP: it takes connections and answers nothing, until :meth:`thaw`."""
+        self._program.freeze()
+
+    def thaw(self) -> None:
+        """Go on with what has come meanwhile."""
+        self._program.thaw()
+
 
 class FrontEnd(Neighbour):
     """A reverse proxy, which can be given another configuration while it runs."""

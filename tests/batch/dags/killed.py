@@ -1,4 +1,4 @@
-"""A batch in a task that says under which process id it runs, so that a test can kill it."""
+"""A batch in a task that says under which process id it runs, so that a test can kill it; its stores may be unreliable."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from typing import Any
 from airflow.providers.common.compat.sdk import DAG
 
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
+from tests.batch import unreliable_store
+
+unreliable_store.attach()
 
 
 class Killable(RemoteUrlBatchUploadOperator):
     """The operator, which notes its process id."""
 
     def execute(self, context: Any) -> Any:
-        if os.environ["KILLED_BY"] == "receipts":
+        progress, store = os.environ["KILLED_BY"], context.get("task_state_store")
+        if progress == "receipts":
             context = {"ti": context["ti"]}  # as before Airflow 3.3: no state store
+        elif progress == "unreliable" and store is not None:
+            context = {"ti": context["ti"], "task_state_store": unreliable_store.UnreliableState(store)}
+        unreliable_store.LUCK.begin(f"try {context['ti'].try_number}")
         Path(os.environ["KILLED_PID"]).write_text(str(os.getpid()))
         return super().execute(context)
 
