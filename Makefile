@@ -22,7 +22,7 @@ IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_waiti
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
-  test-canary test-downloads test-odd-answers test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
+  test-canary test-assets test-downloads test-odd-answers test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
   test-ui test-typed test-first-day bench up docs format lint constraints clean
 .DEFAULT_GOAL := help
 
@@ -81,6 +81,11 @@ test-waiting: env-new env-old env-middle ## deferred waits on a whole Airflow, o
 	@$(BIN)/python -m pytest -m slow tests/waiting
 	@$(OLD_BIN)/python -m pytest -m slow tests/waiting
 	@$(MIDDLE_BIN)/python -m pytest -m slow tests/waiting --deselect tests/waiting/test_short_waits.py
+
+test-assets: ## assets, a watcher with a killed triggerer, lineage and retry times on a whole Airflow, on both versions
+	@set -e; for name in $(NEW) $(OLD); do $(PYTHON) scripts/bootstrap.py $$name-lineage test,lineage; \
+	  .venv/airflow-$$name-lineage/bin/python -m pytest -m slow tests/assets; \
+	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/test_lineage.py; done
 
 test-in-time: env-new ## what takes its time: limits, waits and batches over real sockets, the examples and the how-tos
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
@@ -152,8 +157,8 @@ lint: env-new ## ruff (with import layering), mypy, and actionlint for CI's work
 AS_OF_3.0.6 := --exclude-newer 2025-09-01
 AS_OF_3.2.2 := --exclude-newer 2026-06-15
 # The newest has what every extra needs; its file holds for every Python by markers, as do those that need no date.
-EXTRAS_2.11.2 := --extra test --extra ui
-EXTRAS_3.3.2 := --extra dev --extra typed --extra ui --extra distributed --extra neighbours
+EXTRAS_2.11.2 := --extra test --extra ui --extra lineage
+EXTRAS_3.3.2 := --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours
 OURS := $(patsubst %,--exclude-newer-package apache-airflow-providers-%=2026-11-01,common-compat http)
 constraints: $(addprefix constraints-,$(AIRFLOWS)) ## pin the newest versions that fit (needs uv)
 constraints-%:

@@ -74,6 +74,16 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
 }
 
 
+ASSET_URIS: list[dict[str, Any]] = [
+    {
+        "schemes": ["cloudstore"],
+        "handler": "airflow_provider_cloudstore.assets.cloudstore.sanitize_uri",
+        "factory": "airflow_provider_cloudstore.assets.cloudstore.create_asset",
+        "to_openlineage_converter": "airflow_provider_cloudstore.assets.cloudstore.convert_asset_to_openlineage",
+    }
+]
+
+
 def get_provider_info() -> dict[str, Any]:
     """The provider's metadata, as Airflow's ``provider_info.schema.json`` describes it."""
     return {
@@ -87,6 +97,8 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": _modules("hooks"),
         "triggers": _modules("triggers"),
         "filesystems": ["airflow_provider_cloudstore.fs.cloudstore"],
+        "asset-uris": ASSET_URIS,
+        "dataset-uris": ASSET_URIS,  # Airflow 2
         "connection-types": [
             {
                 "hook-class-name": "airflow_provider_cloudstore.hooks.cloudstore.CloudStoreHook",

@@ -166,6 +166,7 @@ class Throttle:
         self._paused_until = max(self._paused_until, wanted)
         if self._paused_until - self._works_at > _PATIENCE:
             self._given_up = service_error(error)
+            self._given_up.retry_after_too_long = error.retry_after is not None
 
     def _fail(self, error: CloudStoreError) -> None:
         self._in_a_row += 1
@@ -187,5 +188,8 @@ def service_error(error: CloudStoreError) -> errors.BatchServiceError:
     :param error: the last failure.
     """
     return errors.BatchServiceError(
-        f"the service takes nothing any more, its last answer: {error.what}", operation="batch upload", status=error.status
+        f"the service takes nothing any more, its last answer: {error.what}",
+        operation="batch upload",
+        status=error.status,
+        retry_after=error.retry_after,
     )

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook, Connection, mask_secret
 
+from airflow_provider_cloudstore.metrics import counted_requests
 from airflow_provider_cloudstore.protocol.answers import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import (
@@ -146,10 +147,15 @@ class CloudStoreHook(BaseHook):
         :returns: what was queued, when, what the service said, and the file's id where it told one.
         :raises OutcomeUnknown: if it may have been queued, and was not to be sent again.
         """
+        from airflow_provider_cloudstore.lineage import collect
+        from airflow_provider_cloudstore.protocol.lineage import of_upload
+
         with airflow_errors():
             call = UploadFromUrl(url, self.settings, repeat=retry_unknown_outcome)
             self._mask(call.secrets)
-            return self._perform(call)
+            upload = self._perform(call)
+        collect(self, of_upload(upload.url, self.settings.base_url, upload.file_id))
+        return upload
 
     def create_download_link(self, file_id: str) -> DownloadLink:
         """Make a time-limited download token for a file (API document, section 4.3).
@@ -182,7 +188,9 @@ class CloudStoreHook(BaseHook):
         """
         from airflow_provider_cloudstore.clients.downloads import DownloadClient
         from airflow_provider_cloudstore.hooks.targets import written_whole
+        from airflow_provider_cloudstore.lineage import collect
         from airflow_provider_cloudstore.protocol.downloads import Download
+        from airflow_provider_cloudstore.protocol.lineage import of_download
 
         with airflow_errors():
             download = Download(file_id, self.settings, expected_sha256=expected_sha256)
@@ -191,7 +199,9 @@ class CloudStoreHook(BaseHook):
                 download.use(link)
             with DownloadClient(self.settings, self.create_download_link) as client, written_whole(path) as sink:
                 client.run(download, sink, budget=_budget(math.inf), on_retry=self.log.warning)
-                return download.result(shown)
+                file = download.result(shown)
+        collect(self, of_download(self.settings.base_url, file.file_id, file.path))
+        return file
 
     def open_file(self, file_id: str) -> FileReader:
         """Open a file for reading in parts; the filesystem ``cloudstore://`` reads with it.
@@ -227,7 +237,8 @@ class CloudStoreHook(BaseHook):
 
     def _look(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
         try:
-            link = self.get_conn().attempt(call, seconds)
+            with counted_requests(call):
+                link = self.get_conn().attempt(call, seconds)
         except CloudStoreError as error:
             return error
         mask(link.secrets)
@@ -258,7 +269,8 @@ class CloudStoreHook(BaseHook):
             self.log.warning("From now on Airflow does not mask the links and source URLs of this hook: do not log them")
 
     def _perform(self, call: Call[T]) -> T:
-        return self.get_conn().perform(call, budget=time_budget(), on_retry=self.log.warning)
+        with counted_requests(call):
+            return self.get_conn().perform(call, budget=time_budget(), on_retry=self.log.warning)
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, again if it was read before: its token may have been rotated.
@@ -347,13 +359,15 @@ class CloudStoreAsyncHook(BaseHook):
     async def _look(self, call: CreateDownloadLink) -> CloudStoreError | None:
         # One attempt and no retry policy: the pauses between two looks are the waiting's.
         try:
-            await self._client.attempt(call)
+            with counted_requests(call):
+                await self._client.attempt(call)
         except CloudStoreError as error:
             return error
         return None
 
     async def _perform(self, call: Call[T]) -> T:
-        return await self._client.perform(call, on_retry=self.log.warning)
+        with counted_requests(call):
+            return await self._client.perform(call, on_retry=self.log.warning)
 
     async def _read_settings(self) -> Settings:
         connection = await get_async_connection(self.cloudstore_conn_id, hook=self)

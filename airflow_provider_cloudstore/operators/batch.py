@@ -13,12 +13,15 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, XCom
 
 from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, time_left
+from airflow_provider_cloudstore.metrics import count_batch
 from airflow_provider_cloudstore.operators.typed import TypedOperator
 from airflow_provider_cloudstore.protocol.errors import BatchFailed, BatchSupersededError, InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
     from airflow_provider_cloudstore.batch.job import Job, Report
     from airflow_provider_cloudstore.batch.receipts import Try
 
@@ -129,6 +132,13 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             report = asyncio.run(self._job(hook, context).run())
             return self._end(context, report)
 
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+        """OpenLineage's question: from the manifest to the receipts."""
+        from airflow_provider_cloudstore.lineage import operator_lineage
+        from airflow_provider_cloudstore.protocol.lineage import of_batch
+
+        return operator_lineage(of_batch(self.urls if self._is_file else None, self.receipts))
+
     def on_kill(self) -> None:
         """Begin no other upload; what is finished is stored on the way out of ``execute``."""
         self._killed.append(True)
@@ -195,7 +205,9 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
 
     def _end(self, context: Context, report: Report) -> dict[str, Any]:
         summary = {**report.to_dict(), "receipts": self.receipts}
-        if report.error is not None and not isinstance(report.error, BatchFailed):
+        final = report.error is None or isinstance(report.error, BatchFailed)
+        count_batch(summary, final=final)
+        if report.error is not None and not final:
             raise report.error
         if self.do_xcom_push:  # here already: after the progress is deleted, a crash would have all sent again
             context["ti"].xcom_push(key="return_value", value=summary)

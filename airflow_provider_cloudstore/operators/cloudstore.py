@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pendulum
 from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
+from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask
+from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
@@ -18,6 +20,11 @@ from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
 from airflow_provider_cloudstore.triggers.cloudstore import check_event
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+    from airflow_provider_cloudstore.protocol.lineage import Lineage
 
 __all__ = [
     "DeleteFolderOperator",
@@ -101,6 +108,7 @@ class RemoteUrlUploadOperator(TypedOperator):
         self.retry_unknown_outcome = retry_unknown_outcome
         self.cloudstore_conn_id = cloudstore_conn_id
         self._source: Secret | None = None
+        self._lineage: Lineage | None = None
         self.on_success_callback = [*_callbacks(self.on_success_callback), forget_upload]
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
@@ -125,6 +133,12 @@ class RemoteUrlUploadOperator(TypedOperator):
             self.log.info("The service's answer tells no file id in the usual places; extra 'file_id_path' names another place")
         return upload
 
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+        """OpenLineage's question: from the source, without what gives access to it, to the file."""
+        from airflow_provider_cloudstore.lineage import operator_lineage
+
+        return operator_lineage(self._lineage)
+
     def _upload(self, context: Context) -> dict[str, Any]:
         url = self._source.reveal() if self._source else self.url
         store = context.get("task_state_store")
@@ -141,8 +155,11 @@ class RemoteUrlUploadOperator(TypedOperator):
             )
 
     def _send(self, url: str) -> dict[str, Any]:
+        from airflow_provider_cloudstore.protocol.lineage import of_upload
+
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
+            self._lineage = of_upload(upload.url, hook.settings.base_url, upload.file_id)
         self.log.info("The upload of %s is queued; the service fetches it later", upload.url)
         return {**upload.to_dict(), XCOM_FILE_ID: upload.file_id}
 
@@ -160,6 +177,7 @@ class DownloadLinkOperator(WaitingOperator):
     The XCom is the token, and under the key ``download_link`` ``{"file_id", "token", "url_with_token", "created_at",
     "expires_at"}``.
     Airflow stores and shows XComs in clear: whoever may read them can download the file until the token ends.
+    With ``outlets``, the id is in the events of these assets under ``file_id``; the token is not.
 
     :param file_id: the file (templated).
     :param wait_for_file: wait until the file is there: an upload is only queued. It waits as ``FileAvailableSensor`` does.
@@ -204,12 +222,14 @@ class DownloadLinkOperator(WaitingOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
         """Make a fresh link after the triggerer has waited, so that it is as young as it can be."""
-        check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+        with counted_wait():
+            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             link = self._fresh_link(hook)
         return self._hand_on(context, link)
 
     def _hand_on(self, context: Context, link: DownloadLink) -> str:
+        attach_file_id(self, context, link.file_id)
         if self.do_xcom_push:
             context["ti"].xcom_push(key=XCOM_DOWNLOAD_LINK, value=link.to_dict())
         self.log.info("A download link for file '%s' is made; it ends at %s", link.file_id, link.expires_at or "a time not told")

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
+from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
+from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator, check_durations
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.triggers.cloudstore import check_event
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+    from airflow_provider_cloudstore.protocol.lineage import Lineage
 
 
 class DownloadFileOperator(WaitingOperator):
@@ -60,19 +67,31 @@ class DownloadFileOperator(WaitingOperator):
         self.timeout = timeout
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
+        self._lineage: Lineage | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Download the file, once it is there if that was asked for."""
         with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
-            return self._download(hook, self._wait(context, hook) if self.wait_for_file else None)
+            return self._download(context, hook, self._wait(context, hook) if self.wait_for_file else None)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Download the file after the triggerer has waited for it."""
-        check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+        with counted_wait():
+            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            return self._download(hook, self._fresh_link(hook))
+            return self._download(context, hook, self._fresh_link(hook))
 
-    def _download(self, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+        """OpenLineage's question: from the file to the target."""
+        from airflow_provider_cloudstore.lineage import operator_lineage
+
+        return operator_lineage(self._lineage)
+
+    def _download(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
+        from airflow_provider_cloudstore.protocol.lineage import of_download
+
         file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)
+        self._lineage = of_download(hook.settings.base_url, file.file_id, file.path)
+        attach_file_id(self, context, file.file_id)
         self.log.info("Downloaded file '%s' to %s: %d bytes, SHA-256 %s", file.file_id, file.path, file.bytes, file.sha256)
         return file.to_dict()

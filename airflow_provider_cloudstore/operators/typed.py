@@ -1,4 +1,4 @@
-"""What type checkers are told of every operator of this package."""
+"""What every operator of this package has: a retry policy, and an output that type checkers take for any type."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
+from airflow_provider_cloudstore.airflow_versions import HAS_RETRY_POLICIES
+
 
 class TypedOperator(BaseOperator):
     """An operator whose output checkers take for any type: at run time it is the value, whatever Airflow annotates."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if HAS_RETRY_POLICIES and self.retry_policy is None:
+            from airflow_provider_cloudstore.operators.retry_times import RetryAfterPolicy
+
+            self.retry_policy = RetryAfterPolicy()
 
     if TYPE_CHECKING:
 

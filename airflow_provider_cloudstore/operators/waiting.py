@@ -9,6 +9,7 @@ import pendulum
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.operators.typed import TypedOperator
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
@@ -54,6 +55,7 @@ class WaitingOperator(TypedOperator):
                 self.log.warning("The response says nothing of file '%s' (%s); trying again", self.file_id, error.what)
             time.sleep(min(self.poll_interval, ODD_SECONDS / (ODD_POLLS - 1)))
 
+    @counted_wait()
     def _wait(self, context: Context, hook: CloudStoreHook) -> DownloadLink:
         wait = FileWait(str(self.file_id), self.poll_interval, pendulum.now("UTC").add(seconds=self.timeout))
         while isinstance(found := hook.look_for_file(self.file_id), CloudStoreError):

@@ -40,6 +40,7 @@ class Call(ABC, Generic[T]):
 
     :param subject: on what: a folder id, a file id or a source URL.
     :param settings: the address and the token.
+    :ivar outcomes: what each request ended with: the type of its error, or None for success.
     :ivar secrets: what no message may hold: every token used, and what gives access in a source URL.
     :param repeat: whether an operation that is not repeatable is sent again when its outcome is unknown.
     :param ignore_missing: whether it is a success that the subject of a deletion is gone already.
@@ -51,6 +52,7 @@ class Call(ABC, Generic[T]):
     def __init__(self, subject: Any, settings: Settings, *, repeat: bool = False, ignore_missing: bool = False) -> None:
         self.settings = settings
         self.attempts = 0
+        self.outcomes: list[type[errors.CloudStoreError] | None] = []
         self.token_refused = False
         self._subject = self._checked(subject)
         self.secrets: tuple[Secret, ...] = (*settings.secrets, *self.operation.secrets(self._subject))
@@ -108,6 +110,15 @@ class Call(ABC, Generic[T]):
         :param outcome: what came of the request.
         :raises CloudStoreError: if it failed; ``again`` tells whether the loop goes on.
         """
+        try:
+            result = self._result_of(outcome)
+        except errors.CloudStoreError as error:
+            self.outcomes.append(type(error))
+            raise
+        self.outcomes.append(None)
+        return result
+
+    def _result_of(self, outcome: Response | Failure) -> T:
         if isinstance(outcome, Failure):
             kind, what = judge_failure(self.operation, outcome, repeat=self._repeat)
             if outcome.kind is not Break.OUTCOME_UNKNOWN:
@@ -242,7 +253,11 @@ def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) 
         return error.retry_after if error.retry_after is not None else float(backoff(state))
 
     def stop(state: RetryCallState) -> bool:
-        return call.exhausted or too_late(state)
+        if call.exhausted:
+            return True
+        error = _error_of(state)
+        error.retry_after_too_long = too_late(state) and error.retry_after is not None
+        return too_late(state)
 
     def announce(state: RetryCallState) -> None:
         error = _error_of(state)

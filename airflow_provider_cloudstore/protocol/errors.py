@@ -20,6 +20,7 @@ class CloudStoreError(Exception):
     :param sent: whether the request may have reached the service.
     :param attempts: how many requests were sent before this error was final.
     :param retry_after: seconds that the service asked to wait, if it did.
+    :param retry_after_too_long: whether the call gave up because that exceeded the time it had left.
     :param web_page: whether a page for people came in place of the service's response: it says nothing of the subject.
     :param message: what the service said, free of secrets; empty where nothing or a web page came in its place.
     """
@@ -44,6 +45,7 @@ class CloudStoreError(Exception):
         retry_after: float | None = None,
         web_page: bool = False,
         message: str = "",
+        retry_after_too_long: bool = False,
     ) -> None:
         self.what = what
         self.operation = operation
@@ -54,6 +56,7 @@ class CloudStoreError(Exception):
         self.retry_after = retry_after
         self.web_page = web_page
         self.message = message
+        self.retry_after_too_long = retry_after_too_long
         about = " ".join(part for part in (operation, f"'{subject}'" if subject else "") if part)
         tries = f" (attempt {attempts})" if attempts > 1 else ""
         advice = self.advice_for.get(operation, self.advice)

@@ -6,6 +6,7 @@ Sensor, operator and trigger ask the same question through this module, so they 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from pendulum import DateTime
 
@@ -174,3 +175,48 @@ def file_not_available(file_id: str, seconds: float, words: str) -> errors.FileN
     """
     what = f"the file was not there within {seconds:g} s, the last answer was: {words or 'none'}"
     return errors.FileNotAvailable(what, operation="wait", subject=file_id)
+
+
+RECORD_AFTER_SECONDS = 5.0
+"""How long after an event a watcher records that the file was reported. The triggerer hands its events on about once a second: a
+record that is written at once outlives the event when the triggerer is killed between the two, and the event is lost."""
+_HOPELESS_PAUSE = 60.0
+_LONGEST_PAUSE = 3600.0
+
+
+class FileWatch:
+    """The state of watching files without an end. No error ends it: Airflow would start the watcher again at once.
+
+    :param interval: seconds between two polls, on average.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._words: dict[str, str] = {}
+
+    def first_pause(self) -> float:
+        """Seconds until the first poll: spread, so that a triggerer that starts is not held up by all watchers at once."""
+        return random.uniform(0, min(self._interval, SETTLE_SECONDS))
+
+    def not_yet(self, subject: str, error: CloudStoreError) -> str | None:
+        """Keep watching after a poll that made no link.
+
+        :param subject: what the poll was for: a file, or the connection.
+        :param error: what it ended with.
+        :returns: a line for the log where the reason has changed, else None.
+        """
+        if self._words.get(subject) == error.what:
+            return None
+        self._words[subject] = error.what
+        return f"{subject} is not there yet ({error.what}); polling every {self._interval:g} s"
+
+    def pause(self, errors_of_round: Sequence[CloudStoreError]) -> float:
+        """Seconds until the next poll: the interval with some jitter, longer if the service asks for it or polling cannot help.
+
+        :param errors_of_round: what the last polls ended with.
+        """
+        wanted = self._interval * random.uniform(1 - _JITTER, 1 + _JITTER)
+        if any(not isinstance(error, _NOT_YET) for error in errors_of_round):
+            wanted = max(wanted, _HOPELESS_PAUSE)
+        asked = max((error.retry_after or 0.0 for error in errors_of_round), default=0.0)
+        return min(max(wanted, asked), max(wanted, _LONGEST_PAUSE))

@@ -9,7 +9,9 @@ from typing import Any
 import pendulum
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, XComArg, conf
 
+from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
+from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileNotAvailable
 from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
 from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
@@ -22,6 +24,7 @@ class FileAvailableSensor(BaseSensorOperator):
     yet"; 429, 5xx and a service that cannot be reached are waited out. A response that says nothing of the file (web page,
     redirect, 403, 405 and the like) ends the wait when three polls in a row, at least 30 s from first to last, end with one; with
     ``mode="reschedule"``, which remembers nothing from one poll to the next, the first does. Any other error ends it at once.
+    With ``outlets``, the events of these assets hold the id under ``file_id``.
 
     :param file_id: the file (templated).
     :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.
@@ -48,7 +51,8 @@ class FileAvailableSensor(BaseSensorOperator):
     def execute(self, context: Context) -> Any:
         """Wait; what ``soft_fail``, ``mode`` and the like mean is Airflow's to say."""
         try:
-            return super().execute(context)
+            with counted_wait():
+                return super().execute(context)
         except AirflowSensorTimeout:  # Airflow's own words know neither the file nor what the service said
             words = self._wait.words if self._wait else ""
         raise AirflowSensorTimeout(str(file_not_available(self.file_id, self.timeout, words)))
@@ -71,16 +75,21 @@ class FileAvailableSensor(BaseSensorOperator):
                         self, context, self._wait, cloudstore_conn_id=self.cloudstore_conn_id, poll_interval=self.poke_interval
                     )
                 time.sleep(self._wait.pause_on_worker(now, found))
-        self.log.info("File '%s' is there", self.file_id)
+        self._is_there(context)
         return True
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
         """Go on after the triggerer has waited."""
         try:
-            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+            with counted_wait():
+                check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
         except FileNotAvailable as error:
             late = str(error)
         else:
-            self.log.info("File '%s' is there", self.file_id)
+            self._is_there(context)
             return
         raise AirflowSensorTimeout(late)
+
+    def _is_there(self, context: Context) -> None:
+        self.log.info("File '%s' is there", self.file_id)
+        attach_file_id(self, context, self.file_id)

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
 import pendulum
-from airflow.providers.common.compat.sdk import AirflowException, AirflowTaskTimeout, BaseOperator, Context
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowNotFoundException,
+    AirflowTaskTimeout,
+    BaseOperator,
+    Context,
+)
+from airflow.providers.common.compat.triggers import BaseEventTrigger
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from pendulum import DateTime
 
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, airflow_errors
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
+from airflow_provider_cloudstore.airflow_versions import asset_stores
+from airflow_provider_cloudstore.assets.cloudstore import EXTRA_FILE_ID
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook, airflow_errors
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, ConfigurationError
+from airflow_provider_cloudstore.protocol.operations import validate_present
+from airflow_provider_cloudstore.protocol.waiting import RECORD_AFTER_SECONDS, FileWait, FileWatch, file_not_available
 
 
 class FileAvailableTrigger(BaseTrigger):
@@ -78,6 +88,94 @@ class FileAvailableTrigger(BaseTrigger):
                 return {"status": "timeout", "words": wait.words}
             await asyncio.sleep(wait.pause(now, missing))
         return {"status": "available"}
+
+
+_MOST_WATCHED = 1000
+_IDLE = 3600.0  # a run() that returns is started again after two seconds
+
+
+class FileAvailableEventTrigger(BaseEventTrigger):
+    """Sends an event for each file that becomes available, for the ``AssetWatcher`` of an asset (Airflow 3).
+
+    Each file is reported at least once, and once unless the triggerer is killed within seconds of it. Before Airflow 3.3 a
+    triggerer that starts again reports every file that is there once more. The event's payload is ``{"file_id"}``; a DAG that is
+    scheduled on the asset reads it with
+    :func:`~airflow_provider_cloudstore.assets.cloudstore.triggering_file_ids`. No error ends the watch: it polls on, at longer
+    intervals where that cannot help, and logs why.
+
+    :param file_ids: the files, at most 1,000.
+    :param poll_interval: seconds between two polls of a file.
+    :param cloudstore_conn_id: the Airflow connection.
+    :raises ValueError: if ``poll_interval``, the connection id or the number of files makes no sense.
+    :raises InvalidInputError: if a file id cannot be one.
+    """
+
+    def __init__(
+        self, file_ids: Sequence[str], poll_interval: float = 30.0, cloudstore_conn_id: str = CloudStoreHook.default_conn_name
+    ) -> None:
+        super().__init__()
+        if isinstance(file_ids, str) or not 0 < len(file_ids) <= _MOST_WATCHED:
+            raise ValueError(f"file_ids must be a list of 1 to {_MOST_WATCHED:,} files")
+        if not 0 < poll_interval < math.inf:
+            raise ValueError(f"poll_interval must be a number of seconds above 0, not {poll_interval!r}")
+        if not (isinstance(cloudstore_conn_id, str) and cloudstore_conn_id):
+            raise ValueError("cloudstore_conn_id must be a text that is not empty")
+        self.file_ids = list(dict.fromkeys(validate_present(file_id, "file_id") for file_id in file_ids))
+        self.poll_interval = poll_interval
+        self.cloudstore_conn_id = cloudstore_conn_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The trigger's path and arguments, as Airflow stores them in clear: no secret is among them."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "file_ids": self.file_ids,
+                "poll_interval": self.poll_interval,
+                "cloudstore_conn_id": self.cloudstore_conn_id,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Poll for ever; one event for each file."""
+        from airflow_provider_cloudstore.assets.reported import ReportedFiles
+
+        reported = ReportedFiles(asset_stores(self), self.cloudstore_conn_id)
+        watch = FileWatch(self.poll_interval)
+        await asyncio.sleep(watch.first_pause())
+        missing = [file_id for file_id in self.file_ids if not await reported.knows(file_id)]
+        while True:
+            errors = await self._poll(watch, missing)
+            found = [file_id for file_id in missing if file_id not in errors]
+            for file_id in found:
+                self.log.info("File '%s' is there", file_id)
+                yield TriggerEvent({EXTRA_FILE_ID: file_id})
+            missing = list(errors)
+            if found:
+                await asyncio.sleep(RECORD_AFTER_SECONDS)
+            await reported.record(found)
+            await asyncio.sleep(watch.pause(list(errors.values())) if missing or reported.pending else _IDLE)
+
+    async def _poll(self, watch: FileWatch, file_ids: Sequence[str]) -> dict[str, CloudStoreError]:
+        """Poll once.
+
+        :returns: why there is no link, for each file that is not there.
+        """
+        if not file_ids:
+            return {}
+        errors: dict[str, CloudStoreError] = {}
+        try:
+            # Opened for each round: a connection that was changed is read again, and nothing is open at the yield.
+            async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
+                answers = await asyncio.gather(*(hook.look_for_file(file_id) for file_id in file_ids))
+            errors = {file_id: error for file_id, error in zip(file_ids, answers, strict=True) if error is not None}
+        except AirflowNotFoundException:
+            errors = dict.fromkeys(file_ids, ConfigurationError(f"there is no connection '{self.cloudstore_conn_id}'"))
+        except CloudStoreError as error:  # the connection cannot be used
+            errors = dict.fromkeys(file_ids, error)
+        for file_id, missing in errors.items():
+            if line := watch.not_yet(f"File '{file_id}'", missing):
+                self.log.info(line)
+        return errors
 
 
 _GRACE = timedelta(minutes=2)  # what Airflow waits beyond the trigger's own deadline, for a triggerer that is not there

@@ -1,0 +1,84 @@
+"""Makes files assets (datasets in Airflow 2): their URIs, and the file id in an asset event.
+
+Airflow calls the first three by what ``provider_info`` says of the scheme ``cloudstore``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult
+
+from airflow.providers.common.compat.sdk import Asset, Context
+
+from airflow_provider_cloudstore.airflow_versions import is_asset, triggering_events
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.openlineage.facet import Dataset
+
+EXTRA_FILE_ID = "file_id"
+"""The key in an asset event's extra."""
+
+
+def sanitize_uri(uri: SplitResult) -> SplitResult:
+    """Airflow's question for the normal form of a ``cloudstore`` URI. What may give access is no part of it.
+
+    :param uri: its parts.
+    :raises InvalidInputError: if it names no service.
+    """
+    from airflow_provider_cloudstore.protocol.file_uris import normalize
+
+    return normalize(uri)
+
+
+def create_asset(*, base_url: str, file_id: str, extra: dict[str, Any] | None = None) -> Asset:
+    """The asset of one file.
+
+    :param base_url: the service's base URL, such as ``https://files.example.com``; no credentials belong there.
+    :param file_id: the file.
+    :param extra: what Airflow stores with the asset.
+    """
+    from airflow_provider_cloudstore.protocol.file_uris import file_uri
+
+    return Asset(uri=file_uri(base_url, file_id), extra=extra)
+
+
+def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
+    """Airflow's question for the OpenLineage dataset of an asset.
+
+    :param asset: an asset whose URI has the scheme ``cloudstore``.
+    :param lineage_context: whoever reported it.
+    """
+    from airflow.providers.common.compat.openlineage.facet import Dataset
+
+    from airflow_provider_cloudstore.protocol.file_uris import dataset_of_url
+
+    name = dataset_of_url(asset.uri)
+    return Dataset(namespace=name.namespace, name=name.name)
+
+
+def attach_file_id(task: Any, context: Context, file_id: str) -> None:
+    """Put the id of a file that is known to be there into the events of the task's outlets.
+
+    :param task: the task; one without outlets has no event.
+    :param context: its context.
+    :param file_id: the file.
+    """
+    events: Any = context.get("outlet_events")
+    for outlet in task.outlets if events is not None else ():
+        if is_asset(outlet):
+            events[outlet].extra[EXTRA_FILE_ID] = str(file_id).strip()
+
+
+def triggering_file_ids(context: Context) -> list[str]:
+    """The files whose events started this run, each once, in the order of their events.
+
+    :param context: the context of a task, in a DAG that is scheduled on assets; ``get_current_context()`` returns it.
+    """
+    events = [event for of_asset in triggering_events(context).values() for event in of_asset]
+    ids = [_file_id_of(event.extra or {}) for event in sorted(events, key=lambda event: event.timestamp)]
+    return list(dict.fromkeys(file_id for file_id in ids if file_id))
+
+
+def _file_id_of(extra: Any) -> str | None:
+    payload = extra.get("payload") if extra.get("from_trigger") else None  # an asset watcher's event
+    return (payload if isinstance(payload, dict) else extra).get(EXTRA_FILE_ID)

@@ -1,0 +1,51 @@
+"""Sends counters by Airflow's ``Stats``, under the names of ``protocol/metrics.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowTaskTimeout, Stats
+
+from airflow_provider_cloudstore.protocol.calls import Call
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileNotAvailable
+from airflow_provider_cloudstore.protocol.metrics import batch_counts, outcome_of, request_metric, wait_metric
+
+
+@contextmanager
+def counted_requests(call: Call[Any]) -> Iterator[None]:
+    """Count the requests that a call sends meanwhile, each by what it ended with.
+
+    :param call: the call.
+    """
+    before = len(call.outcomes)
+    try:
+        yield
+    finally:
+        for error in call.outcomes[before:]:
+            Stats.incr(request_metric(call.operation.name, outcome_of(error)))
+
+
+@contextmanager
+def counted_wait() -> Iterator[None]:
+    """Count a wait by how it ends; one that is deferred, rescheduled or skipped has not ended here."""
+    try:
+        yield
+    except (FileNotAvailable, AirflowSensorTimeout, AirflowTaskTimeout):
+        Stats.incr(wait_metric("timeout"))
+        raise
+    except CloudStoreError:
+        Stats.incr(wait_metric("failed"))
+        raise
+    Stats.incr(wait_metric("available"))
+
+
+def count_batch(summary: Mapping[str, int], *, final: bool) -> None:
+    """Count what a try of a batch has done.
+
+    :param summary: the batch's own counts.
+    :param final: whether no later try goes on with it.
+    """
+    for name, count in batch_counts(summary, final=final).items():
+        Stats.incr(name, count)

@@ -1,0 +1,84 @@
+"""Names files across systems: the asset URI of a file, and the namespace and name of a dataset in OpenLineage.
+
+Two services, and two base paths of one host, never share a name: the base path is part of it, and a file id is one segment,
+whatever characters it holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import SplitResult, quote, unquote_to_bytes, urlsplit, urlunsplit
+
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
+
+SCHEME = "cloudstore"
+_DEFAULT_PORTS = {"https": ":443", "http": ":80"}
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetName:
+    """A dataset as OpenLineage names it.
+
+    :param namespace: where it is: the scheme and the authority, or ``file``.
+    :param name: what it is called there.
+    """
+
+    namespace: str
+    name: str
+
+
+def file_uri(base_url: str, file_id: str) -> str:
+    """The asset URI of a file: ``cloudstore://HOST[:PORT]/BASE/PATH/FILE_ID``.
+
+    :param base_url: the service's base URL, as in :class:`~airflow_provider_cloudstore.protocol.settings.Settings`.
+    :param file_id: the file; a slash in it is percent-encoded.
+    """
+    base = urlsplit(base_url)
+    port = "" if base.port else _DEFAULT_PORTS[base.scheme]
+    path = f"{base.path}/{quote(file_id.strip(), safe='')}"
+    return urlunsplit(normalize(SplitResult(SCHEME, base.netloc + port, path, "", "")))
+
+
+def normalize(uri: SplitResult) -> SplitResult:
+    """The normal form of an asset URI, without what is no part of a file's name: user info, query, fragment.
+
+    :param uri: the parts of a URI with the scheme ``cloudstore``.
+    :raises InvalidInputError: if it has no host, or readers disagree on where its user info ends.
+    """
+    if not uri.netloc.rpartition("@")[2]:
+        raise InvalidInputError(
+            "a cloudstore asset URI has no host: write it like cloudstore://files.example.com/file-id, because a connection id "
+            "does not tell one service from another"
+        )
+    try:
+        parts = split_url(urlunsplit(uri))
+    except AmbiguousUrlError as error:
+        problem = str(error)
+    else:
+        authority = parts.netloc.rpartition("@")[2].lower().removesuffix(_DEFAULT_PORTS["https"])
+        path = "/".join(quote(unquote_to_bytes(segment), safe="") for segment in parts.path.split("/"))
+        return SplitResult(SCHEME, authority, path, "", "")
+    raise InvalidInputError(f"a cloudstore asset URI {problem}: write it like cloudstore://files.example.com/file-id")
+
+
+def dataset_of_url(url: str) -> DatasetName:
+    """The dataset at a URL: an asset URI, a source URL, or the path of a manifest.
+
+    User info, which in Airflow's paths is a connection id, and the query are no part of it.
+
+    :param url: a URL, or an absolute path of this machine.
+    """
+    parts = urlsplit(url)
+    if parts.scheme in ("", "file"):
+        return DatasetName("file", parts.path or url)
+    return DatasetName(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", parts.path.removeprefix("/") or "/")
+
+
+def bare_url(url: str) -> str:
+    """A URL without user info, query and fragment.
+
+    :param url: a URL that :func:`~airflow_provider_cloudstore.protocol.urls.split_url` takes apart.
+    """
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

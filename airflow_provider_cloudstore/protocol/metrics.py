@@ -1,0 +1,66 @@
+"""The names of the metrics. They are promises: dashboards and alerts are built on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_provider_cloudstore.protocol import errors
+
+PREFIX = "cloudstore"
+# The first that fits; error classes may be renamed, these may not.
+_OUTCOMES: tuple[tuple[type[errors.CloudStoreError], str], ...] = (
+    (errors.RateLimited, "rate_limited"),
+    (errors.ServiceUnreachable, "unreachable"),
+    (errors.ServerFailure, "server_failure"),
+    (errors.OutcomeUnknown, "outcome_unknown"),
+    (errors.ServiceError, "service_error"),
+    (errors.UnusableAnswer, "invalid_response"),
+    (errors.NotFound, "not_found"),
+    (errors.TokenRefused, "unauthorized"),
+    (errors.RequestRefused, "rejected"),
+)
+_OTHER = "error"
+SUCCESS = "success"
+
+OUTCOMES = (SUCCESS, *(name for _, name in _OUTCOMES), _OTHER)
+WAIT_OUTCOMES = ("available", "timeout", "failed")
+BATCH_COUNTS = ("queued", "failed", "unknown", "skipped")
+
+
+def outcome_of(error: type[errors.CloudStoreError] | None) -> str:
+    """What a request ended with.
+
+    :param error: the error's type, or None for success.
+    """
+    if error is None:
+        return SUCCESS
+    return next((name for kind, name in _OUTCOMES if issubclass(error, kind)), _OTHER)
+
+
+def request_metric(operation: str, outcome: str) -> str:
+    """The counter of requests.
+
+    :param operation: the operation's name, such as ``delete folder``.
+    :param outcome: one of :data:`OUTCOMES`.
+    """
+    return f"{PREFIX}.requests.{operation.replace(' ', '_')}.{outcome}"
+
+
+def wait_metric(outcome: str) -> str:
+    """The counter of waits for a file.
+
+    :param outcome: one of :data:`WAIT_OUTCOMES`.
+    """
+    return f"{PREFIX}.waits.{outcome}"
+
+
+def batch_counts(summary: Mapping[str, int], *, final: bool) -> dict[str, int]:
+    """The counts of one try of a batch, by metric. What earlier tries queued they have counted themselves.
+
+    :param summary: the batch's own counts.
+    :param final: whether no later try goes on with it: only then is it certain what failed.
+    """
+    counts = {"queued": summary["queued"] - summary["queued_earlier"]}
+    if final:
+        counts |= {name: summary[name] for name in BATCH_COUNTS if name != "queued"}
+    return {f"{PREFIX}.batch.{name}": count for name, count in counts.items() if count > 0}

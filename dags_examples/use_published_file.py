@@ -1,0 +1,39 @@
+"""Start when `publish_file` has published a file, and download it."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG, Asset, get_current_context, task
+
+from airflow_provider_cloudstore.assets.cloudstore import triggering_file_ids
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+
+REPORT = Asset("cloudstore://files.example.com/daily-report")  # as in publish_file
+
+
+@task
+def published() -> list[str]:
+    """The ids of the files that this run is for: several events can start one run."""
+    return triggering_file_ids(get_current_context())
+
+
+@task
+def use(file_id: str) -> dict[str, Any]:
+    """Download the file; the link for it is made here and stored nowhere."""
+    with CloudStoreHook() as hook:
+        return hook.download(file_id, Path(tempfile.mkdtemp()) / "report").to_dict()
+
+
+with DAG(
+    dag_id="use_published_file",
+    schedule=[REPORT],
+    start_date=datetime(2026, 1, 1),
+    catchup=False,
+    tags=["cloudstore", "example"],
+    doc_md=__doc__,
+) as dag:
+    use.expand(file_id=published())

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import warnings
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import Asset
+
+from airflow_provider_cloudstore.assets.cloudstore import attach_file_id, create_asset, triggering_file_ids
+from airflow_provider_cloudstore.emulator.dag_runs import run_dag
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from tests.dags import asset_dags
+from tests.support import activate, asset_events, store_file
+
+ASSET = "cloudstore://files.example.com/daily-report"
+
+
+def asset(uri: str) -> Any:
+    return Asset(uri=uri)
+
+
+def test_airflow_normalizes_a_uri_by_the_handler() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Airflow's own, of the password
+        written = asset("CloudStore://user:hunter2@Files.Example.com:443/eu/%64aily/?access_token=hunter2#hunter2")
+    assert written.uri == "cloudstore://files.example.com/eu/daily"
+
+
+@pytest.mark.parametrize("uri", ["cloudstore:///f1", "cloudstore://my_conn@/f1?access_token=hunter2"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_uri_without_a_service_is_refused_on_every_airflow(uri: str) -> None:
+    with pytest.raises(InvalidInputError, match="has no host") as refused:
+        asset(uri)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_airflow_finds_the_factory_of_a_files_asset() -> None:
+    from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
+
+    collector: Any = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
+    kwargs = {"base_url": "https://h/eu", "file_id": "a/b"}
+    made = collector.create_asset(scheme="cloudstore", uri=None, asset_kwargs=kwargs, asset_extra=None)
+    assert made.uri == create_asset(base_url="https://h/eu", file_id="a/b").uri == "cloudstore://h/eu/a%2Fb"
+
+
+def test_the_id_goes_to_assets_only_and_leaves_the_users_own_extra_alone() -> None:
+    class Events(dict[str, Any]):
+        def __getitem__(self, key: Any) -> Any:  # Airflow's own takes assets, which not every version can hash
+            return self.setdefault(key.uri, SimpleNamespace(extra={"of": "the user"}))
+
+    events, outlet = Events(), asset(ASSET)
+    task = DownloadLinkOperator(task_id="link", file_id=" f1 ", outlets=[outlet, "no asset"])
+    context: Any = {"outlet_events": events}
+    attach_file_id(task, context, task.file_id)
+    assert {key: event.extra for key, event in events.items()} == {ASSET: {"of": "the user", "file_id": "f1"}}
+    attach_file_id(task, {}, "f1")  # no Airflow around it
+
+
+def test_the_consumer_finds_each_file_once_whether_a_task_or_a_watcher_sent_it() -> None:
+    def event(second: int, extra: Any) -> Any:
+        return SimpleNamespace(timestamp=datetime(2026, 1, 1, second=second), extra=extra)
+
+    watched = {"from_trigger": True, "payload": {"file_id": "f2"}}
+    events = {
+        "a": [event(3, {"file_id": "f3"}), event(1, {"file_id": "f1"})],
+        "b": [event(2, watched), event(4, watched), event(5, {}), event(6, None), event(7, {"payload": "of the user"})],
+    }
+    for name in ("triggering_asset_events", "triggering_dataset_events"):
+        context: Any = {name: events}
+        assert triggering_file_ids(context) == ["f1", "f2", "f3"]
+    nothing: Any = {}
+    assert triggering_file_ids(nothing) == []
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("dag", [asset_dags.sensor, asset_dags.deferred_sensor, asset_dags.link, asset_dags.mapped_links])
+def test_the_event_of_a_file_that_is_there_holds_its_id_and_no_token(emulator: Emulator, dag: Any) -> None:
+    store_file(emulator)
+    activate(dag, asset_dags.REPORT)
+    run = run_dag(dag)
+    assert run.state == "success", run
+    extras = asset_events(asset_dags.REPORT.uri)
+    assert extras == [{"file_id": "f1"}]

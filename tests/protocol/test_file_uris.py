@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import itertools
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.file_uris import DatasetName, bare_url, dataset_of_url, file_uri, normalize
+
+BASES = [
+    "https://files.example.com",
+    "https://files.example.com/eu",
+    "https://files.example.com/eu/x",
+    "https://files.example.com/eu%2Fx",
+    "https://files.example.com:8443",
+    "http://files.example.com",
+    "https://other.example.com",
+    "http://127.0.0.1:8080",
+    "http://[::1]:8080/eu",
+]
+IDS = ["f1", "F1", "x/f1", "eu/f1", "eu%2Ff1", "a b", "é", "?token=x", "#x", "a:b@c", "..", "/", "f1/"]
+
+
+def normal(uri: str) -> str:
+    return urlunsplit(normalize(urlsplit(uri)))
+
+
+def test_a_file_has_a_readable_uri() -> None:
+    assert file_uri("https://files.example.com", "f1") == "cloudstore://files.example.com/f1"
+    assert file_uri("https://Files.Example.com:443/eu", "a/b") == "cloudstore://files.example.com/eu/a%2Fb"
+    assert file_uri("http://files.example.com", "f1") == "cloudstore://files.example.com:80/f1"
+
+
+def test_no_two_files_of_two_services_or_base_paths_share_a_uri_or_a_dataset() -> None:
+    uris = [file_uri(base, file_id) for base, file_id in itertools.product(BASES, IDS)]
+    assert len(set(uris)) == len(uris)
+    assert len({dataset_of_url(uri) for uri in uris}) == len(uris)
+
+
+@given(st.sampled_from(BASES), st.text(min_size=1).filter(lambda text: text == text.strip() and text.isprintable()))
+def test_a_uri_is_its_own_normal_form_and_holds_its_file_as_one_segment(base: str, file_id: str) -> None:
+    uri = file_uri(base, file_id)
+    assert normal(uri) == uri
+    assert uri.isascii()
+    assert uri.count("/") == file_uri(base, "f1").count("/")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "cloudstore://files.example.com/a%2fb",
+        "CLOUDSTORE://FILES.example.com:443/a%2Fb",
+        "cloudstore://user@files.example.com/a%2Fb",
+        "cloudstore://user:hunter2@files.example.com/a%2Fb?access_token=hunter2#hunter2",
+        "cloudstore://files.example.com/%61%2Fb",
+    ],
+)
+def test_every_spelling_has_one_normal_form_without_what_may_give_access(written: str) -> None:
+    assert normal(written) == "cloudstore://files.example.com/a%2Fb"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "cloudstore:///f1",
+        "cloudstore://my_conn@/f1",
+        "cloudstore://user:hunt/er2@files.example.com/f1",
+        "cloudstore://files.example.com:hunter2/f1",
+        "cloudstore://a b/f1",
+    ],
+)
+def test_a_uri_that_names_no_service_for_certain_is_refused_and_not_repeated(written: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        normal(written)
+    assert "hunt" not in str(refused.value)
+    assert "my_conn" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("cloudstore://h:8443/eu/f1", DatasetName("cloudstore://h:8443", "eu/f1")),
+        ("https://user:hunter2@h/p/q?sig=hunter2#hunter2", DatasetName("https://h", "p/q")),
+        ("ftp://***@h:21/x?***", DatasetName("ftp://h:21", "x")),
+        ("s3://my_conn@bucket/key.csv", DatasetName("s3://bucket", "key.csv")),
+        ("/data/urls.csv", DatasetName("file", "/data/urls.csv")),
+        ("file:///data/urls.csv", DatasetName("file", "/data/urls.csv")),
+        ("https://h", DatasetName("https://h", "/")),
+    ],
+)
+def test_a_dataset_has_the_name_that_openlineage_gives_it_and_no_credentials(url: str, expected: DatasetName) -> None:
+    assert dataset_of_url(url) == expected
+
+
+def test_a_bare_url_has_no_credentials() -> None:
+    assert bare_url("https://user:hunter2@h:8443/p?sig=hunter2#hunter2") == "https://h:8443/p"

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.lineage import hook as compat
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.lineage import collect
+from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator, RemoteUrlUploadOperator
+from airflow_provider_cloudstore.protocol.lineage import Lineage
+from tests.real_airflow import AIRFLOW_2
+
+SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Airflow's own collector, as it is where somebody reads it."""
+    try:
+        module = import_module("airflow.sdk.lineage")
+    except ImportError:  # Airflow before 3.2
+        module = import_module("airflow.lineage.hook")
+    collector = module.HookLineageCollector()
+    if AIRFLOW_2:
+        collector = compat._add_asset_naming_compatibility_layer(collector)  # type: ignore[no-untyped-call]
+    monkeypatch.setattr(compat, "get_hook_lineage_collector", lambda: collector)
+    return collector
+
+
+def collected(collector: Any) -> tuple[list[Any], list[Any]]:
+    lineage = collector.collected_datasets if AIRFLOW_2 else collector.collected_assets
+    assets = [[one.dataset if AIRFLOW_2 else one.asset for one in side] for side in (lineage.inputs, lineage.outputs)]
+    return assets[0], assets[1]
+
+
+def test_a_hooks_upload_is_collected_without_credentials(emulator: Emulator, collector: Any) -> None:
+    with CloudStoreHook() as hook:
+        upload = hook.upload_from_url(SOURCE)
+    inputs, outputs = collected(collector)
+    assert [asset.uri for asset in inputs] == ["ftp://127.0.0.1:9/file"]
+    assert [asset.uri for asset in outputs] == [f"cloudstore://{emulator.url.removeprefix('http://')}/{upload.file_id}"]
+    assert "hunter" not in f"{inputs} {outputs}"
+
+
+def test_what_no_asset_can_be_made_of_fails_no_task(collector: Any) -> None:
+    collect(CloudStoreHook(), Lineage((f"https://h/{'x' * 2000}", "airflow://reserved/x"), ("file:///tmp/x",)))
+    assert [asset.uri for asset in collected(collector)[1]] == ["file:///tmp/x"]
+
+
+def test_openlineage_asks_an_upload_that_was_sent_only(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("airflow.providers.openlineage", reason="the OpenLineage provider is in the environments of its own")
+    operator = RemoteUrlUploadOperator(task_id="upload", url=SOURCE)
+    assert operator.get_openlineage_facets_on_complete(None) is None
+
+
+def test_openlineage_is_told_of_manifest_and_receipts_once_they_are_rendered() -> None:
+    pytest.importorskip("airflow.providers.openlineage", reason="the OpenLineage provider is in the environments of its own")
+    operator = RemoteUrlBatchUploadOperator(task_id="b", urls="/data/{{ 'urls' }}.csv", receipts="s3://my_conn@bucket/r")
+    operator.render_template_fields({})
+    found: Any = operator.get_openlineage_facets_on_complete(None)
+    assert [(one.namespace, one.name) for one in found.inputs] == [("file", "/data/urls.csv")]
+    assert [(one.namespace, one.name) for one in found.outputs] == [("s3://bucket", "r")]
+    many = RemoteUrlBatchUploadOperator(task_id="m", urls=[SOURCE])
+    many.render_template_fields({})
+    found = many.get_openlineage_facets_on_complete(None)
+    assert not found.inputs
+    assert not found.outputs

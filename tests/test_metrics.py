@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore import metrics
+from airflow_provider_cloudstore.emulator.dag_runs import run_dag
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
+from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
+from airflow_provider_cloudstore.protocol.errors import BatchFailed, FileNotAvailable, NotFound
+from airflow_provider_cloudstore.protocol.metrics import BATCH_COUNTS, OUTCOMES, WAIT_OUTCOMES
+from tests.dags import asset_dags
+from tests.support import activate, store_file
+
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """What Airflow is told to count."""
+    counter: Counter[str] = Counter()
+
+    class Stats:
+        @staticmethod
+        def incr(name: str, count: int = 1) -> None:
+            counter[name.removeprefix("cloudstore.")] += count
+
+    monkeypatch.setattr(metrics, "Stats", Stats)
+    return counter
+
+
+def test_every_request_counts_by_operation_and_outcome(emulator: Emulator, counted: Counter[str]) -> None:
+    store_file(emulator)
+    emulator.fault("status", status=429, headers={"Retry-After": "0"}, times=2)
+    emulator.fault("status", status=500)
+    with CloudStoreHook() as hook:
+        hook.create_download_link("f1")
+        with pytest.raises(NotFound):
+            hook.delete_folder("gone")
+        hook.look_for_file("late")
+    assert counted == {
+        "requests.download_link.rate_limited": 2,
+        "requests.download_link.server_failure": 1,
+        "requests.download_link.success": 1,
+        "requests.delete_folder.not_found": 1,
+        "requests.download_link.not_found": 1,
+    }
+    assert counted.total() == sum(emulator.state()["requests"].values())
+
+
+def test_the_requests_of_an_event_loop_count_too(emulator: Emulator, counted: Counter[str]) -> None:
+    async def ask() -> None:
+        async with CloudStoreAsyncHook() as hook:
+            await hook.look_for_file("late")
+            await hook.upload_from_url("ftp://127.0.0.1:9/f")
+
+    asyncio.run(ask())
+    assert counted == {"requests.download_link.not_found": 1, "requests.remote_upload.success": 1}
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("dag", [asset_dags.sensor, asset_dags.deferred_sensor])
+def test_a_wait_counts_once_by_its_end(emulator: Emulator, counted: Counter[str], dag: Any) -> None:
+    store_file(emulator)
+    activate(dag, asset_dags.REPORT)
+    assert run_dag(dag).state == "success"
+    assert {name: count for name, count in counted.items() if name.startswith("waits")} == {"waits.available": 1}
+
+
+def test_a_wait_that_ends_without_the_file_says_so(emulator: Emulator, counted: Counter[str]) -> None:
+    context: Any = {}
+    for file_id in ("late", "f1"):
+        wait = DownloadLinkOperator(task_id="w", file_id=file_id, wait_for_file=True, poll_interval=0.05, timeout=0.2)
+        with pytest.raises(FileNotAvailable):
+            wait.execute(context)
+    assert counted["waits.timeout"] == 2
+
+
+def test_a_batch_counts_what_became_of_its_urls(emulator: Emulator, counted: Counter[str]) -> None:
+    emulator.fault("status", operation="upload", status=400)
+    pushed: Any = type("Ti", (), {"xcom_push": lambda *_, **__: None, "try_number": 1, "max_tries": 0})()
+    urls = [f"ftp://127.0.0.1:9/{number}" for number in (0, 1, 2, 3, 1)]
+    operator = RemoteUrlBatchUploadOperator(task_id="b", urls=urls, max_concurrency=1)
+    operator.render_template_fields({})
+    context: Any = {"ti": pushed}
+    with pytest.raises(BatchFailed):
+        operator.execute(context)
+    assert counted == {"batch.queued": 3, "batch.failed": 1, "batch.skipped": 1}
+
+
+def test_every_metric_is_documented_and_no_other() -> None:
+    names = set(re.findall(r"`([a-z_]+)`", DOCS.read_text()))
+    assert {*OUTCOMES, *WAIT_OUTCOMES, *BATCH_COUNTS} <= names
