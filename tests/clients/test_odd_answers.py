@@ -242,8 +242,14 @@ def test_what_comes_behind_a_whole_response_takes_nothing_from_it(
     send: Any, serve: Any, answer: bytes, status: int, body: bytes, pieces: int
 ) -> None:
     sent = [answer] if pieces == 1 else [answer[at : at + 1] for at in range(len(answer))]
-    server = serve(lambda: iter(sent), OK)
-    found = send(settings(server.url), 2)
+    closed = threading.Event()
+
+    def close(connection: socket.socket) -> None:
+        connection.shutdown(socket.SHUT_WR)
+        closed.set()
+
+    server = serve(lambda: iter(sent), OK, then=close)
+    found = send(settings(server.url), 2, between=closed.wait)  # a close that crosses a request is a lost response
     assert [(one.status, one.body) for one in found] == [(status, body), (200, b"{}")]
     assert len(server.requests) == 2
 
