@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _scope(nodeid: str) -> str:
     """What one worker of pytest-xdist runs: a process's first task costs it five seconds of imports, so one runs them all."""
-    return "tasks" if nodeid.startswith(("tests/operators/", "tests/emulator/test_dag_runs.py")) else nodeid
+    return "tasks" if nodeid.startswith(("tests/assets/", "tests/emulator/test_dag_runs.py", "tests/operators/")) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
