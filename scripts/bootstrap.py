@@ -50,7 +50,8 @@ def main(name: str, extras: str = "test") -> int:
         # The build tools first, so that the checkout itself needs no build environment of its own.
         subprocess.run([*pip, "hatchling", "editables", "setuptools", "wheel", "uv"], check=True, cwd=ROOT)
         packages = ["-c", str(constraints), "--no-build-isolation", f"apache-airflow=={airflow}", "-e", f".[{extras}]"]
-        if not (_may_use_uv(home) and _run([str(home / "bin" / "uv"), "pip", "install", "-q", "--compile-bytecode", *packages], home)):
+        uv = [str(home / "bin" / "uv"), "pip", "install", "-q", "--compile-bytecode"]
+        if not (_may_use_uv(home) and _run([*uv, *packages], home)):
             subprocess.run([*pip, *packages], check=True, cwd=ROOT)
         stamp.write_text(expected)
     return 0

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import warnings
 from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,3 +86,12 @@ def test_the_event_of_a_file_that_is_there_holds_its_id_and_no_token(emulator: E
     assert run.state == "success", run
     extras = asset_events(asset_dags.REPORT.uri)
     assert extras == [{"file_id": "f1"}]
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_the_event_of_a_download_holds_the_files_id(emulator: Emulator, tmp_path: Path) -> None:
+    store_file(emulator)
+    activate(asset_dags.download, asset_dags.REPORT)
+    run = run_dag(asset_dags.download, {"target": str(tmp_path / "target")})
+    assert run.state == "success", run
+    assert asset_events(asset_dags.REPORT.uri) == [{"file_id": "f1"}]

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from airflow.providers.common.compat.sdk import DAG, Asset
 
-from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
+from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator, DownloadLinkOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 
 START = datetime(2026, 1, 1)
@@ -20,6 +20,9 @@ with DAG("asset_deferred_sensor", schedule=None, start_date=START) as deferred_s
 
 with DAG("asset_link", schedule=None, start_date=START) as link:
     DownloadLinkOperator(task_id="link", file_id="f1", outlets=[REPORT])
+
+with DAG("asset_download", schedule=None, start_date=START, params={"target": ""}) as download:
+    DownloadFileOperator(task_id="download", file_id="f1", target="{{ params.target }}", outlets=[REPORT])
 
 with DAG("asset_mapped_links", schedule=None, start_date=START) as mapped_links:
     DownloadLinkOperator.partial(task_id="link", outlets=[REPORT]).expand(file_id=["f1"])

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import DAG, Variable, task
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
+    DownloadFileOperator,
     RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
@@ -27,6 +28,7 @@ with DAG("lineage", schedule=None, start_date=START) as lineage:
             return hook.upload_from_url(Variable.get("canary_source")).file_id
 
     by_hook()
+    DownloadFileOperator(task_id="download", file_id="downloaded", target=os.environ["STAGED_TARGET"])
 
 with DAG("retry_times", schedule=None, start_date=START) as retry_times:
     DeleteFolderOperator(
