@@ -18,6 +18,7 @@ import pytest
 
 import hatch_build
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.operators import cloudstore as operators
 from airflow_provider_cloudstore.protocol import answers, errors
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, warnings_about
 from scripts import reference
@@ -127,6 +128,22 @@ def test_a_connection_that_the_docs_show_can_be_used_as_it_stands(export: str) -
 
 def test_the_reference_is_what_the_docstrings_say() -> None:
     assert reference.PAGE.read_text() == reference.reference(), "out of date: run make docs"
+
+
+def test_the_reference_lists_what_a_dag_imports_from_where_the_readme_says() -> None:
+    listed = dict(re.findall(r"^### `(\w+)`\n\n`from (\S+) import", reference.reference(), re.MULTILINE))
+    assert not {"TypedOperator", "WaitingOperator"} & listed.keys()
+    assert {listed[name] for name in operators.__all__} == {operators.__name__}
+
+
+def test_the_pages_agree_on_which_errors_are_retried_and_permanent() -> None:
+    page = (ROOT / "docs" / "failures.md").read_text()
+    rows = re.findall(r"^\| (`\w+`[^|]*) \| ([^|]+) \| (yes|no) \| [^|]* \|$", page, re.MULTILINE)
+    written = {name: (again, permanent) for cell, again, permanent in rows for name in re.findall(r"`(\w+)`", cell)}
+    kinds: dict[str, type[errors.CloudStoreError]] = {name: vars(errors)[name] for name in written}
+    assert len(written) >= 25
+    flags = {name: [kind.again, kind.permanent] for name, kind in kinds.items()}
+    assert written == {name: tuple("yes" if flag else "no" for flag in found) for name, found in flags.items()}
 
 
 def test_the_architecture_names_every_module_script_and_folder_of_tests() -> None:

@@ -507,7 +507,8 @@ class _FailingTypes(dict[type[CloudStoreError], type[CloudStoreError]]):
     """For each permanent error the type that is an ``AirflowFailException`` too, made when it first occurs."""
 
     def __missing__(self, kind: type[CloudStoreError]) -> type[CloudStoreError]:
-        own = {"__module__": __name__, "__doc__": kind.__doc__, "__reduce__": _reduce_failing}
+        # A traceback names the module to import the error from in `except`.
+        own = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": _reduce_failing}
         self[kind] = type(kind.__name__, (kind, AirflowFailException), own)
         return self[kind]
 
