@@ -36,7 +36,7 @@ def check_durations(**seconds: object) -> None:
 
 
 class WaitingOperator(TypedOperator):
-    """An operator with the arguments of a wait; its ``execute_complete`` goes on where a deferred one has ended."""
+    """Base of the operators that wait for a file; ``execute_complete`` resumes after a deferred wait."""
 
     file_id: Any
     poll_interval: float
