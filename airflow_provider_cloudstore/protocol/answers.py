@@ -39,7 +39,7 @@ class FolderDeletion:
     :param folder_id: the folder.
     :param requested_at: when the deletion was sent (UTC).
     :param response: the service's response: parsed JSON, text, or None.
-    :param existed: False if the folder did not exist; None if unknown, because a response was lost and the next attempt found nothing.
+    :param existed: False if the folder did not exist; None if unknown: a response was lost, and the next attempt found nothing.
     """
 
     folder_id: str
