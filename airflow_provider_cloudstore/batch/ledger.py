@@ -104,7 +104,7 @@ class Chunks:
             raise self._changed(read)
 
     def _changed(self, read: int) -> ManifestChangedError:
-        what = f"the manifest changed while the batch read it: of {self._total:,} URLs counted, those after the first {read:,} differ"
+        what = f"the manifest changed while it was read: of {self._total:,} URLs counted, those after the first {read:,} differ"
         return ManifestChangedError(what, operation="batch upload")
 
 

@@ -50,9 +50,7 @@ _OTHER_FORMATS = (
     (codecs.BOM_UTF16_LE, "UTF-16 text"),
     (codecs.BOM_UTF16_BE, "UTF-16 text"),
 )
-_MISSING = (
-    "which is what a template renders when its source is missing: check that the upstream task ran and returned the value"
-)
+_MISSING = "which is what a template renders when its source is missing: check that the upstream task ran and returned the value"
 _CAN_BE_READ = "a manifest is UTF-8 text, CSV, JSON Lines or a JSON array, plain or gzip"
 
 

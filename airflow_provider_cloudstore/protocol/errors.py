@@ -285,7 +285,9 @@ class BatchFailed(CloudStoreError):
 class BatchKilled(CloudStoreError):
     """The task of a batch was told to end."""
 
-    advice = "With receipts or Airflow's state store (3.3 and later) a retry of the task resumes there; without, it sends all again."
+    advice = (
+        "With receipts or Airflow's state store (3.3 and later) a retry of the task resumes there; without, it sends all again."
+    )
 
 
 class BatchStopped(CloudStoreError):

@@ -705,7 +705,9 @@ def test_a_manifest_that_can_no_longer_be_read_says_so_and_not_that_nothing_was_
 
 
 def test_a_receipts_folder_that_vanishes_ends_the_batch(job: Any, run: Run, urls: Urls, folder: Any, emulator: Emulator) -> None:
-    batch = job(urls(500), folder=folder, requests_per_second=100, killed=lambda: requests(emulator) > 20 and folder.files.clear())
+    batch = job(
+        urls(500), folder=folder, requests_per_second=100, killed=lambda: requests(emulator) > 20 and folder.files.clear()
+    )
     report = run(batch)
     assert isinstance(report.error, errors.ReceiptsLostError)
     assert report.error.permanent
@@ -714,7 +716,15 @@ def test_a_receipts_folder_that_vanishes_ends_the_batch(job: Any, run: Run, urls
 
 def test_a_key_that_holds_a_credential_is_redacted_in_the_receipts(job: Any, run: Run, folder: Any, emulator: Emulator) -> None:
     url = "https://user:hunter2secret@h/1?sig=hunter2secret"
-    keys = [url, "user:hunter2secret", "//user:hunter2secret@h/1", emulator.access_token, "https://other/?sig=hunter2secret", "k7", 7]
+    keys = [
+        url,
+        "user:hunter2secret",
+        "//user:hunter2secret@h/1",
+        emulator.access_token,
+        "https://other/?sig=hunter2secret",
+        "k7",
+        7,
+    ]
     run(job([Entry(at, at + 1, f"{url}&n={at}", key=key) for at, key in enumerate(keys)], folder=folder))
     assert len(folder.receipts()) == len(keys)
     assert "hunter2" not in str(folder.files)

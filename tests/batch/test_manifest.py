@@ -57,7 +57,11 @@ def test_a_row_with_more_fields_than_the_header_is_a_bad_line_and_no_cut_url(
     name: str, header: str, row: str, fields: str
 ) -> None:
     good = {"url": "http://h/0", "id": "0"}
-    rows = [header, row, ("\t" if name.endswith("tsv") else ",").join(good[title] for title in header.replace("\t", ",").split(","))]
+    rows = [
+        header,
+        row,
+        ("\t" if name.endswith("tsv") else ",").join(good[title] for title in header.replace("\t", ",").split(",")),
+    ]
     problem = f"the line has {fields}: put a value that holds the delimiter in double quotes"
     assert read("\n".join(rows).encode(), name) == [(0, 2, None, problem), (1, 3, "http://h/0", "")]
 
