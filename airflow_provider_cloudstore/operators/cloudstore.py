@@ -10,7 +10,6 @@ from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask
-from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
@@ -19,7 +18,6 @@ from airflow_provider_cloudstore.operators.waiting import WaitingOperator, check
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
-from airflow_provider_cloudstore.triggers.cloudstore import check_event
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -225,8 +223,7 @@ class DownloadLinkOperator(WaitingOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
         """Make a fresh link after the triggerer has waited, so that it is as young as it can be."""
-        with counted_wait():
-            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+        self._check_event(context, event)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             link = self._fresh_link(hook)
         return self._hand_on(context, link)

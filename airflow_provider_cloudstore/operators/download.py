@@ -9,11 +9,9 @@ from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
-from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.operators.typed import check_flags
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator, check_durations
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
-from airflow_provider_cloudstore.triggers.cloudstore import check_event
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -78,8 +76,7 @@ class DownloadFileOperator(WaitingOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Download the file after the triggerer has waited for it."""
-        with counted_wait():
-            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+        self._check_event(context, event)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             return self._download(context, hook, self._fresh_link(hook))
 
