@@ -459,9 +459,20 @@ def mask(secrets: Iterable[Secret]) -> None:
 
     :param secrets: what must not be printed by this process from now on.
     """
-    for secret in secrets:
-        for form in printed_forms(secret):
-            mask_secret(form)
+    for form in _forms_to_mask(secrets):
+        mask_secret(form)
+
+
+_SURELY_MASKED = 16  # characters; Airflow passes over secrets that are shorter than its configuration says, and over some words
+
+
+def _forms_to_mask(secrets: Iterable[Secret]) -> list[str]:
+    """The fewest texts whose masking hides every form of ``secrets``: a link without its token gives no access."""
+    forms: list[str] = []
+    for form in sorted({form for secret in secrets for form in printed_forms(secret)}, key=len):
+        if not any(len(part) >= _SURELY_MASKED and part in form for part in forms):
+            forms.append(form)
+    return forms
 
 
 async def amask(secrets: Iterable[Secret]) -> None:
@@ -479,9 +490,8 @@ async def amask(secrets: Iterable[Secret]) -> None:
     except ImportError:
         return
     else:
-        for secret in secrets:
-            for form in printed_forms(secret):
-                await amask_secret(form)
+        for form in _forms_to_mask(secrets):
+            await amask_secret(form)
 
 
 def time_left() -> float:

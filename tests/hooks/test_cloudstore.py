@@ -334,6 +334,18 @@ def test_an_async_hook_registers_as_many_and_says_so(
     assert caplog.text.count("first 50 calls") == 1
 
 
+def test_what_holds_a_masked_token_is_not_registered_once_more_unless_it_may_be_too_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr(cloudstore, "mask_secret", masked.append)
+    cloudstore.mask([Secret("a-token-of-24-characters"), Secret("https://h/d?t=a-token-of-24-characters")])
+    assert masked == ["a-token-of-24-characters"]
+    masked.clear()
+    cloudstore.mask([Secret("short"), Secret("a-short-one")])
+    assert masked == ["short", "a-short-one"]
+
+
 def test_two_hundred_links_do_not_wait_for_airflows_masker(emulator: Emulator) -> None:
     store_file(emulator)
 

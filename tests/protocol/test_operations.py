@@ -131,7 +131,8 @@ def test_a_blank_in_a_source_is_named_and_nothing_else_is() -> None:
     with pytest.raises(InvalidInputError) as refused:
         UPLOAD_FROM_URL.check("https://h/a b", settings())
     assert refused.value.what == (
-        "url https://h/a b has a blank or an invisible character in it: write it percent-encoded, a space as %20; nothing was sent"
+        "url https://h/a b has a blank or an invisible character in it: write it percent-encoded, a space as %20; "
+        "nothing was sent"
     )
 
 
