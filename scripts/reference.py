@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from airflow_provider_cloudstore.operators import cloudstore as operators
 from airflow_provider_cloudstore.protocol import answers, errors
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS
@@ -63,7 +64,7 @@ def reference() -> str:
     parts = [
         _INTRODUCTION,
         "## Operators\n",
-        *(_class(kind) for kind in _classes("operators")),
+        *_operators(),
         "## Sensors\n",
         *(_class(kind) for kind in _classes("sensors")),
         "## Hooks\n",
@@ -79,6 +80,15 @@ def reference() -> str:
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
+def _operators() -> Iterator[str]:
+    """What a DAG names: the operators under the import path that the README gives, then the rest but for the base classes."""
+    exported = [vars(operators)[name] for name in operators.__all__]
+    found = [*_classes("operators")]
+    bases = {base for kind in found for base in kind.__mro__[1:]}
+    yield from (_class(kind, module=operators.__name__) for kind in exported)
+    yield from (_class(kind) for kind in found if kind not in bases and kind not in exported)
+
+
 def _classes(folder: str) -> Iterator[type]:
     """The public classes of a folder's modules, in the order of their source."""
     package = importlib.import_module(f"{PACKAGE}.{folder}")
@@ -92,9 +102,9 @@ def _class_names(module: ModuleType) -> list[str]:
     return [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
 
 
-def _class(kind: type, *, methods: bool = False) -> str:
+def _class(kind: type, *, methods: bool = False, module: str = "") -> str:
     doc = _parse(kind)
-    lines = [f"### `{kind.__name__}`\n", f"`from {kind.__module__} import {kind.__name__}`\n", doc.text + "\n"]
+    lines = [f"### `{kind.__name__}`\n", f"`from {module or kind.__module__} import {kind.__name__}`\n", doc.text + "\n"]
     lines += _parameters(kind, doc)
     lines += _raises(doc)
     if methods:
@@ -178,8 +188,9 @@ def _errors() -> str:
     doc = _parse(errors.CloudStoreError)
     lines = [
         "## Errors\n",
-        f"All are in `{errors.__name__}`. *Retried*: by the same call, within its attempts and its time. *Permanent*: Airflow's",
-        "`retries` are not spent on it. Every error carries:\n",
+        f"Import them from `{errors.__name__}`, in an `except`, too. A permanent one that reaches a task is an",
+        "`AirflowFailException` as well. *Retried*: by the same call, within its attempts and its time.",
+        "*Permanent*: Airflow's `retries` are not spent on it. Every error carries:\n",
         *(f"- `{name}`: {text}" for name, text in doc.params.items()),
         "",
         _row(["error", "is a", "retried", "permanent", "when", "what it says to do"]),

@@ -177,8 +177,9 @@ class AsyncClient:
                 if len(body) > values.MAX_BODY_BYTES:
                     answer.close()
                     break
-            if broken := answer.content.exception():  # it is at its end as well, where nothing is left to read
-                raise broken
+            else:
+                if broken := answer.content.exception():  # it is at its end as well, where nothing is left to read
+                    raise broken
         too_large = len(body) > values.MAX_BODY_BYTES
         return Response(
             answer.status, headers, bytes(body[: values.MAX_BODY_BYTES]), sent_at, pendulum.now("UTC"), too_large=too_large

@@ -1,4 +1,4 @@
-"""Runs a DAG in a test and tells what failed and why: ``dag.test()`` by itself returns from a failed run without a word."""
+"""Runs a DAG in a test and reports what failed and why: ``dag.test()`` alone returns from a failed run without a word."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DagRunResult:
-    """What became of a DAG run. As text it lists the tasks that did not succeed, and why.
+    """The outcome of a DAG run. ``str()`` lists the tasks that did not succeed, and why.
 
     :param state: the state of the run: ``success`` or ``failed``.
     :param tasks: the state of each task; a mapped task is ``task_id[map_index]``.
     :param values: what each task returned.
     :param errors: for each task that raised one, the last error's type and message.
+    :param xcoms: every XCom of each task by its key, such as ``xcoms["upload"]["file_id"]``.
     """
 
     state: str
     tasks: dict[str, str]
     values: dict[str, Any] = field(repr=False)
     errors: dict[str, str]
+    xcoms: dict[str, dict[str, Any]] = field(repr=False)
 
     def __str__(self) -> str:
         lines = [
@@ -35,13 +37,13 @@ class DagRunResult:
 
 
 def run_dag(dag: Any, conf: Mapping[str, Any] | None = None, *, logical_date: datetime | None = None) -> DagRunResult:
-    """Run a DAG to its end in this process, deferred tasks included. It does not raise when a task fails: look at the state.
+    """Run a DAG to its end in this process, deferred tasks included. It does not raise when a task fails: check the state.
 
-    Airflow's database must be there (``airflow db migrate``), and Airflow 3 wants the DAG's file in its DAGs folder.
+    Airflow's database must exist (``airflow db migrate``), and Airflow 3 requires the DAG's file to be in its DAGs folder.
 
     :param dag: the DAG.
     :param conf: the run's configuration; it overrides ``params``.
-    :param logical_date: the run's date; now where none is given.
+    :param logical_date: the run's date; now by default.
     """
     date_name = "logical_date" if "logical_date" in inspect.signature(dag.test).parameters else "execution_date"
     when = {date_name: logical_date} if logical_date else {}
@@ -51,9 +53,26 @@ def run_dag(dag: Any, conf: Mapping[str, Any] | None = None, *, logical_date: da
     return DagRunResult(
         state=str(run.state),
         tasks={_name(ti): str(ti.state) for ti in instances},
-        values={_name(ti): ti.xcom_pull(task_ids=ti.task_id, map_indexes=ti.map_index) for ti in instances},
+        values={_name(ti): _pull(ti, "return_value") for ti in instances},
         errors={name: errors[name] for name in map(_name, instances) if name in errors},
+        xcoms={_name(ti): {key: _pull(ti, key) for key in _keys(ti)} for ti in instances},
     )
+
+
+def _pull(task_instance: Any, key: str) -> Any:
+    return task_instance.xcom_pull(task_ids=task_instance.task_id, map_indexes=task_instance.map_index, key=key)
+
+
+def _keys(task_instance: Any) -> list[str]:
+    """The keys of the XComs that a task has pushed."""
+    from airflow.models import xcom
+    from airflow.utils.session import create_session
+
+    table: Any = vars(xcom)["XComModel" if hasattr(xcom, "XComModel") else "BaseXCom"]  # Airflow 3, Airflow 2
+    where = ("dag_id", "run_id", "task_id", "map_index")
+    with create_session() as session:
+        query = session.query(table.key).filter_by(**{name: getattr(task_instance, name) for name in where})
+        return sorted(key for (key,) in query)
 
 
 @contextmanager

@@ -74,7 +74,7 @@ class _Masking:
 
 
 class CloudStoreHook(BaseHook):
-    """Deletes folders, queues remote uploads and makes download links, with an Airflow connection.
+    """Deletes folders, queues remote uploads and creates download links, with an Airflow connection.
 
     The connection is read when it is first needed, and once more if its token is refused. Keep one hook for many calls, as a
     context manager, and they share one HTTP connection.
@@ -133,7 +133,7 @@ class CloudStoreHook(BaseHook):
     def get_conn(self) -> BlockingClient:
         """The client that the methods below use; it is opened when first asked for.
 
-        :raises ConfigurationError: if the Airflow connection cannot be used as it stands.
+        :raises ConfigurationError: if the Airflow connection is not usable.
         """
         if self._client is None:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
@@ -145,7 +145,7 @@ class CloudStoreHook(BaseHook):
     def settings(self) -> Settings:
         """What the Airflow connection says.
 
-        :raises ConfigurationError: if it cannot be used as it stands.
+        :raises ConfigurationError: if it is not usable.
         """
         if self._settings is None:
             with airflow_errors():
@@ -153,10 +153,10 @@ class CloudStoreHook(BaseHook):
         return self._settings
 
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
-        """Delete a folder with everything in it, for good (API document, section 4.1).
+        """Delete a folder and its contents permanently (API document, section 4.1).
 
-        :param folder_id: the folder; an empty, missing or protected id is refused before anything is sent.
-        :param ignore_missing: return normally where the folder is gone already; the result's ``existed`` is False then.
+        :param folder_id: the folder; an empty, missing or protected id is rejected before anything is sent.
+        :param ignore_missing: return normally if the folder does not exist; the result's ``existed`` is then False.
         :returns: what was deleted, when, and what the service said.
         :raises NotFound: if there is no such folder.
         """
@@ -164,12 +164,12 @@ class CloudStoreHook(BaseHook):
             return self._perform(DeleteFolder(folder_id, self.settings, ignore_missing=ignore_missing))
 
     def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
-        """Queue an upload that the service fetches itself, later (API document, section 4.2).
+        """Queue an upload that the service later fetches from a URL (API document, section 4.2).
 
-        :param url: an absolute URL with scheme http, https or ftp. What gives access in it (user info, query) is never shown.
-        :param retry_unknown_outcome: send it again when nobody can tell whether it was queued; the file may then be there twice.
-        :returns: what was queued, when, what the service said, and the file's id where it told one.
-        :raises OutcomeUnknown: if it may have been queued, and was not to be sent again.
+        :param url: an absolute URL with scheme http, https or ftp. Its credentials (user info, query) are never shown.
+        :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
+        :returns: what was queued, when, what the service said, and the file's id if the response has one.
+        :raises OutcomeUnknown: if it may have been queued, and you did not opt in to resending.
         """
         from airflow_provider_cloudstore.lineage import collect
         from airflow_provider_cloudstore.protocol.lineage import of_upload
@@ -182,11 +182,11 @@ class CloudStoreHook(BaseHook):
         return upload
 
     def create_download_link(self, file_id: str) -> DownloadLink:
-        """Make a time-limited download token for a file (API document, section 4.3).
+        """Create a time-limited download token for a file (API document, section 4.3).
 
         :param file_id: the file.
-        :returns: the token, and the URL and the end where the service tells them.
-        :raises UnusableAnswer: if there is no token in the service's answer.
+        :returns: the token, and its URL and expiry if the response has them.
+        :raises UnusableAnswer: if the service's response has no token.
         """
         with airflow_errors():
             link = self._perform(CreateDownloadLink(file_id, self.settings))
@@ -196,19 +196,19 @@ class CloudStoreHook(BaseHook):
     def download(
         self, file_id: str, target: Any, *, expected_sha256: str | None = None, link: DownloadLink | None = None
     ) -> DownloadedFile:
-        """Download a file. No link leaves this process; a broken download goes on where it broke, an ended link is replaced.
+        """Download a file. No link leaves this process; a broken download resumes, and an expired link is replaced.
 
-        The target is whole or absent: a failed or killed download leaves nothing there, and what was there stays. The token's
-        way to the bytes is the URL in the service's response, or else extra ``download_url`` of the connection.
+        The target is complete or absent: a failed or killed download leaves it unchanged. The download URL is taken from the
+        service's response, or else from the connection's extra ``download_url``.
 
         :param file_id: the file.
-        :param target: a path, or what Airflow's ``ObjectStoragePath`` takes, such as ``s3://aws_default@bucket/key``.
-        :param expected_sha256: the SHA-256 that the bytes must have, in hexadecimal digits; by default they are not compared.
-        :param link: a link that was just made, to be used first.
+        :param target: a local path, or a path for Airflow's ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key``.
+        :param expected_sha256: the SHA-256 to verify, in hexadecimal digits; none by default.
+        :param link: a link that was just created, to be used first.
         :returns: where the file is, its size and its SHA-256.
-        :raises ConfigurationError: if nothing says where a token is downloaded with.
-        :raises ChecksumError: if the bytes are not those that were expected.
-        :raises DownloadLinkRejectedError: if the download's host refuses fresh links, too.
+        :raises ConfigurationError: if neither the response nor the connection gives a download URL.
+        :raises ChecksumError: if the SHA-256 differs.
+        :raises DownloadLinkRejectedError: if the download's host refuses new links, too.
         """
         from airflow_provider_cloudstore.clients.downloads import DownloadClient
         from airflow_provider_cloudstore.hooks.targets import written_whole
@@ -242,11 +242,11 @@ class CloudStoreHook(BaseHook):
             return FileReader(client, Download(file_id, self.settings), self.log.warning)
 
     def look_for_file(self, file_id: str) -> DownloadLink | CloudStoreError:
-        """Ask once whether a file is there, which it is when a link for it can be made.
+        """Poll once whether a file is available, which it is when a link for it can be created.
 
         :param file_id: the file.
-        :returns: the link, or the error that says why there is none; whether it means "not yet" is for
-            :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait` to say.
+        :returns: the link, or the error that says why there is none; whether it means "not yet" is decided by
+            :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait`.
         """
         with airflow_errors():
             call = CreateDownloadLink(file_id, self.settings)
@@ -269,7 +269,7 @@ class CloudStoreHook(BaseHook):
         return link
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the service accepts the token: one request for a link of a file that is not there, within the timeout."""
+        """Whether the service accepts the token: one request for a link to a file that does not exist, within the timeout."""
         try:
             found = self._look_within(CreateDownloadLink("airflow-connection-test", self.settings), self.settings.timeout)
         except CloudStoreError as error:
@@ -292,7 +292,7 @@ class CloudStoreHook(BaseHook):
     def read_settings(self) -> Settings:
         """Read the Airflow connection, again if it was read before: its token may have been rotated.
 
-        :raises ConfigurationError: if it cannot be used as it stands.
+        :raises ConfigurationError: if it is not usable.
         """
         with _missing_connection(self.cloudstore_conn_id):
             connection = self.get_connection(self.cloudstore_conn_id)
@@ -368,10 +368,10 @@ class CloudStoreAsyncHook(BaseHook):
         return link
 
     async def look_for_file(self, file_id: str) -> CloudStoreError | None:
-        """Ask once whether a file is there; the link that proves it is dropped at once.
+        """Poll once whether a file is available; the link that proves it is discarded.
 
         :param file_id: the file.
-        :returns: nothing if it is there, else the error that says why there is no link.
+        :returns: None if it is available, else the error that says why there is no link.
         """
         call = CreateDownloadLink(file_id, self._settings)
         missing = await self._look(call)
@@ -429,7 +429,7 @@ def settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings
 
     :param connection: the connection.
     :param warn: is given one line for each thing in it that is likely a mistake.
-    :raises ConfigurationError: if it cannot be used as it stands.
+    :raises ConfigurationError: if it is not usable.
     """
     try:
         return _settings_of(connection, warn)
@@ -557,7 +557,8 @@ class _FailingTypes(dict[type[CloudStoreError], type[CloudStoreError]]):
     """For each permanent error the type that is an ``AirflowFailException`` too, made when it first occurs."""
 
     def __missing__(self, kind: type[CloudStoreError]) -> type[CloudStoreError]:
-        own = {"__module__": __name__, "__doc__": kind.__doc__, "__reduce__": _reduce_failing}
+        # A traceback names the module to import the error from in `except`.
+        own = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": _reduce_failing}
         self[kind] = type(kind.__name__, (kind, AirflowFailException), own)
         return self[kind]
 

@@ -31,33 +31,33 @@ _GONE = 404
 
 
 class RemoteUrlBatchUploadOperator(TypedOperator):
-    """Queue very many remote uploads in one task (API document, section 4.2), as fast as the service allows.
+    """Queue many remote uploads in one task (API document, section 4.2), as fast as the service allows.
 
-    Nothing is sent on credit: whatever is killed, frozen or away, a retry sends at most ``max_concurrency`` uploads and those of
-    two seconds a second time, and none is lost. A retry resumes by the task's state store (Airflow 3.3 and later), by the
-    ``receipts``, or by both.
+    Progress is checkpointed before more is sent: after a kill, a freeze or an outage, a retry loses no upload and resends at most
+    ``max_concurrency`` uploads plus those of the last two seconds. It resumes from the task's state store (Airflow 3.3 and
+    later), from the ``receipts``, or from both.
 
-    The XCom is small: ``{"total", "queued", "failed", "unknown", "skipped", "queued_earlier", "receipts", "failures"}``, the
-    last of them the first twenty. A URL's credentials are sent and shown nowhere, in the receipts neither.
+    The XCom is small: ``{"total", "queued", "failed", "unknown", "skipped", "queued_earlier", "receipts", "failures"}``, where
+    ``failures`` holds the first twenty. A URL's credentials are sent to the service, but never shown, not even in the receipts.
 
     :param urls: a list of URLs, or the path of a manifest, read through Airflow's ``ObjectStoragePath`` (templated): text with
         a URL a line, CSV (``.csv``, ``.tsv``), JSON Lines or a JSON array (``.jsonl``, ``.ndjson``, ``.json``), plain or gzip.
     :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
-    :param key_column: the column or key with the manifest's own id of a line; it stands in the receipts.
-    :param max_concurrency: requests in flight at the most.
-    :param requests_per_second: a steady rate for the whole batch; None for as fast as it goes.
-    :param on_error: ``continue`` tries all the rest before the task fails, ``stop`` ends it with the first failure.
-    :param max_consecutive_failures: end the batch after so many failures in a row; None to go on whatever fails.
-    :param skip_duplicates: send a URL that stands twice once. It costs at most 36 bytes of memory for each URL.
-    :param retry_unknown_outcome: send an upload again when nobody can tell whether it was queued, now or in an earlier try.
-    :param receipts: a folder (``ObjectStoragePath``) for a record of what became of every URL: JSON Lines in parts (templated).
-    :param resume: whether to go on where the task stopped before it was cleared; with False all is sent again. Airflow's retries
-        always resume (templated).
+    :param key_column: the column or key with the manifest's own id of a line, which is copied to the receipts.
+    :param max_concurrency: maximum number of requests in flight.
+    :param requests_per_second: a steady rate for the whole batch; None for no limit.
+    :param on_error: ``continue`` sends the rest before the task fails; ``stop`` ends the batch at the first failure.
+    :param max_consecutive_failures: end the batch after this many failures in a row; None for never.
+    :param skip_duplicates: send duplicate URLs only once. Costs at most 36 bytes of memory per URL.
+    :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
+    :param receipts: a folder (``ObjectStoragePath``) for the outcome of every URL: JSON Lines in parts (templated).
+    :param resume: resume where the task stopped before it was cleared; False resends everything. Airflow's retries always resume
+        (templated).
     :param shard: ``(k, n)`` sends the k-th of n parts of the manifest, counted from 0, split by URL (templated).
-    :param allow_empty: whether a manifest without a URL is a batch of none. An empty list always is.
-    :param fresh_connections: a connection of its own for each upload, for services whose front ends reload.
+    :param allow_empty: accept a manifest without URLs. An empty list is always accepted.
+    :param fresh_connections: open a new connection for each upload, for services whose front ends reload.
     :param cloudstore_conn_id: the Airflow connection (templated).
-    :raises ValueError: if an argument makes no sense.
+    :raises ValueError: if an argument is invalid.
     """
 
     template_fields: Sequence[str] = ("urls", "receipts", "resume", "shard", "cloudstore_conn_id")

@@ -10,7 +10,6 @@ from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask
-from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
@@ -19,7 +18,6 @@ from airflow_provider_cloudstore.operators.waiting import WaitingOperator, check
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
-from airflow_provider_cloudstore.triggers.cloudstore import check_event
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -40,13 +38,13 @@ XCOM_FILE_ID = "file_id"
 
 
 class DeleteFolderOperator(TypedOperator):
-    """Delete a folder with everything in it, for good (API document, section 4.1).
+    """Delete a folder and its contents permanently (API document, section 4.1).
 
-    An id that is empty, missing (what a template renders when its source is) or protected is refused before anything is sent.
+    Empty and protected ids are rejected before anything is sent, and so is what a template renders when its source is missing.
     The XCom is ``{"folder_id", "requested_at", "response", "existed"}``.
 
     :param folder_id: the folder to delete (templated).
-    :param ignore_missing: succeed where the folder is gone already; ``existed`` is false then.
+    :param ignore_missing: succeed if the folder does not exist; ``existed`` is then false.
     :param cloudstore_conn_id: the Airflow connection (templated).
     """
 
@@ -78,17 +76,17 @@ class DeleteFolderOperator(TypedOperator):
 
 
 class RemoteUrlUploadOperator(TypedOperator):
-    """Queue an upload which the service fetches from a URL by itself, later (API document, section 4.2).
+    """Queue an upload that the service later fetches from a URL (API document, section 4.2).
 
-    What gives access in the URL (user info, query) is sent and shown nowhere: not in the rendered template either.
-    The XCom is ``{"url", "requested_at", "response"}``, the URL redacted. Under the key ``file_id`` is the id that the file has
-    or will have; it is empty where the service's answer tells none in the usual places (extra ``file_id_path`` names another).
+    The URL's credentials (user info, query) are sent to the service, but never shown, not even in the rendered template.
+    The XCom is ``{"url", "requested_at", "response"}``, the URL redacted. The XCom ``file_id`` is the id that the file has
+    or will have; it is None if the response has no id in the usual places (extra ``file_id_path`` names another).
 
-    On Airflow 3.3 and later a retry knows what became of a try that was killed: where it had queued the upload, its result is
-    returned; where it was killed while sending, the retry ends as ``OutcomeUnknown``. Before 3.3 the retry sends it again.
+    On Airflow 3.3 and later, a retry knows what a killed try has sent: if the upload was queued, the retry returns its result;
+    if the try was killed while sending, the retry fails with ``OutcomeUnknown``. Before 3.3 the retry sends it again.
 
     :param url: an absolute URL with scheme http, https or ftp (templated).
-    :param retry_unknown_outcome: send it again when nobody can tell whether it was queued; the file may then be there twice.
+    :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
     :param cloudstore_conn_id: the Airflow connection (templated).
     """
 
@@ -172,21 +170,21 @@ def _callbacks(given: Any) -> list[Any]:
 
 
 class DownloadLinkOperator(WaitingOperator):
-    """Make a time-limited download token for a file (API document, section 4.3).
+    """Create a time-limited download token for a file (API document, section 4.3).
 
-    The XCom is the token, and under the key ``download_link`` ``{"file_id", "token", "url_with_token", "created_at",
+    The return value is the token; the XCom ``download_link`` is ``{"file_id", "token", "url_with_token", "created_at",
     "expires_at"}``.
-    Airflow stores and shows XComs in clear: whoever may read them can download the file until the token ends.
-    With ``outlets``, the id is in the events of these assets under ``file_id``; the token is not.
+    Airflow stores and shows XComs in clear text: anyone who can read them can download the file until the token expires.
+    With ``outlets``, the events of these assets hold the id under ``file_id``, but not the token.
 
     :param file_id: the file (templated).
-    :param wait_for_file: wait until the file is there: an upload is only queued. It waits as ``FileAvailableSensor`` does.
-    :param poll_interval: seconds between two looks.
-    :param timeout: seconds that the wait may take.
+    :param wait_for_file: wait until the file is available, as ``FileAvailableSensor`` does: an upload is only queued.
+    :param poll_interval: seconds between two polls.
+    :param timeout: maximum seconds to wait.
     :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
         ``[operators] default_deferrable`` says.
     :param cloudstore_conn_id: the Airflow connection (templated).
-    :raises ValueError: if ``poll_interval`` or ``timeout`` is no number of seconds above 0.
+    :raises ValueError: if ``poll_interval`` or ``timeout`` is not a number above 0.
     """
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
@@ -222,8 +220,7 @@ class DownloadLinkOperator(WaitingOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
         """Make a fresh link after the triggerer has waited, so that it is as young as it can be."""
-        with counted_wait():
-            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+        self._check_event(context, event)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             link = self._fresh_link(hook)
         return self._hand_on(context, link)

@@ -9,10 +9,8 @@ from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
-from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator, check_durations
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
-from airflow_provider_cloudstore.triggers.cloudstore import check_event
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -23,22 +21,22 @@ if TYPE_CHECKING:
 class DownloadFileOperator(WaitingOperator):
     """Download a file to a local path or an object store; no link leaves the task (API document, section 4.3).
 
-    The target is whole or absent. A download that breaks goes on where it broke, with a fresh link where the old one has ended;
-    its size is checked, and its SHA-256 where one is given. Memory stays flat whatever the size.
+    The target is either complete or absent. A broken download resumes, with a new link if the old one has expired. The size is
+    verified, and so is the SHA-256 if you give one. Memory use does not depend on the file's size.
     The XCom is ``{"file_id", "path", "bytes", "sha256"}``.
 
-    The token's way to the bytes is the URL in the service's response, or else extra ``download_url`` of the connection.
+    The download URL is taken from the service's response, or else from the connection's extra ``download_url``.
 
     :param file_id: the file (templated).
-    :param target: where to: a path, or what ``ObjectStoragePath`` takes, such as ``s3://aws_default@bucket/key`` (templated).
-    :param expected_sha256: the SHA-256 that the bytes must have; None or an empty text: any (templated).
-    :param wait_for_file: wait until the file is there: an upload is only queued. It waits as ``FileAvailableSensor`` does.
+    :param target: a local path, or a path for ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key`` (templated).
+    :param expected_sha256: the SHA-256 to verify, in hexadecimal; None or empty for none (templated).
+    :param wait_for_file: wait until the file is available, as ``FileAvailableSensor`` does: an upload is only queued.
     :param poll_interval: seconds between two polls.
-    :param timeout: seconds that the wait may take; ``execution_timeout`` limits the download.
+    :param timeout: maximum seconds to wait; ``execution_timeout`` limits the download.
     :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
         ``[operators] default_deferrable`` says. The download itself runs on a worker.
     :param cloudstore_conn_id: the Airflow connection (templated).
-    :raises ValueError: if ``poll_interval`` or ``timeout`` is no number of seconds above 0.
+    :raises ValueError: if ``poll_interval`` or ``timeout`` is not a number above 0.
     """
 
     template_fields: Sequence[str] = ("file_id", "target", "expected_sha256", "cloudstore_conn_id")
@@ -76,8 +74,7 @@ class DownloadFileOperator(WaitingOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Download the file after the triggerer has waited for it."""
-        with counted_wait():
-            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+        self._check_event(context, event)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             return self._download(context, hook, self._fresh_link(hook))
 

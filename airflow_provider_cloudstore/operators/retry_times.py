@@ -15,10 +15,10 @@ except ImportError:  # Airflow before 3.3
 
 
 class RetryAfterPolicy(RetryPolicy):
-    """Retry a task when the service said, where a call gave up because ``Retry-After`` exceeded the time it had left.
+    """Delay a task's retry as the service asked, if a call gave up because ``Retry-After`` exceeded its remaining time.
 
-    Every operator of this package has it by default, and a ``retry_policy`` of your own replaces it. Give it to a TaskFlow task
-    that calls the hook. How many retries there are is for the task's ``retries`` to say; a permanent error gets none.
+    The default of every operator of this package; a ``retry_policy`` of your own replaces it. Set it on TaskFlow tasks
+    that call the hook. The task's ``retries`` still limits the number of retries; a permanent error is not retried.
     Airflow 3.3 and later.
     """
 

@@ -10,7 +10,7 @@ from airflow_provider_cloudstore.airflow_versions import HAS_RETRY_POLICIES
 
 
 class TypedOperator(BaseOperator):
-    """An operator whose output checkers take for any type: at run time it is the value, whatever Airflow annotates."""
+    """Base of all operators. Type checkers see ``output`` as ``Any``, because at run time it is the task's value."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

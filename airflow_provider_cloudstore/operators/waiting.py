@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pendulum
@@ -21,7 +22,6 @@ from airflow_provider_cloudstore.protocol.waiting import (
     file_not_available,
     is_duration,
 )
-from airflow_provider_cloudstore.triggers.cloudstore import defer_until_available
 
 
 def check_durations(**seconds: object) -> None:
@@ -37,7 +37,7 @@ def check_durations(**seconds: object) -> None:
 
 
 class WaitingOperator(TypedOperator):
-    """An operator with the arguments of a wait; its ``execute_complete`` goes on where a deferred one has ended."""
+    """Base of the operators that wait for a file; ``execute_complete`` resumes after a deferred wait."""
 
     file_id: Any
     poll_interval: float
@@ -56,8 +56,16 @@ class WaitingOperator(TypedOperator):
                 self.log.warning("The response says nothing of file '%s' (%s); trying again", self.file_id, error.what)
             time.sleep(min(self.poll_interval, ODD_SECONDS / (ODD_POLLS - 1)))
 
+    def _check_event(self, context: Context, event: Mapping[str, Any]) -> None:
+        from airflow_provider_cloudstore.triggers.cloudstore import check_event
+
+        with counted_wait():
+            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+
     @counted_wait()
     def _wait(self, context: Context, hook: CloudStoreHook) -> DownloadLink:
+        from airflow_provider_cloudstore.triggers.cloudstore import defer_until_available  # Airflow's triggers are slow to import
+
         wait = FileWait(str(self.file_id), self.poll_interval, pendulum.now("UTC").add(seconds=self.timeout))
         while isinstance(found := hook.look_for_file(self.file_id), CloudStoreError):
             now = pendulum.now("UTC")

@@ -34,12 +34,12 @@ _MILLISECONDS_FROM = 100_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class FolderDeletion:
-    """A folder is deleted, with everything in it.
+    """A folder was deleted with its contents.
 
     :param folder_id: the folder.
     :param requested_at: when the deletion was sent (UTC).
-    :param response: the service's answer: parsed JSON, text, or None.
-    :param existed: False if it was gone already, None if nobody can tell: an attempt was lost, and the next one found nothing.
+    :param response: the service's response: parsed JSON, text, or None.
+    :param existed: False if the folder did not exist; None if unknown: a response was lost, and the next attempt found nothing.
     """
 
     folder_id: str
@@ -59,12 +59,12 @@ class FolderDeletion:
 
 @dataclass(frozen=True, slots=True)
 class RemoteUpload:
-    """An upload is queued: the service fetches the file later.
+    """An upload was queued: the service fetches the file later.
 
     :param url: the source URL, redacted.
     :param requested_at: when the upload was sent (UTC).
-    :param response: the service's answer: parsed JSON, text, or None.
-    :param file_id: the id that the file has or will have, or None where the service's answer does not tell it.
+    :param response: the service's response: parsed JSON, text, or None.
+    :param file_id: the id that the file has or will have, or None if the service's response does not have it.
     """
 
     url: str
@@ -82,11 +82,11 @@ class DownloadLink:
     """A time-limited download token for a file.
 
     :param file_id: the file.
-    :param token: the token. It is a secret: whoever has it can download the file.
+    :param token: the token. It is a secret: anyone who has it can download the file.
     :param url_with_token: the URL to download from, where the service gives one. Airflow redacts rendered fields by key
         name: by this one the URL is hidden in the fields of the tasks that consume it.
-    :param created_at: when the answer came (UTC).
-    :param expires_at: when the token ends (UTC), where the service says so.
+    :param created_at: when the response arrived (UTC).
+    :param expires_at: when the token expires (UTC), if the response says so.
     """
 
     file_id: str
@@ -113,7 +113,7 @@ class DownloadLink:
 
 @dataclass(frozen=True, slots=True)
 class DownloadedFile:
-    """A file is downloaded, and checked.
+    """A file was downloaded and verified.
 
     :param file_id: the file.
     :param path: where it is, as the target was given.

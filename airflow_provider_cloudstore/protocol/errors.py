@@ -104,19 +104,19 @@ def _kinds(base: type[CloudStoreError]) -> dict[str, type[CloudStoreError]]:
 
 
 class ConfigurationError(CloudStoreError):
-    """The Airflow connection cannot be used as it stands. Nothing was sent."""
+    """The Airflow connection is not usable. Nothing was sent."""
 
     permanent = True
 
 
 class InvalidInputError(CloudStoreError):
-    """An id or a URL was refused before anything was sent."""
+    """An id or a URL was rejected before anything was sent."""
 
     permanent = True
 
 
 class ServiceUnreachable(CloudStoreError):
-    """No connection came about: DNS, refused, connect timeout, TLS, proxy. The request was never sent."""
+    """The connection failed (DNS, refused, connect timeout, TLS, proxy): the request was never sent."""
 
     again = True
     advice = (
@@ -139,14 +139,14 @@ class RateLimited(CloudStoreError):
 
 
 class ServerFailure(CloudStoreError):
-    """The request was sent and the outcome is unknown, or the service failed; doing it twice ends the same."""
+    """The request was sent and the outcome is unknown, or the service failed; repeating the request is safe."""
 
     again = True
     advice = "The service failed or went silent. Airflow's retries may try again; if it lasts, ask who runs the service."
 
 
 class OutcomeUnknown(CloudStoreError):
-    """An upload may have been queued, and nobody can tell. It is not sent again unless the caller opted in.
+    """An upload may or may not have been queued. It is not resent unless the caller opted in.
 
     :param repeat: whether the caller opted in to sending it again (``retry_unknown_outcome=True``).
     """
@@ -159,7 +159,7 @@ class OutcomeUnknown(CloudStoreError):
 
 
 class RepeatableOutcomeUnknown(OutcomeUnknown):
-    """As :class:`OutcomeUnknown`, where the caller said that a second copy does no harm."""
+    """Like :class:`OutcomeUnknown`, but the caller opted in to resending."""
 
     permanent = False
     again = True
@@ -173,7 +173,7 @@ class ServiceError(CloudStoreError):
 
 
 class UnusableAnswer(CloudStoreError):
-    """HTTP 2xx, but the body cannot be taken for the service's answer: too large, a web page, or without a token."""
+    """HTTP 2xx with a body that is not a usable response: too large, a web page, or without a token."""
 
     advice = "Check that the connection's host is the API's base URL and that no proxy or login page answers in its place."
     advice_for: ClassVar[Mapping[str, str]] = {
@@ -183,14 +183,14 @@ class UnusableAnswer(CloudStoreError):
 
 
 class RequestRefused(CloudStoreError):
-    """HTTP 3xx or 4xx: the same request will be refused again, so no Airflow retry is spent on it."""
+    """HTTP 3xx or 4xx: the same request would be refused again, so Airflow does not retry it."""
 
     permanent = True
     advice = "The same request would be refused again. Check the connection's host (base URL) and the operator's arguments."
 
 
 class RedirectRefused(RequestRefused):
-    """HTTP 3xx. Redirects are never followed: the token must not travel."""
+    """HTTP 3xx. Redirects are never followed, because they could carry the token elsewhere."""
 
     advice = "Redirects are not followed, because the token must not travel. Set the connection's host to the final base URL."
     advice_for: ClassVar[Mapping[str, str]] = {
@@ -206,7 +206,7 @@ class BadRequest(RequestRefused):
 
 
 class TokenRefused(RequestRefused):
-    """HTTP 401, and the connection, read once more, holds no token that works."""
+    """HTTP 401, also after the connection was read once more for a newer token."""
 
     advice = "Put a valid access token into the connection's password: it was read again, and no newer token works."
 
@@ -234,7 +234,7 @@ class NotFound(RequestRefused):
 
 
 class DownloadLinkRejectedError(RequestRefused):
-    """HTTP 401, 403, 404 or 410 of the download host, for a fresh link, too."""
+    """HTTP 401, 403, 404 or 410 from the download host, even for new links."""
 
     advice = (
         "Fresh links do not work either. If extra 'download_url' of the connection gives their address, check it; "
@@ -243,7 +243,7 @@ class DownloadLinkRejectedError(RequestRefused):
 
 
 class ChecksumError(CloudStoreError):
-    """A file was downloaded, and it is not the one that was expected. Nothing was left at the target."""
+    """A downloaded file does not have the expected SHA-256. Nothing was left at the target."""
 
     permanent = True
     advice = "Nothing was left at the target. Check expected_sha256, and whether the file was replaced in the service."
@@ -256,7 +256,7 @@ class FileChangedError(CloudStoreError):
 
 
 class FileNotAvailable(CloudStoreError):
-    """A wait for a file ended without it. Another wait of the same length is not begun."""
+    """The file did not become available in time. Airflow does not retry a wait that timed out."""
 
     permanent = True
     advice = "Look in the service whether the upload failed, or allow more time with 'timeout'."
@@ -272,7 +272,7 @@ class StateStoreError(CloudStoreError):
 
 
 class BatchFailed(CloudStoreError):
-    """A batch ended, and some of its uploads are not known to be queued. A retry of the same has nothing to do."""
+    """A batch ended with uploads that failed or may not have been queued. An Airflow retry would have nothing to do."""
 
     permanent = True
     advice = (
@@ -283,7 +283,7 @@ class BatchFailed(CloudStoreError):
 
 
 class BatchKilled(CloudStoreError):
-    """The task of a batch was told to end."""
+    """The task of a batch was terminated."""
 
     advice = "What is finished is recorded: a retry of the task resumes there."
 
@@ -304,19 +304,19 @@ class BatchStoppedAtUnknown(BatchStopped):
 
 
 class BatchServiceError(CloudStoreError):
-    """A batch ended because the service failed for every URL. Nothing is lost: a retry resumes where it stopped."""
+    """A batch ended because the service failed for every URL. No progress is lost: a retry resumes where it stopped."""
 
     advice = "What was queued is recorded: a retry of the task resumes once the service works. Check the connection's host, too."
 
 
 class BatchStoreError(CloudStoreError):
-    """A batch ended because its progress could not be recorded: nothing is sent that a retry would not know of."""
+    """A batch ended because its progress could not be recorded, so a retry would not have known what was sent."""
 
     advice = "Nothing is sent while it cannot be recorded. A retry of the task resumes once the store is back."
 
 
 class BatchSupersededError(CloudStoreError):
-    """A try of a batch found that a newer one has taken over, and stopped."""
+    """A try of a batch stopped because a newer try has taken over."""
 
     advice = "Another try of this task is at work, or was: this one sends nothing any more."
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import json
 import os
@@ -152,6 +151,8 @@ def warnings_about(conn_type: Any, extra: Mapping[str, Any]) -> list[str]:
         else [f"is of the type {conn_type!r} and not '{CONN_TYPE}'; its fields are read all the same"]
     )
     for key in sorted(extra.keys() - EXTRA_KEYS):
+        import difflib  # for a mistake only
+
         likely = difflib.get_close_matches(key.lower(), EXTRA_KEYS, n=1)
         hint = f"did you mean '{likely[0]}'? " if likely else ""
         found.append(f"has the extra {key!r}, which means nothing here: {hint}Valid are {', '.join(sorted(EXTRA_KEYS))}")

@@ -18,12 +18,12 @@ from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_u
 
 
 class FileAvailableSensor(BaseSensorOperator):
-    """Wait until a file is there, which it is when a download link for it can be made (API document, section 4.3).
+    """Wait until a file is available: until a download link for it can be created (API document, section 4.3).
 
-    An upload is only queued, and the API has no operation that tells its state. "Not found" and an error envelope mean "not
-    yet"; 429, 5xx and a service that cannot be reached are waited out. A response that says nothing of the file (web page,
-    redirect, 403, 405 and the like) ends the wait when three polls in a row, at least 30 s from first to last, end with one; with
-    ``mode="reschedule"``, which remembers nothing from one poll to the next, the first does. Any other error ends it at once.
+    An upload is only queued, and the API has no operation that reports its state. "Not found" and an error envelope mean "not
+    yet"; 429, 5xx and an unreachable service are waited out. A response that says nothing about the file (a web page, a
+    redirect, 403, 405 and the like) ends the wait after three such polls in a row, at least 30 seconds from first to last; with
+    ``mode="reschedule"``, which keeps nothing between polls, after the first. Any other error ends the wait at once.
     With ``outlets``, the events of these assets hold the id under ``file_id``.
 
     :param file_id: the file (templated).

@@ -29,15 +29,15 @@ from airflow_provider_cloudstore.protocol.waiting import RECORD_AFTER_SECONDS, F
 
 
 class FileAvailableTrigger(BaseTrigger):
-    """Waits until a download link for a file can be made. The event says only that; the link is not in it.
+    """Waits until a download link for a file can be created. The event reports only that, without the link.
 
     The event is ``{"status": "available"}``, ``{"status": "timeout", "words": ...}`` or ``{"status": "failed", "error": {...}}``.
 
     :param cloudstore_conn_id: the Airflow connection.
     :param file_id: the file.
-    :param poll_interval: seconds between two looks.
+    :param poll_interval: seconds between two polls.
     :param deadline: when the wait ends: ISO 8601, with its offset from UTC.
-    :raises ValueError: if one of them makes no sense.
+    :raises ValueError: if one of them is invalid.
     """
 
     def __init__(self, cloudstore_conn_id: str, file_id: str, poll_interval: float, deadline: str) -> None:
@@ -68,7 +68,7 @@ class FileAvailableTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look until the file is there, the deadline has come, or looking again cannot help; then send one event."""
+        """Poll until the file is available, the deadline has passed, or polling cannot help; then send one event."""
         wait = FileWait(self.file_id, self.poll_interval, self._ends_at)
         # Before the connection is read: a triggerer that starts with thousands of these is not held up by all of them at once.
         await asyncio.sleep(wait.first_pause(pendulum.now("UTC")))

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.dags import operator_dags as dags
+from tests.doc_blocks import code_of
 
 pytestmark = pytest.mark.usefixtures("airflow_db")
 
@@ -24,7 +29,7 @@ def test_a_failed_run_says_which_tasks_failed_and_why(emulator: Emulator) -> Non
 def test_a_run_has_the_configuration_and_the_date_that_it_is_given(emulator: Emulator) -> None:
     emulator.make_folder("tmp-2026-03-04")
     run = run_dag(dags.dated_delete, {"prefix": "tmp"}, logical_date=datetime(2026, 3, 4, tzinfo=UTC))
-    assert run.state == "success", run
+    assert run.state == "success", str(run)
     assert run.values["delete"]["folder_id"] == "tmp-2026-03-04"
     assert run.errors == {}
 
@@ -35,3 +40,33 @@ def test_mapped_tasks_are_told_apart(emulator: Emulator) -> None:
     assert run.values["upload[0]"]["response"]["_status"] == "success"
     assert run.errors.keys() == {"upload[1]"}
     assert "upload[1]: failed: InvalidInputError: " in str(run)
+
+
+def test_every_xcom_of_a_task_can_be_read_by_its_key(emulator: Emulator) -> None:
+    emulator.put_file(b"x", "f1", "a")
+    run = run_dag(dags.link)
+    assert run.state == "success", str(run)
+    assert run.xcoms["link"].keys() == {"return_value", "download_link"}
+    assert run.xcoms["link"]["download_link"]["token"] == run.xcoms["link"]["return_value"] == run.values["link"]
+
+
+def test_a_failed_assertion_shows_in_pytest_which_tasks_failed_and_why(tmp_path: Path) -> None:
+    """With the assertion as the docs write it; pytest cuts every message that is no text to 240 characters."""
+    assertion = next(line for line in code_of("test-your-dag.md-2").splitlines() if "assert run.state" in line)
+    (tmp_path / "test_run.py").write_text(f"""\
+from airflow_provider_cloudstore.emulator.fixtures import DagRunResult
+
+ERRORS = {{f"task_{{number}}": f"NotFound: HTTP 404: reason {{number}}" + " and more" * 20 for number in range(5)}}
+
+
+def test_run():
+    run = DagRunResult("failed", dict.fromkeys(ERRORS, "failed"), {{}}, ERRORS, {{}})
+{assertion}
+""")
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_run.py"],
+        cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    for number in range(5):
+        assert f"task_{number}: failed: NotFound: HTTP 404: reason {number}{' and more' * 20}" in done.stdout, done.stdout

@@ -5,12 +5,14 @@ Slow: ``make test-first-day`` runs it on Airflow 3.3.2 and 2.11.2.
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.doc_blocks import code_of
+from tests.doc_blocks import ROOT, blocks, code_of
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 
 pytestmark = pytest.mark.slow
@@ -38,3 +40,17 @@ def test_the_readmes_dag_is_green_on_two_dates(tmp_path: Path) -> None:
         assert state["effects"]["delete"] == 1
         assert state["effects"]["link"] >= 2
         assert "reports-2026-03-02" not in state["folders"]
+
+
+def test_the_commands_that_the_readme_gives_run_the_dag(tmp_path: Path) -> None:
+    (block,) = [one for one in blocks(ROOT / "README.md", "console") if "airflow dags test" in one.code]
+    lines = [shlex.split(line) for line in block.code.splitlines()]
+    exports = dict(words[1].split("=", 1) for words in lines if words[0] == "export")
+    dags = tmp_path / "home" / "dags"
+    dags.mkdir(parents=True)
+    (dags / "share_report.py").write_text(code_of("README.md-0"))
+    with Emulator(access_token="for-trying-only") as emulator:
+        exports = {name: re.sub(r"http://127.0.0.1:\d+", emulator.url, value) for name, value in exports.items()}
+        airflow = RealAirflow(tmp_path / "home", dags, **exports)
+        output = [airflow.cli(*words[1:]) for words in lines if words[0] == "airflow"]
+        assert emulator.state()["effects"] == {"upload": 1, "link": 1}, output

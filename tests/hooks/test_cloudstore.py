@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
@@ -43,6 +44,12 @@ def test_the_three_operations_do_what_they_say(emulator: Emulator) -> None:
     state = emulator.state()
     assert state["files"] == state["tokens"] == state["folders"] == []
     assert state["requests"] == {"upload": 1, "link": 1, "delete": 1}
+
+
+def test_a_traceback_names_the_error_as_it_is_imported(emulator: Emulator) -> None:
+    with pytest.raises(errors.NotFound) as failed:
+        CloudStoreHook().create_download_link("f1")
+    assert f"{errors.__name__}.NotFound: " in "".join(traceback.format_exception(failed.value))
 
 
 @pytest.mark.parametrize(

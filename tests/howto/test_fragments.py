@@ -50,7 +50,7 @@ def test_a_mapped_group_stages_each_file(emulator: Emulator) -> None:
     sources = [emulator.serve(b"x", str(number)) for number in range(2)]
     before = f"@task\ndef urls() -> list[str]:\n    return {sources}\n\n\n"
     run = run_dag(dag_of("upload-wait-hand-on.md-1", inside_a_dag("upload-wait-hand-on.md-1", before)))
-    assert run.state == "success", run
+    assert run.state == "success", str(run)
     assert emulator.state()["effects"] == {"upload": 2, "link": 2}
 
 
@@ -59,9 +59,9 @@ def test_a_batch_and_the_links_to_what_its_receipts_list(emulator: Emulator, tmp
     manifest.write_text("url\n" + "".join(f"{emulator.serve(b'x', str(number))}\n" for number in range(3)))
     block = {"urls.csv.gz": str(manifest), "receipts": receipts}
     run = run_dag(dag_of("batch.md-0", inside_a_dag("batch.md-0", **block)))
-    assert run.values["batch"]["queued"] == 3, run
+    assert run.values["batch"]["queued"] == 3, str(run)
     run = run_dag(dag_of("batch.md-1", inside_a_dag("batch.md-1", **block)))
-    assert run.state == "success", run
+    assert run.state == "success", str(run)
     assert emulator.state()["effects"]["link"] >= 3
 
 
@@ -71,7 +71,7 @@ def test_a_download_waits_for_the_file_and_hands_its_path_on(emulator: Emulator,
     before += "@task\ndef use(file):\n    return open(file['path']).read()\n\n\n"
     head = IMPORTS + 'with DAG("block", schedule=None, start_date=datetime(2026, 1, 1), params={"sha256": ""}) as dag:\n'
     run = run_dag(dag_of("downloads.md-0", head + textwrap.indent(before + code, "    ")))
-    assert run.state == "success", run
+    assert run.state == "success", str(run)
     assert run.values["use"] == "hello"
 
 

@@ -23,24 +23,24 @@ def test_nightly_cleanup(emulator: Emulator) -> None:
     emulator.make_folder("exports-2026-03-01")
     for day in (8, 9):
         run = run_dag(dag, logical_date=datetime(2026, 3, day, tzinfo=UTC))
-        assert run.state == "success", run
+        assert run.state == "success", str(run)
         assert [run.values[f"delete[{index}]"]["existed"] for index in (0, 1)] == [day == 8, False]
     assert emulator.state()["effects"] == {"delete": 1}
 
 
 def test_upload_wait_hand_on(emulator: Emulator) -> None:
     run = run_dag(dag_of("upload-wait-hand-on.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
-    assert run.state == "success", run
+    assert run.state == "success", str(run)
     assert run.values["download"] == 1000
 
 
 def test_outcome_unknown(emulator: Emulator) -> None:
     dag = dag_of("outcome-unknown.md-0")
     run = run_dag(dag, {"source_url": emulator.serve(b"x")})
-    assert run.values["upload"] == emulator.state()["files"][0]["file_id"], run
+    assert run.values["upload"] == emulator.state()["files"][0]["file_id"], str(run)
     emulator.fault("drop_after", operation="upload")
     run = run_dag(dag, {"source_url": "http://127.0.0.1:9/a.csv?sig=secret"})
-    assert run.values["upload"] == "look it up: http://127.0.0.1:9/a.csv?***", run
+    assert run.values["upload"] == "look it up: http://127.0.0.1:9/a.csv?***", str(run)
     assert emulator.state()["requests"]["upload"] == 2
 
 
@@ -59,7 +59,7 @@ def test_many_uploads(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.csv"
     manifest.write_text("url\n" + "".join(f"{emulator.serve(b'x', str(number))}\n" for number in range(5)))
     run = run_dag(dag_of("many-uploads.md-0"), {"manifest": str(manifest), "receipts": str(tmp_path / "receipts")})
-    assert run.state == "success", run
+    assert run.state == "success", str(run)
     assert run.values["upload"]["queued"] == 5
     receipts = "".join(file.read_text() for file in (tmp_path / "receipts").rglob("*.jsonl"))
     assert {json.loads(line)["status"] for line in receipts.splitlines()} == {"queued"}
