@@ -27,7 +27,7 @@ from yarl import URL
 
 from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
 from airflow_provider_cloudstore.clients.trust import tls_context
-from airflow_provider_cloudstore.protocol import values
+from airflow_provider_cloudstore.protocol import framing, values
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.proxies import Proxy, connect_refused
@@ -177,6 +177,9 @@ class AsyncClient:
                 if len(body) > values.MAX_BODY_BYTES:
                     answer.close()
                     break
+            else:
+                if broken := answer.content.exception():  # it is at its end as well, where nothing is left to read
+                    raise broken
         too_large = len(body) > values.MAX_BODY_BYTES
         return Response(
             answer.status, headers, bytes(body[: values.MAX_BODY_BYTES]), sent_at, pendulum.now("UTC"), too_large=too_large
@@ -204,6 +207,7 @@ class _Connection(ResponseHandler):
     between_answers = True
     has_head = False
     body: aiohttp.StreamReader | None = None
+    chunks: framing.Chunks | None = None  # of a body that comes in chunks
     head = b""  # of the next response, as far as it has come
     bytes_after: int | None = None  # what is still to come of a body whose length is known
     bytes_due = values.MAX_HEAD_BYTES
@@ -226,7 +230,10 @@ class _Connection(ResponseHandler):
             return
         while data and not self.has_head and self._parser:
             data = self._receive_head(data)
-        if data:
+        if data and self.chunks and not self.chunks.accept(data):
+            self._break_body(MalformedResponse())
+            self._end()
+        elif data:
             if self.bytes_after is not None:
                 self.bytes_after -= len(data)
             super().data_received(data)
@@ -240,7 +247,7 @@ class _Connection(ResponseHandler):
         self.head += data
         end = _BLANK_LINE.search(self.head, max(0, before - 2))
         rest = b"" if end is None else self.head[end.end() :]
-        if end is not None and not values.is_status_line(self.head):
+        if end is not None and not framing.is_head(self.head[: end.end()]):
             self._end()
             return b""
         super().data_received(data[: len(data) - len(rest)])
@@ -250,7 +257,7 @@ class _Connection(ResponseHandler):
 
     def feed_data(self, data: Any, size: int = 0) -> None:
         message, body = data
-        known = values.is_status_line(self.head)
+        known = framing.is_status_line(self.head)
         if values.is_interim(message.code):
             self.interim_due -= 1
         else:
@@ -258,6 +265,7 @@ class _Connection(ResponseHandler):
             self.bytes_due += values.MAX_WIRE_BYTES
             length = message.headers.get("Content-Length", "")
             bodiless = message.chunked or message.code in (204, 304)
+            self.chunks = framing.Chunks() if message.chunked else None
             self.bytes_after = int(length) if re.fullmatch("[0-9]{1,18}", length) and not bodiless else None
         if known and self.interim_due >= 0:
             super().feed_data(data, size)
@@ -267,8 +275,17 @@ class _Connection(ResponseHandler):
     def set_exception(self, exc: Any, *args: Any) -> None:
         super().set_exception(exc, *args)
         # Else who reads a body that breaks off in bytes that are no chunk would wait for more of it.
-        if isinstance(exc, HttpProcessingError) and self.body is not None and not self.body.is_eof():
-            self.body.set_exception(MalformedResponse())
+        if isinstance(exc, HttpProcessingError):
+            self._break_body(MalformedResponse())
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if exc is not None:  # aiohttp takes a reset for the end of a body without a length
+            self._break_body(exc)
+        super().connection_lost(exc)
+
+    def _break_body(self, error: BaseException) -> None:
+        if self.body is not None and not self.body.is_eof():
+            self.body.set_exception(error)
 
     def _end(self) -> None:
         if not self.has_head:
@@ -299,7 +316,7 @@ class _UnderWay:
         if connection.stale:
             raise _StaleConnection
         self.connection, connection.carries, connection.has_head = connection, self, False
-        connection.head, connection.body, connection.bytes_after = b"", None, None
+        connection.head, connection.body, connection.bytes_after, connection.chunks = b"", None, None, None
         connection.bytes_due, connection.interim_due = values.MAX_HEAD_BYTES, values.MAX_INTERIM_RESPONSES
 
     def end(self) -> None:

@@ -12,7 +12,9 @@ import http.client
 import logging
 import os
 import queue
+import re
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -29,7 +31,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
 from airflow_provider_cloudstore.clients.trust import tls_context
-from airflow_provider_cloudstore.protocol import values
+from airflow_provider_cloudstore.protocol import framing, values
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
 from airflow_provider_cloudstore.protocol.proxies import Proxy, connect_refused
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -40,6 +42,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _CHUNK = 64 * 1024
+_BLANK_LINE = re.compile(rb"(?m)^\r?\n")
 
 
 class BlockingClient:
@@ -146,7 +149,10 @@ class _Reader:
 
     def __init__(self, raw: Any, sock: socket.socket, watch: _Watch) -> None:
         self._raw, self._sock, self._watch = raw, sock, watch
-        self._begun = False
+        if hasattr(sock, "suppress_ragged_eofs"):
+            sock.suppress_ragged_eofs = False  # else a reset looks like a close
+        self._begun = self._ended = False
+        self.chunks: framing.Chunks | None = None  # of a body that comes in chunks
         self.flush = raw.flush
         self.close = raw.close
 
@@ -160,6 +166,16 @@ class _Reader:
         self._begun = True
         return line
 
+    def await_head(self, status_line: bytes) -> None:
+        """Read ahead until the headers are whole, and refuse what readers take apart differently."""
+        ahead, at = self._watch.ahead, 0
+        while (end := _BLANK_LINE.search(ahead, at)) is None:
+            at = max(0, len(ahead) - 2)
+            if len(ahead) > values.MAX_HEAD_BYTES or not self._more():
+                raise MalformedResponse
+        if not framing.is_head(status_line + ahead[: end.end()]):
+            raise MalformedResponse
+
     def read(self, amount: int) -> bytes:
         if amount < 0:
             raise MalformedResponse
@@ -168,15 +184,25 @@ class _Reader:
         return self._take(amount)
 
     def _more(self) -> bool:
+        if self._ended:
+            return False
         self._sock.settimeout(self._watch.left())
         piece = bytearray(_CHUNK)
-        count = self._raw.readinto(piece)
+        try:
+            count = self._raw.readinto(piece)
+        except ssl.SSLEOFError as error:
+            if not error.reason:  # what OpenSSL makes of a reset
+                raise ConnectionResetError from None
+            count = 0  # a close without close_notify is one like that of a connection without TLS
         self._watch.came(memoryview(piece)[:count])
+        self._ended = not count
         return bool(count)
 
     def _take(self, amount: int) -> bytes:
         taken = bytes(self._watch.ahead[:amount])
         del self._watch.ahead[:amount]
+        if self.chunks and not self.chunks.accept(taken):
+            raise MalformedResponse
         return taken
 
 
@@ -193,8 +219,9 @@ class _Answer(http.client.HTTPResponse):
             line = self.fp.readline()
             if not line:
                 raise http.client.RemoteDisconnected("")
-            if not values.is_status_line(line):
+            if not framing.is_status_line(line):
                 raise MalformedResponse
+            self.fp.await_head(line)
             status = int(line[9:12])
             if not values.is_interim(status):
                 self._watch.status = status
@@ -207,6 +234,8 @@ class _Answer(http.client.HTTPResponse):
         usable = values.is_final(self.status) and values.is_unambiguous(self.status, values.headers_of(self.headers.items()))
         if self.headers.defects or not usable:
             raise MalformedResponse
+        if self.chunked and self.fp:
+            self.fp.chunks = framing.Chunks()
 
 
 class _Transport(HTTPAdapter):

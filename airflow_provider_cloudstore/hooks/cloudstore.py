@@ -12,13 +12,13 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseHook, Connection, mask_secret
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseHook, Connection, mask_secret
 
 from airflow_provider_cloudstore.metrics import counted_requests
 from airflow_provider_cloudstore.protocol.answers import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
@@ -49,6 +49,30 @@ _MOST_MASKED = 50
 """URLs and links of one hook that are registered for masking: Airflow's masker compiles all its secrets anew for each one."""
 
 
+@dataclass(slots=True)
+class _Masking:
+    """How many links and source URLs a hook has had masked, so that hundreds of calls do not wait for Airflow's masker.
+
+    :param count: how many calls it was asked for.
+    """
+
+    count: int = 0
+
+    def admit(self, secrets: Iterable[Secret], warn: Callable[[str], None]) -> Iterable[Secret]:
+        """The secrets of a call if they are to be masked, else nothing.
+
+        :param secrets: what gives access in its source URL, or its link.
+        :param warn: is given one line at the first call whose secrets are not.
+        """
+        self.count += 1
+        if self.count == _MOST_MASKED + 1:
+            warn(
+                f"Airflow masks the links and source URLs of the first {_MOST_MASKED} calls of a hook only, because its masker "
+                "slows every log line and every call down with each further secret. Do not log or print those of later calls"
+            )
+        return secrets if self.count <= _MOST_MASKED else ()
+
+
 class CloudStoreHook(BaseHook):
     """Deletes folders, queues remote uploads and creates download links, with an Airflow connection.
 
@@ -71,7 +95,7 @@ class CloudStoreHook(BaseHook):
         self.cloudstore_conn_id = cloudstore_conn_id
         self._client: BlockingClient | None = None
         self._settings: Settings | None = None
-        self._masked = 0
+        self._masking = _Masking()
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -152,7 +176,7 @@ class CloudStoreHook(BaseHook):
 
         with airflow_errors():
             call = UploadFromUrl(url, self.settings, repeat=retry_unknown_outcome)
-            self._mask(call.secrets)
+            mask(self._masking.admit(call.secrets, self.log.warning))
             upload = self._perform(call)
         collect(self, of_upload(upload.url, self.settings.base_url, upload.file_id))
         return upload
@@ -166,7 +190,7 @@ class CloudStoreHook(BaseHook):
         """
         with airflow_errors():
             link = self._perform(CreateDownloadLink(file_id, self.settings))
-        self._mask(link.secrets)
+        mask(self._masking.admit(link.secrets, self.log.warning))
         return link
 
     def download(
@@ -241,7 +265,7 @@ class CloudStoreHook(BaseHook):
                 link = self.get_conn().attempt(call, seconds)
         except CloudStoreError as error:
             return error
-        mask(link.secrets)
+        mask(self._masking.admit(link.secrets, self.log.warning))
         return link
 
     def test_connection(self) -> tuple[bool, str]:
@@ -261,13 +285,6 @@ class CloudStoreHook(BaseHook):
             )
         return False, str(found)
 
-    def _mask(self, secrets: Iterable[Secret]) -> None:
-        self._masked += 1
-        if self._masked <= _MOST_MASKED:
-            mask(secrets)
-        elif self._masked == _MOST_MASKED + 1:
-            self.log.warning("From now on Airflow does not mask the links and source URLs of this hook: do not log them")
-
     def _perform(self, call: Call[T]) -> T:
         with counted_requests(call):
             return self.get_conn().perform(call, budget=time_budget(), on_retry=self.log.warning)
@@ -277,7 +294,8 @@ class CloudStoreHook(BaseHook):
 
         :raises ConfigurationError: if it is not usable.
         """
-        connection = self.get_connection(self.cloudstore_conn_id)
+        with _missing_connection(self.cloudstore_conn_id):
+            connection = self.get_connection(self.cloudstore_conn_id)
         self._settings = settings_of(connection, self.log.warning)
         _ = connection.extra_dejson  # it masks what Airflow takes for secret in it
         mask(self._settings.secrets)
@@ -299,12 +317,15 @@ class CloudStoreAsyncHook(BaseHook):
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
         self._open = AsyncExitStack()
+        self._masking = _Masking()
         self._settings: Settings
         self._client: AsyncClient
 
     def __getattr__(self, name: str) -> Any:
         if name in ("_settings", "_client"):
-            raise RuntimeError("CloudStoreAsyncHook is used as a context manager: async with CloudStoreAsyncHook() as hook: ...")
+            raise RuntimeError(
+                "CloudStoreAsyncHook is used inside its context manager only: async with CloudStoreAsyncHook() as hook: ..."
+            )
         raise AttributeError(name)
 
     async def __aenter__(self) -> Self:
@@ -323,6 +344,8 @@ class CloudStoreAsyncHook(BaseHook):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        for name in ("_client", "_settings"):  # whoever calls it from now on is told so
+            vars(self).pop(name, None)
         await self._open.aclose()
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
@@ -334,14 +357,14 @@ class CloudStoreAsyncHook(BaseHook):
         """As :meth:`CloudStoreHook.upload_from_url`."""
         with airflow_errors():
             call = UploadFromUrl(url, self._settings, repeat=retry_unknown_outcome)
-            await amask(call.secrets)
+            await amask(self._masking.admit(call.secrets, self.log.warning))
             return await self._perform(call)
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """As :meth:`CloudStoreHook.create_download_link`."""
         with airflow_errors():
             link = await self._perform(CreateDownloadLink(file_id, self._settings))
-        await amask(link.secrets)
+        await amask(self._masking.admit(link.secrets, self.log.warning))
         return link
 
     async def look_for_file(self, file_id: str) -> CloudStoreError | None:
@@ -370,7 +393,8 @@ class CloudStoreAsyncHook(BaseHook):
             return await self._client.perform(call, on_retry=self.log.warning)
 
     async def _read_settings(self) -> Settings:
-        connection = await get_async_connection(self.cloudstore_conn_id, hook=self)
+        with _missing_connection(self.cloudstore_conn_id):
+            connection = await get_async_connection(self.cloudstore_conn_id, hook=self)
         self._settings = settings_of(connection, self.log.warning)
         await get_async_extra_dejson(connection)  # it masks what Airflow takes for secret in it
         await amask(self._settings.secrets)
@@ -382,6 +406,22 @@ _READ_FOR_SECONDS = 10.0
 _read: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, tuple[float, Settings]]] = WeakKeyDictionary()
 """The connections that were read in each event loop, and when: a thousand triggers that start together read theirs once. A token
 that the service refuses is read anew whatever stands here."""
+
+
+@contextmanager
+def _missing_connection(conn_id: str) -> Iterator[None]:
+    """Make Airflow's error for a connection that is not defined one of ours, which says where to define it."""
+    try:
+        yield
+        return
+    except AirflowNotFoundException:
+        pass
+    variable = f"AIRFLOW_CONN_{conn_id.upper()}"
+    raise ConfigurationError(
+        f"it is not defined: add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable {variable}",
+        operation="connection",
+        subject=conn_id,
+    )
 
 
 def settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings:
@@ -419,9 +459,20 @@ def mask(secrets: Iterable[Secret]) -> None:
 
     :param secrets: what must not be printed by this process from now on.
     """
-    for secret in secrets:
-        for form in printed_forms(secret):
-            mask_secret(form)
+    for form in _forms_to_mask(secrets):
+        mask_secret(form)
+
+
+_SURELY_MASKED = 16  # characters; Airflow passes over secrets that are shorter than its configuration says, and over some words
+
+
+def _forms_to_mask(secrets: Iterable[Secret]) -> list[str]:
+    """The fewest texts whose masking hides every form of ``secrets``: a link without its token gives no access."""
+    forms: list[str] = []
+    for form in sorted({form for secret in secrets for form in printed_forms(secret)}, key=len):
+        if not any(len(part) >= _SURELY_MASKED and part in form for part in forms):
+            forms.append(form)
+    return forms
 
 
 async def amask(secrets: Iterable[Secret]) -> None:
@@ -439,9 +490,8 @@ async def amask(secrets: Iterable[Secret]) -> None:
     except ImportError:
         return
     else:
-        for secret in secrets:
-            for form in printed_forms(secret):
-                await amask_secret(form)
+        for form in _forms_to_mask(secrets):
+            await amask_secret(form)
 
 
 def time_left() -> float:

@@ -32,7 +32,8 @@ def check_durations(**seconds: object) -> None:
     """
     for name, value in seconds.items():
         if not is_duration(value):
-            raise ValueError(f"{name} must be a number of seconds above 0, such as 3600, not {value!r}")
+            example = 60 if name == "poll_interval" else 3600
+            raise ValueError(f"{name} must be a number of seconds above 0, such as {example}, not {value!r}")
 
 
 class WaitingOperator(TypedOperator):

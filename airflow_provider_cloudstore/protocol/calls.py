@@ -261,11 +261,14 @@ def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) 
 
     def announce(state: RetryCallState) -> None:
         error = _error_of(state)
-        what = "reading the connection again, its token was refused" if call.token_refused else error.what
-        on_retry(
-            f"{error.operation} '{error.subject}': attempt {call.attempts} of {call.settings.max_attempts} failed "
-            f"({what}); trying again in {state.upcoming_sleep:.1f} s"
-        )
+        if call.token_refused:
+            then = "the service refused the access token; reading the connection again, in case it holds a new one"
+        else:
+            then = (
+                f"attempt {call.attempts} of {call.settings.max_attempts} failed ({error.what}); "
+                f"trying again in {state.upcoming_sleep:.1f} s"
+            )
+        on_retry(f"{error.operation} '{error.subject}': {then}")
 
     def again(error: BaseException) -> bool:
         return isinstance(error, errors.CloudStoreError) and error.again

@@ -20,7 +20,11 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 
 _SHORTEST = 8  # a shorter one turns up by chance: "response" decoded from something is no leak of `format=response`
 _MOST_TEXTS = 24  # decoded from one text: a bound for hostile nesting
-_HEX_PAIRS = re.compile(r"(?:[0-9A-Fa-f]{2}[:.+-]){7,}[0-9A-Fa-f]{2}")
+_HEX_PAIRS = re.compile(r"(?:[0-9A-Fa-f]{2}[:.,+-]){7,}[0-9A-Fa-f]{2}|(?:0[xX][0-9A-Fa-f]{2}[:.,;+-]?){8,}")
+_HEX_MARKS = re.compile("0[xX]|[:.,;+-]")
+# A line of a hexdump: an offset, and up to 16 bytes behind it; then the same bytes in clear, for people.
+_DUMP_LINE = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{4,16}:?[ \t]+((?:[0-9A-Fa-f]{2}[ \t]{0,2}){1,16})")
+_LINE_ESCAPES = re.compile(r"\\(?:([nrtfvb])|.)", re.DOTALL)
 _ESCAPES = re.compile(rf"[%&\\=]|{_HEX_PAIRS.pattern}")
 _QUOTED_PRINTABLE = re.compile(r"=([0-9A-Fa-f]{2})")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}")  # eight bytes take eleven digits
@@ -100,9 +104,10 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
     if not needles:
         return False
     shortest = min([len(raw) for _, raw in needles])
-    if text.isascii() and not _is_encoded(packed := _FILLING.sub("", text), needles, shortest):
+    dumped = "".join(_DUMP_LINE.findall(text))
+    if text.isascii() and not dumped and not _is_encoded(packed := _FILLING.sub("", text), needles, shortest):
         return any(value in packed for value, _ in needles)  # the usual case: there is nothing to undo
-    waiting, seen = [text], {text}
+    waiting, seen = [dumped, text], {dumped, text}
     while waiting and len(seen) <= _MOST_TEXTS:
         text = waiting.pop()
         packed = _FILLING.sub("", text)
@@ -120,6 +125,7 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
             *(_FILLING.sub("", undo(packed)) for undo in escapes.ALL),
             _unescape_equals(packed),
             _unescape(packed),
+            _unwrap(packed),
             decoded,
         ):
             if one and one not in seen:
@@ -150,8 +156,13 @@ def _unescape(text: str) -> str:
         undone = undo(text)
         if undone is not text:
             text = _FILLING.sub("", undone)
-    text = _HEX_PAIRS.sub(lambda match: re.sub("[:.+-]", "", match[0]), text)
+    text = _HEX_PAIRS.sub(lambda match: _HEX_MARKS.sub("", match[0]), text)
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def _unwrap(text: str) -> str:
+    """``text`` without the escapes of line breaks and tabs: JSON wraps encoded text with them, and so do logs."""
+    return _LINE_ESCAPES.sub(lambda match: "" if match[1] else match[0], text) if "\\" in text else text
 
 
 def _unescape_equals(text: str) -> str:  # by itself: `key=7363` is no quoted-printable

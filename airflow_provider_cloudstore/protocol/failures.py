@@ -43,6 +43,8 @@ _WANTS_TLS = re.compile(r"HTTP request (?:was sent )?to (?:an )?HTTPS|HTTP to an
 
 _LONGEST_WORDS = 2000  # of an error envelope that a user's own regular expression is applied to
 
+_LONGEST_PAUSE = 1e9  # seconds, some thirty years: whoever asks for more asks for no retry
+
 Verdict = tuple[type[errors.CloudStoreError], str]
 
 
@@ -132,11 +134,11 @@ def retry_after(response: Response) -> float | None:
     value = response.headers.get("retry-after", "").strip()
     if not value:
         return None
-    if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", value, re.ASCII):
-        return float(value)
+    if re.fullmatch(r"\d+(\.\d+)?", value, re.ASCII):
+        return min(float(value), _LONGEST_PAUSE)
     try:
         moment = pendulum.instance(parsedate_to_datetime(value), tz="UTC")
         seconds = (moment - response.received_at).total_seconds()
     except (ValueError, TypeError, OverflowError):  # not a date, or one that no calendar holds
         return None
-    return max(0.0, seconds)
+    return min(max(0.0, seconds), _LONGEST_PAUSE)

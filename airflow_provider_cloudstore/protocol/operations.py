@@ -22,6 +22,8 @@ _WHERE_FROM = {
     "file_id": ". RemoteUrlUploadOperator finds no file id in a service's answer of an unusual shape: "
     "extra 'file_id_path' of the connection then names the place"
 }
+_ABSOLUTE = "it must be an absolute URL with a host and the scheme http, https or ftp"
+_ONE_OF_MANY = ': of an upload task `upload` pass upload.output["file_id"], not upload.output'
 _SOURCE_SCHEMES = ("http", "https", "ftp")
 
 
@@ -91,7 +93,8 @@ def validate_present(value: Any, field: str) -> str:
     elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= MAX_LENGTH:
         text = str(value)
     else:
-        raise InvalidInputError(f"{field} must be a text, not a {type(value).__name__}; nothing was sent")
+        one = _ONE_OF_MANY if isinstance(value, dict) and field == "file_id" else ""
+        raise InvalidInputError(f"{field} must be a text, not a {type(value).__name__}{one}; nothing was sent")
     if not text.isascii() and re.search("[\ud800-\udfff]", text):
         raise InvalidInputError(f"{field} is no valid Unicode text; nothing was sent")
     if is_nothing(text):
@@ -117,8 +120,8 @@ def _check_folder_id(value: Any, settings: Settings) -> str:
     folder_id = _check_id(value, "folder_id")
     if is_root(folder_id):
         raise InvalidInputError(
-            f"folder_id {folder_id!r} is protected: it can be taken for the root, because without dots, slashes, zeros and "
-            "encoding no letter or digit is left that names a folder, and deleting is permanent; nothing was sent"
+            f"folder_id {folder_id!r} is protected: it can be taken for the root, and deleting that would delete every file "
+            "for good. Give the id of the one folder to delete; nothing was sent"
         )
     if not readings(folder_id).isdisjoint(chain.from_iterable(map(readings, settings.protected_folder_ids))):
         raise InvalidInputError(
@@ -136,10 +139,7 @@ def _check_source_url(value: Any, settings: Settings) -> str:
     url = validate_present(value, "url")
     problem = _problem_of_source(url)
     if problem:
-        raise InvalidInputError(
-            f"url {redact_url(url)} {problem}: it must be an absolute URL with a host and the scheme http, https or ftp; "
-            "nothing was sent"
-        )
+        raise InvalidInputError(f"url {redact_url(url)} {problem}; nothing was sent")
     return url
 
 
@@ -148,11 +148,12 @@ def _problem_of_source(url: str) -> str:
     try:
         scheme = split_url(url).scheme
     except AmbiguousUrlError as error:
-        return str(error)
+        words = str(error)
+        return words if ": write" in words else f"{words}: {_ABSOLUTE}"
     if scheme not in _SOURCE_SCHEMES:
-        return f"has the scheme '{scheme}'"
+        return f"has the scheme '{scheme}': {_ABSOLUTE}"
     if " " in url or not url.isprintable():
-        return "has a blank or an invisible character in it: write it percent-encoded"
+        return "has a blank or an invisible character in it: write it percent-encoded, a space as %20"
     return ""
 
 

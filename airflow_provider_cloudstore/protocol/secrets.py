@@ -21,6 +21,7 @@ _SAFE_IN_YARL = "?/:@-._~!$'()*,"
 _SHORTEST_VALUE = 8  # of a query parameter that may be a credential
 _WORD = re.compile(r"[a-z]{1,12}|[A-Z][a-z]{0,11}|[A-Z]{1,12}")  # `format=response` is none, and would hide the word everywhere
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
+_HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~-]*")
 _SHORTEST = 3  # a shorter "secret" would blank out half of every sentence, and hides nothing
 
 
@@ -112,12 +113,13 @@ def _forms(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
 def redact_url(url: str) -> str:
     """``url`` without what may give access: user info, query and fragment. Scheme, host, port and path stay.
 
-    :param url: an absolute URL; a text that is none, or that two readers take apart differently, is replaced whole.
+    :param url: an absolute URL. A text that two readers take apart differently is replaced whole, and so is one that is none,
+        unless it is a host with a path whose scheme was forgotten.
     """
     try:
         parts = split_url(url)
     except AmbiguousUrlError:
-        return MASK
+        return url if _HOST_AND_PATH.fullmatch(url) else MASK
     netloc = parts.netloc.rpartition("@")[2]
     if "@" in parts.netloc:
         netloc = f"{MASK}@{netloc}"

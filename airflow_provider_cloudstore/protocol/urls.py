@@ -31,7 +31,7 @@ def split_url(url: str) -> SplitResult:
         raise AmbiguousUrlError("has no scheme with '://' after it, such as https://")
     authority = shape["authority"]
     if "\\" in url:
-        raise AmbiguousUrlError("holds a backslash")
+        raise AmbiguousUrlError("holds a backslash: write it as %5C")
     if re.search(r"\s", authority) or not authority.isprintable():
         raise AmbiguousUrlError("has a blank or an invisible character in its host")
     user_info, _, address = authority.rpartition("@")

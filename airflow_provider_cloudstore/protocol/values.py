@@ -87,19 +87,6 @@ def is_final(status: int) -> bool:
     return 200 <= status <= 999
 
 
-_STATUS_LINE = re.compile(rb"HTTP/1\.[01] [0-9]{3}(?: [^\r\n]*)?\r?\n")
-
-
-def is_status_line(head: bytes | bytearray) -> bool:
-    """Whether a response begins with a status line of HTTP/1.0 or 1.1 (RFC 9112 section 4).
-
-    What only some readers take for one is none: that of RTSP or ``HTTP/1.2``, one behind a blank line or with other blanks in it.
-
-    :param head: the beginning of the response, with its first line whole.
-    """
-    return _STATUS_LINE.match(head) is not None
-
-
 def is_unambiguous(status: int, headers: Mapping[str, str]) -> bool:
     """Whether all readers find the same end of the body (RFC 9112 sections 6.1 to 6.3, RFC 9110 section 8.6).
 

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -215,6 +216,28 @@ def test_a_tunnel_carries_the_request_and_only_the_proxy_gets_its_credentials(se
     assert [request.split(b" ")[0] for request in proxy.requests] == [b"CONNECT", b"POST", b"POST"]
     assert proxy.connections == 1
     assert [b"Proxy-Authorization" in request for request in proxy.requests] == [True, False, False]
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
+def test_a_reset_is_no_end_of_a_body_over_tls_either_and_a_close_is_one_without_close_notify(
+    send: Any, serve: Any, tmp_path: Any, reset: bool
+) -> None:
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(tls)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+
+    def answer(own: Any, connection: socket.socket) -> None:
+        inside = tls.wrap_socket(connection, server_side=True)
+        own.read_request(inside)
+        inside.sendall(b"HTTP/1.1 200 OK\r\n\r\n{}")
+        with socket.socket(fileno=inside.detach()) as raw:
+            if reset:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    server = serve(handler=answer)
+    outcome = send(settings(f"https://localhost:{server.port}", verify=str(tmp_path / "ca.pem")))[0]
+    assert outcome.reason == "connection reset" if reset else outcome.body == b"{}"
 
 
 def test_a_client_that_was_forked_opens_its_own_connection(send: Any, serve: Any) -> None:

@@ -6,6 +6,7 @@ import gzip
 import logging
 import resource
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -192,6 +193,16 @@ MALFORMED = {
     "chunk-word": CHUNKED + b"zz\r\n",
     "chunk-negative": CHUNKED + b"-5\r\nhello\r\n0\r\n\r\n",
     "chunk-huge": CHUNKED + b"fffffffffffffffffffff\r\nhello",
+    "chunk-hexadecimal": CHUNKED + b"0x2\r\n{}\r\n0\r\n\r\n",
+    "chunk-plus": CHUNKED + b"+2\r\n{}\r\n0\r\n\r\n",
+    "chunk-in-feeds": CHUNKED + b"2\n{}\n0\n\n",
+    "chunk-too-long": CHUNKED + b"2\r\n{}xx\r\n0\r\n\r\n",
+    "chunk-extension-of-70-KB": CHUNKED + b"2;" + b"a" * 70_000 + b"\r\n{}\r\n0\r\n\r\n",
+    "no-end-of-trailers": CHUNKED + b"2\r\n{}\r\n0\r\n" + OTHER,
+    "nul-in-header": b"HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 2\r\n\r\n{}",
+    "folded-length": b"HTTP/1.1 200 OK\r\nContent-Length:\r\n 2\r\n\r\n{}",
+    "blank-before-colon": b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\n{}",
+    "blank-before-name": b"HTTP/1.1 200 OK\r\n X: y\r\nContent-Length: 2\r\n\r\n{}",
     "header-of-10-MB": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 10_000_000 + b"\r\n\r\n",
     "too-many-headers": b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * 200 + b"\r\n",
 }
@@ -210,6 +221,26 @@ def test_an_answer_that_is_not_http_is_an_unknown_outcome_in_words_of_our_own(
     assert len(server.requests) == 1
     assert TOKEN not in outcome.reason
     assert TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize("body", [b"", b"tok-0123456789abcd"], ids=["no-body", "body"])
+@pytest.mark.parametrize(
+    "head", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n"]
+)
+def test_a_reset_does_not_end_a_body_of_unknown_length(send: Any, serve: Any, head: bytes, body: bytes) -> None:
+    def reset(connection: socket.socket) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    server = serve(head + body, then=reset)
+    outcome = send(settings(server.url))[0]
+    assert isinstance(outcome, Failure)
+    assert (outcome.kind, outcome.reason) == (Break.OUTCOME_UNKNOWN, "connection reset")
+
+
+def test_a_folded_header_is_one_line(send: Any, serve: Any) -> None:
+    server = serve(b"HTTP/1.1 503 No\r\nRetry-After:\r\n 7\r\nX: a\r\n b\r\nContent-Length: 0\r\n\r\n")
+    assert send(settings(server.url))[0].headers == {"retry-after": "7", "x": "a b", "content-length": "0"}
 
 
 @pytest.mark.parametrize(

@@ -318,6 +318,91 @@ def test_a_hook_registers_the_secrets_of_the_first_links_and_source_urls_only(
     assert "secret-value-59" not in masked
 
 
+def test_an_async_hook_registers_as_many_and_says_so(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    masked: list[str] = []
+
+    async def amask(secrets: Any) -> None:
+        masked.extend(secret.reveal() for secret in secrets)
+
+    monkeypatch.setattr(cloudstore, "amask", amask)
+    monkeypatch.setattr(CloudStoreAsyncHook, "log", logging.getLogger("test"))
+    store_file(emulator)
+
+    async def links() -> list[str]:
+        async with CloudStoreAsyncHook() as hook:
+            found = await asyncio.gather(*(hook.create_download_link("f1") for _ in range(60)))
+        return [link.token for link in found]
+
+    with caplog.at_level(logging.WARNING):
+        tokens = asyncio.run(links())
+    assert len(set(tokens) & set(masked)) == 50
+    assert caplog.text.count("first 50 calls") == 1
+
+
+def test_what_holds_a_masked_token_is_not_registered_once_more_unless_it_may_be_too_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr(cloudstore, "mask_secret", masked.append)
+    cloudstore.mask([Secret("a-token-of-24-characters"), Secret("https://h/d?t=a-token-of-24-characters")])
+    assert masked == ["a-token-of-24-characters"]
+    masked.clear()
+    cloudstore.mask([Secret("short"), Secret("a-short-one")])
+    assert masked == ["short", "a-short-one"]
+
+
+def test_two_hundred_links_do_not_wait_for_airflows_masker(emulator: Emulator) -> None:
+    store_file(emulator)
+
+    async def links() -> float:
+        async with CloudStoreAsyncHook() as hook:
+            await hook.create_download_link("f1")
+            began = time.process_time()
+            await asyncio.gather(*(hook.create_download_link("f1") for _ in range(200)))
+            return time.process_time() - began
+
+    assert asyncio.run(links()) < 8  # seconds of CPU; without a bound it takes more than a minute
+
+
+def test_an_async_hook_that_was_left_says_how_it_is_used(emulator: Emulator) -> None:
+    async def use() -> None:
+        async with CloudStoreAsyncHook() as hook:
+            pass
+        await hook.create_download_link("f1")
+
+    with pytest.raises(RuntimeError, match="async with CloudStoreAsyncHook"):
+        asyncio.run(use())
+    assert emulator.state()["requests"] == {}
+
+
+MISSING = r"connection 'nowhere': it is not defined: add it in Admin > Connections .* AIRFLOW_CONN_NOWHERE"
+
+
+@pytest.mark.parametrize("method", ["delete_folder", "upload_from_url", "create_download_link", "look_for_file"])
+def test_a_connection_that_is_not_defined_is_permanent_and_says_where_to_define_it(method: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=MISSING) as failed:
+        getattr(CloudStoreHook("nowhere"), method)("https://h/f")
+    assert isinstance(failed.value, AirflowFailException)
+
+
+def test_an_async_hook_says_the_same_of_a_connection_that_is_not_defined() -> None:
+    async def use() -> None:
+        async with CloudStoreAsyncHook("nowhere"):
+            pass
+
+    with pytest.raises(errors.ConfigurationError, match=MISSING) as failed:
+        asyncio.run(use())
+    assert isinstance(failed.value, AirflowFailException)
+
+
+def test_a_connection_test_without_a_connection_fails_in_words() -> None:
+    fine, words = CloudStoreHook("nowhere").test_connection()
+    assert not fine
+    assert "AIRFLOW_CONN_NOWHERE" in words
+
+
 def test_an_async_hook_that_was_not_entered_says_how_it_is_used() -> None:
     with pytest.raises(RuntimeError, match="async with CloudStoreAsyncHook"):
         asyncio.run(CloudStoreAsyncHook().create_download_link("f1"))

@@ -184,7 +184,7 @@ def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now() 
     assert loop.tokens == [f"Bearer {TOKEN}", "Bearer new-token"]
     assert loop.slept == [0]
     assert loop.lines == [
-        "delete folder 'd1': attempt 1 of 1 failed (reading the connection again, its token was refused); trying again in 0.0 s"
+        "delete folder 'd1': the service refused the access token; reading the connection again, in case it holds a new one"
     ]
 
 

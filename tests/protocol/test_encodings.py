@@ -5,6 +5,7 @@ import html
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -15,6 +16,15 @@ from airflow_provider_cloudstore.protocol.encodings import hides_secret
 from airflow_provider_cloudstore.protocol.secrets import Secret
 
 TOKEN = "s3cr/et+tok=en&é"
+
+
+def hexdump(content: bytes, line: str, group: int) -> list[str]:
+    """The lines of ``xxd`` and of ``hexdump -C``."""
+    return [
+        line.format(at, part.hex(" ", group), "".join(chr(byte) if 32 < byte < 127 else "." for byte in part))
+        for at, part in ((at, content[at : at + 16]) for at in range(0, len(content), 16))
+    ]
+
 
 ENCODINGS: dict[str, Callable[[str], str]] = {
     "clear": str,
@@ -54,6 +64,11 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "hexadecimal, hyphens": lambda text: text.encode().hex("-"),
     "hexadecimal, blanks": lambda text: text.encode().hex(" "),
     "full width": lambda text: "".join(chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char for char in text),
+    "hexadecimal, prefixed": lambda text: " ".join(f"0x{byte:02x}" for byte in text.encode()),
+    "hexadecimal, prefixed, commas": lambda text: ", ".join(f"0X{byte:02X}" for byte in text.encode()),
+    "hexadecimal, commas": lambda text: text.encode().hex(","),
+    "hexdump": lambda text: "\n".join(hexdump(text.encode(), "{:08x}: {}  {}", 2)),
+    "hexdump, canonical": lambda text: "\n".join(hexdump(text.encode(), "{:08x}  {}  |{}|", 1)),
     "hexadecimal, upper case": lambda text: text.encode().hex().upper(),
 }
 AROUND = ["{}", "The token {} was refused.", "x={}&y=1", '{{"echo": "{}"}}', "0{}"]
@@ -73,7 +88,7 @@ def nested(names: list[str], around: str) -> str:
 
 
 SECRET = "s3cr/et+tok=en&x"  # ASCII, which every encoding but the two left out keeps
-NESTED = sorted(ENCODINGS.keys() - {"invisible", "full width"})
+NESTED = sorted(ENCODINGS.keys() - {"invisible", "full width", "hexdump", "hexdump, canonical"})  # a dump is read as it stands
 DELIMITED = [name for name in NESTED if "85" not in name]  # what stands beside these is none of their digits
 
 
@@ -93,6 +108,25 @@ def test_a_secret_is_found_through_two_encodings_of_all(names: list[str], around
 def test_a_secret_that_looks_encoded_itself_is_found(token: str) -> None:
     assert hides_secret(f"the token {token} is bad", [Secret(token)])
     assert hides_secret(base64.b64encode(token.encode()).decode(), [Secret(token)])
+
+
+LONG = "eyJhbGciOiJIUzI1NiJ9.QmFzZVRlc3RUb2tlbkZvckJyZWFraW5n.c2lnbmF0dXJlLW9mLXRoZS10b2tlbi0wMTIzNDU2Nzg5"
+
+
+@pytest.mark.parametrize("token", ["AcC3ssT0ken-sEcretXYZ0987654321abc", LONG], ids=["short", "long"])
+@pytest.mark.parametrize("gap", ["\n", "\r\n", " ", "\\n", "\\r\\n", "\\\\n", "\\t", "%0A", "&#10;", "\\u000a"])
+@pytest.mark.parametrize("width", [7, 20, 76])
+@pytest.mark.parametrize(
+    "encode", [str.encode, base64.b64encode, base64.b32encode, base64.b85encode, base64.a85encode, lambda raw: raw.hex().encode()]
+)
+def test_a_secret_is_found_in_a_text_that_is_wrapped(token: str, gap: str, width: int, encode: Any) -> None:
+    behind = b"" if encode is str.encode else b"GET /cloud HTTP/1.1\r\nAuthorization: Bearer "
+    raw = token if encode is str.encode else behind + token.encode()
+    text = encode(raw).decode()
+    if gap.startswith("\\"):
+        text = text.replace("\\", "\\\\")  # as whoever escapes a line break does to a backslash
+    wrapped = gap.join(text[at : at + width] for at in range(0, len(text), width))
+    assert hides_secret(f'{{"echo": "{wrapped}"}}', [Secret(token)])
 
 
 def test_a_text_without_a_secret_hides_none() -> None:

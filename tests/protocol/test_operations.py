@@ -80,7 +80,7 @@ def test_a_source_may_be_any_absolute_url_to_fetch(url: str) -> None:
 
 @pytest.mark.parametrize(
     "url", ["file:///etc/passwd", "s3://bucket/key", "//h/f", "/f", "h/f", "https://", "https:///f?sig=hunter2", "https://h:port/f",
-            "https://[bad/f", "https://h/a b", "https://u:hunter2@/f"],
+            "https://[bad/f", "https://u:hunter2@/f"],
 )  # fmt: skip
 def test_a_source_that_cannot_be_fetched_is_refused_without_its_credentials(url: str) -> None:
     with pytest.raises(InvalidInputError, match="absolute URL") as refused:
@@ -125,3 +125,36 @@ def test_only_a_source_url_holds_secrets() -> None:
     assert [secret.reveal() for secret in UPLOAD_FROM_URL.secrets(url)] == ["abcdefgh", "sig=abcdefgh"]
     assert DELETE_FOLDER.shown("a?b") == "a?b"
     assert DELETE_FOLDER.secrets("a?b") == ()
+
+
+def test_a_blank_in_a_source_is_named_and_nothing_else_is() -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        UPLOAD_FROM_URL.check("https://h/a b", settings())
+    assert refused.value.what == (
+        "url https://h/a b has a blank or an invisible character in it: write it percent-encoded, a space as %20; "
+        "nothing was sent"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("example.com/report.csv", "example.com/report.csv"),
+        ("example.com:8080/a/b.csv", "example.com:8080/a/b.csv"),
+        ("example.com/report.csv?sig=hunter2", "***"),
+        ("user:hunter2@example.com/report.csv", "***"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "***"),
+        ("hunter2", "***"),
+    ],
+)
+def test_a_source_without_its_scheme_is_shown_where_it_holds_nothing_secret(url: str, shown: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        UPLOAD_FROM_URL.check(url, settings())
+    assert refused.value.what.startswith(f"url {shown} has no scheme with '://' after it, such as https://: it must be")
+
+
+def test_what_an_upload_task_returns_is_no_file_id_and_the_error_says_where_that_is() -> None:
+    with pytest.raises(
+        InvalidInputError, match=r'a text, not a dict: of an upload task `upload` pass upload.output\["file_id"\]'
+    ):
+        CREATE_DOWNLOAD_LINK.check({"url": "https://h/f", "response": {}}, settings())
