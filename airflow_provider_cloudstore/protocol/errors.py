@@ -98,7 +98,7 @@ def restore(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str
 def _kinds(base: type[CloudStoreError]) -> dict[str, type[CloudStoreError]]:
     found = {base.__name__: base}
     for kind in base.__subclasses__():
-        if kind.__module__ == __name__:
+        if globals().get(kind.__name__) is kind:  # not what the hooks derive of it
             found |= _kinds(kind)
     return found
 
