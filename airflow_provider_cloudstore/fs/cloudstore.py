@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from fsspec.callbacks import DEFAULT_CALLBACK
@@ -126,9 +126,14 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         callback.set_size(file.bytes)
         callback.absolute_update(file.bytes)
 
+    def _refuse_writing(self, path: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        raise OSError(errno.EROFS, "cloudstore:// can only be read", path)
+
+    mkdir = makedirs = rmdir = touch = rm_file = _rm = rm = cp_file = mv = put_file = _refuse_writing
+
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, **kwargs: Any) -> CloudStoreFile:
         if mode != "rb":
-            raise OSError(errno.EROFS, "cloudstore:// can only be read", path)
+            self._refuse_writing(path)
         kwargs.pop("autocommit", None)
         return CloudStoreFile(self, path, block_size=block_size or "default", **kwargs)
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+
 _LOCAL = ("", "file", "local")
 _TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before they are committed
 
@@ -32,12 +34,21 @@ def written_whole(target: Any) -> Iterator[_LocalFile | _Upload | _RenamedFile]:
         raise
 
 
+def _short(name: str) -> str:
+    return name.encode()[:100].decode(errors="ignore")
+
+
 class _LocalFile:
     def __init__(self, path: Path) -> None:
+        path = Path(os.path.realpath(path))  # what a link leads to is replaced, and not the link
+        if path.exists() and not path.is_file():
+            raise InvalidInputError(f"target '{path}' is a folder or a device and no file; nothing was sent")
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._part = path.parent / f".{path.name[:100]}.{secrets.token_hex(6)}.part"
+        self._part = path.parent / f".{_short(path.name)}.{secrets.token_hex(6)}.part"
         self._file = self._part.open("xb")
+        if path.exists():
+            os.fchmod(self._file.fileno(), path.stat().st_mode & 0o7777)
         self.write = self._file.write
 
     def restart(self) -> None:
@@ -92,7 +103,7 @@ class _RenamedFile:
 
     def _open(self) -> None:
         folder, _, name = self._path.rpartition("/")
-        self._part = f"{folder}/.{name[:100]}.{secrets.token_hex(6)}.part".lstrip("/" if not self._path.startswith("/") else "")
+        self._part = f"{folder}/.{_short(name)}.{secrets.token_hex(6)}.part".lstrip("/" if not self._path.startswith("/") else "")
         self._file = self._fs.open(self._part, "wb")
         self.write = self._file.write
 

@@ -6,11 +6,12 @@ attempts before it left open: an attempt that may have had its effect, and a tok
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
-from tenacity import RetryCallState, retry_if_exception, stop_before_delay, wait_random_exponential
+from tenacity import RetryCallState, retry_if_exception, stop_before_delay
 
 from airflow_provider_cloudstore.protocol import answers, errors
 from airflow_provider_cloudstore.protocol.answers import DownloadLink, FolderDeletion, RemoteUpload
@@ -243,14 +244,13 @@ def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) 
     :param budget: seconds for all attempts and pauses.
     :param on_retry: is given one line before each pause: operation, attempt, reason and delay.
     """
-    backoff = wait_random_exponential(multiplier=_BACKOFF_FROM, max=_BACKOFF_TO)
     too_late = stop_before_delay(budget)
 
     def wait(state: RetryCallState) -> float:
         if call.token_refused:
             return 0.0
         error = _error_of(state)
-        return error.retry_after if error.retry_after is not None else float(backoff(state))
+        return error.retry_after if error.retry_after is not None else _backoff(call.attempts)
 
     def stop(state: RetryCallState) -> bool:
         if call.exhausted:
@@ -274,6 +274,11 @@ def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) 
         return isinstance(error, errors.CloudStoreError) and error.again
 
     return {"retry": retry_if_exception(again), "wait": wait, "stop": stop, "before_sleep": announce, "reraise": True}
+
+
+def _backoff(attempts: int) -> float:
+    # By the call's own count, which a download that makes progress begins anew; tenacity's goes on.
+    return random.uniform(0, min(_BACKOFF_TO, _BACKOFF_FROM * 2 ** max(0, attempts - 1)))
 
 
 def _error_of(state: RetryCallState) -> errors.CloudStoreError:

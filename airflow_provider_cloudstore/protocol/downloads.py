@@ -177,6 +177,7 @@ class Download:
         self._hops = 0
         self._links_refused = 0
         self._fresh = 0  # bytes since the attempts are counted
+        self._furthest = 0  # the highest position so far: bytes that come once more are no progress
         self._left: int | None = None  # bytes that the body still holds
 
     def narrow(self, start: int, end: int) -> None:
@@ -186,6 +187,7 @@ class Download:
         :param end: the byte after its last one.
         """
         self.position, self._end, self.attempts, self._links_refused, self._fresh = start, end, 0, 0, 0
+        self._furthest = start
 
     @property
     def size(self) -> int:
@@ -333,8 +335,10 @@ class Download:
             error.retry_after = 0.0  # most have ended while the download was under way
         return error
 
-    def _changed(self, head: Response, what: str = "another version of the file") -> errors.CloudStoreError:
-        error = self._error(errors.FileChangedError, f"HTTP {head.status} with {what} than the one that was begun", head)
+    def _changed(
+        self, head: Response, what: str = "another version of the file than the one that was begun"
+    ) -> errors.CloudStoreError:
+        error = self._error(errors.FileChangedError, f"HTTP {head.status} with {what}", head)
         error.again = self._end is None
         if error.again:
             self.version = None
@@ -365,7 +369,8 @@ class Download:
         self._digest.update(piece)
         self.position += len(piece)
         self.skipped(len(piece))
-        self._fresh += len(piece)
+        self._fresh += max(0, self.position - self._furthest)
+        self._furthest = max(self._furthest, self.position)
         if self._fresh >= _PROGRESS:
             self.attempts, self._links_refused, self._fresh = 1, 0, 0
 

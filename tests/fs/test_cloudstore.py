@@ -140,3 +140,9 @@ def test_pandas_reads_it(emulator: Emulator) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not in this environment")
     emulator.put_file(b"a,b\n1,2\n", "table")
     assert pandas.read_csv("cloudstore://cloudstore_default@/table").to_dict("list") == {"a": [1], "b": [2]}
+
+
+@pytest.mark.parametrize("work", ["mkdir", "makedirs", "touch", "rm", "rm_file"])
+def test_nothing_can_be_written_or_removed(work: str) -> None:
+    with pytest.raises(OSError, match="can only be read"):
+        getattr(cloudstore.get_fs(None), work)("f1")

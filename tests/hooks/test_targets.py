@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from airflow_provider_cloudstore.hooks.targets import written_whole
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 
 class StoredPath:
@@ -96,3 +98,33 @@ def test_a_failed_one_leaves_nothing_and_what_was_there_stays(target: Any, error
             fail(path, error)
         assert len(listed()) == there
     assert content() == b"old"
+
+
+def test_a_symlink_stays_one_and_the_file_behind_it_keeps_its_mode(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_bytes(b"old")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    with written_whole(link) as file:
+        file.write(b"new")
+    assert (link.is_symlink(), real.read_bytes(), real.stat().st_mode & 0o777) == (True, b"new", 0o600)
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo"])
+def test_what_is_no_file_is_refused_and_stays(tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "t"
+    if kind == "folder":
+        target.mkdir()
+    else:
+        os.mkfifo(target)
+    before = target.stat().st_mode
+    with pytest.raises(InvalidInputError, match="no file"), written_whole(target):
+        pass
+    assert target.stat().st_mode == before
+    assert [*tmp_path.iterdir()] == [target]
+
+
+def test_a_long_name_in_any_script_is_a_file(tmp_path: Path) -> None:
+    with written_whole(tmp_path / ("文" * 80)) as file:
+        file.write(b"new")
+    assert (tmp_path / ("文" * 80)).read_bytes() == b"new"

@@ -112,6 +112,7 @@ def shown(call: Call[Any], outcome: Response | Failure) -> str:
     return repr(result) if isinstance(call, CreateDownloadLink) else f"{result!r} {stored}"
 
 
+@pytest.mark.timeout(1200)  # make test-properties runs seven thousand cases
 @pytest.mark.parametrize("kind", [DeleteFolder, UploadFromUrl, CreateDownloadLink], ids=lambda kind: kind.__name__)
 def test_any_answer_is_a_result_or_an_error_of_ours_and_shows_no_secret(kind: type[Call[Any]]) -> None:
     # An upload knows what is secret in its source URL; the others were never told of it.

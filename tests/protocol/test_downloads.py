@@ -161,6 +161,17 @@ def test_attempts_are_counted_since_the_last_bytes_came() -> None:
     assert download.exhausted
 
 
+def test_bytes_that_come_once_more_are_no_progress() -> None:
+    download = begun(total=10**6, received=b"x" * 500_000)
+    for _ in range(4):
+        assert not download.exhausted
+        download.first_request()
+        download.begin(head(200, content_length="1000000"))
+        assert download.position == 0
+        download.received(b"x" * 500_000)
+    assert download.exhausted
+
+
 @pytest.mark.parametrize(
     ("response", "kind", "again"),
     [
