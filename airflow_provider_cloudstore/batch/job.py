@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, Store, in_daemon_thread, patiently
-from airflow_provider_cloudstore.batch.ledger import Ledger, Recorded, State, Status, Survey, with_digests
+from airflow_provider_cloudstore.batch.ledger import Chunks, Ledger, Recorded, State, Status, Survey, with_digests
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Receipts, Try
 from airflow_provider_cloudstore.batch.sending import Options, Sender
@@ -23,6 +23,7 @@ from airflow_provider_cloudstore.protocol.errors import (
     BatchStoreError,
     CloudStoreError,
     InvalidInputError,
+    ManifestChangedError,
 )
 from airflow_provider_cloudstore.protocol.settings import Settings
 
@@ -156,6 +157,17 @@ def _read(entries: Iterator[Entry]) -> Iterator[Entry]:
         raise BatchStoreError(f"the manifest could not be read to its end ({reason})", operation="batch upload")
 
 
+def _read_again(entries: Iterator[Entry]) -> Iterator[Entry]:
+    """The entries of a manifest that could be read to its end before: what is refused now has changed since."""
+    reason = ""
+    try:
+        yield from _read(entries)
+    except InvalidInputError as error:
+        reason = error.what.removesuffix("; nothing was sent")
+    if reason:
+        raise ManifestChangedError(f"the manifest changed while the batch read it: now {reason}", operation="batch upload")
+
+
 class Job:
     """One try of a batch.
 
@@ -211,6 +223,7 @@ class Job:
         self._lease: Lease | None = None
         self._ledger: Ledger | None = None
         self._survey = Survey()
+        self._chunks = Chunks()
 
     async def run(self) -> Report:
         """Send what earlier tries have not settled.
@@ -286,12 +299,13 @@ class Job:
             retry_unknown=self._options.retry_unknown_outcome,
             keeps_receipts=self._receipts is not None,
             try_number=self._writer.number,
+            secrets=lambda: self._settings.secrets,
         )
         lease = self._lease = Lease(list(self._stores(ledger)), self._clock, self._in_thread)
         async with self._connect(self._settings, self._reload, self._options) as client:
             throttle = Throttle(lease, self._options.requests_per_second, self._report)
             with self._entries() as entries:
-                digests = with_digests(_read(entries), self._options.shard)
+                digests = self._chunks.verified(with_digests(_read_again(entries), self._options.shard))
                 sender = Sender(
                     client,
                     lambda: self._settings,
@@ -355,7 +369,7 @@ class Job:
 
     def _count(self, state: State | None) -> tuple[Survey, list[tuple[int, int]]]:
         with self._entries() as entries:
-            survey, same = Survey.of(with_digests(_read(entries), self._options.shard), state)
+            survey, same = Survey.of(self._chunks.noted(with_digests(_read(entries), self._options.shard)), state)
         if not survey.total and not self._allow_empty:
             raise InvalidInputError("the manifest holds no URL: set allow_empty=True if that may be; nothing was sent")
         if state and len(state.settled.within(same)) < len(state.settled):
@@ -378,11 +392,10 @@ class Job:
 
     async def _report_progress(self) -> None:
         loop = asyncio.get_running_loop()
-        began, before = loop.time(), self._ledger.finished if self._ledger else 0
+        began = loop.time()
         while self._ledger:
             await asyncio.sleep(_REPORT_EVERY)
-            done = self._ledger.finished
-            self._report(self._line(self._ledger, (done - before) / (loop.time() - began)))
+            self._report(self._line(self._ledger, sum(self._ledger.now.values()) / (loop.time() - began)))
 
     def _line(self, ledger: Ledger, rate: float) -> str:
         total, done = self._survey.total, ledger.finished

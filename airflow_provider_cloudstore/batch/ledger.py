@@ -14,16 +14,21 @@ import json
 import zlib
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from airflow_provider_cloudstore.batch.keys import KEY_SIZE, KeySet
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.protocol.secrets import redact_url
+from airflow_provider_cloudstore.protocol.encodings import hides_secret
+from airflow_provider_cloudstore.protocol.errors import ManifestChangedError
+from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 
 FAILURES_REPORTED = 20
+CHUNK = 256
+"""Entries that are read, and compared with the first pass, at once."""
+_CHUNK_DIGEST = 8
 _VERSION = 3
 _SEGMENT_DIGEST = 6
 # Characters: together, with what little is beside them, below the 64 KiB of Airflow's state store.
@@ -64,6 +69,57 @@ def with_digests(entries: Iterable[Entry], shard: tuple[int, int] | None = None)
         digest = digest_of(str(entry.url))
         if shard is None or int.from_bytes(digest[-8:]) % shard[1] == shard[0]:
             yield entry, digest
+
+
+class Chunks:
+    """Digests of what the first pass over a manifest read: by them the second one stops at the first chunk that differs."""
+
+    def __init__(self) -> None:
+        self._digests = bytearray()
+        self._total = 0
+
+    def noted(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
+        """The entries of the first pass, as they are.
+
+        :param entries: the manifest, with digests.
+        """
+        for chunk in _chunks_of(entries):
+            self._digests += _digest_of_chunk(chunk)
+            self._total += len(chunk)
+            yield from chunk
+
+    def verified(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
+        """The entries of the second pass, none of a chunk that differs and none fewer than there were.
+
+        :param entries: the manifest, with digests.
+        :raises ManifestChangedError: if it is not what the first pass read.
+        """
+        read, at = 0, 0
+        for chunk in _chunks_of(entries):
+            if self._digests[at : at + _CHUNK_DIGEST] != _digest_of_chunk(chunk):
+                raise self._changed(read)
+            at, read = at + _CHUNK_DIGEST, read + len(chunk)
+            yield from chunk
+        if read != self._total:
+            raise self._changed(read)
+
+    def _changed(self, read: int) -> ManifestChangedError:
+        what = f"the manifest changed while it was read: of {self._total:,} URLs counted, those after the first {read:,} differ"
+        return ManifestChangedError(what, operation="batch upload")
+
+
+def _chunks_of(entries: Iterable[tuple[Entry, bytes]]) -> Iterator[list[tuple[Entry, bytes]]]:
+    source = iter(entries)
+    while chunk := list(itertools.islice(source, CHUNK)):
+        yield chunk
+
+
+def _digest_of_chunk(chunk: list[tuple[Entry, bytes]]) -> bytes:
+    running = hashlib.blake2b(digest_size=_CHUNK_DIGEST)
+    for entry, digest in chunk:
+        running.update(digest)
+        running.update(repr((entry.line, entry.problem, entry.key)).encode("utf-8", "surrogatepass"))
+    return running.digest()
 
 
 class Ranges:
@@ -348,6 +404,7 @@ class Ledger:
     :param retry_unknown: send again what may have been queued in an earlier try.
     :param keeps_receipts: whether receipts are written.
     :param try_number: the try, for the receipts.
+    :param secrets: what must not stand in them, such as the access token.
     """
 
     def __init__(
@@ -360,7 +417,9 @@ class Ledger:
         retry_unknown: bool = False,
         keeps_receipts: bool = False,
         try_number: int = 1,
+        secrets: Callable[[], tuple[Secret, ...]] = tuple,
     ) -> None:
+        self._secrets = secrets
         earlier = state or State()
         self._state = State(survey, earlier.settled, earlier.unknown, list(earlier.failures))
         self._settled_before = Ranges(earlier.settled)
@@ -521,13 +580,22 @@ class Ledger:
         receipt = {
             "position": entry.position,
             "line": entry.line,
-            **({"key": entry.key} if entry.key is not None else {}),
+            **({"key": self._shown_key(entry)} if entry.key is not None else {}),
             "digest": ticket.digest.hex(),
             "status": status.value,
             "try": self._try,
             **({"before": ticket.before} if ticket.before else {}),
         }
         self._lines.append(_as_line(receipt, more))
+
+    def _shown_key(self, entry: Entry) -> Any:
+        """The manifest's id of a line, without what gives access: the column may repeat the URL, a part of it, or the token."""
+        text = str(entry.key)
+        if "://" in text:
+            text = redact_url(text)
+        if hides_secret(text[:_LARGEST_RESPONSE], (*self._secrets(), *url_secrets(str(entry.url)))):
+            return MASK
+        return entry.key if text == str(entry.key) else text
 
     def take_receipts(self) -> list[str]:
         """The receipts since the last time; they are the caller's now, to be written."""

@@ -23,6 +23,7 @@ from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 
 _LONGEST_LINE = 64 * 1024
 _LONGEST_ARRAY_ITEM = 1024 * 1024
+_LONGEST_INTEGER = 512
 _HEAD = 512
 _GZIP = b"\x1f\x8b"
 _CSV_SUFFIXES = frozenset({"csv"})
@@ -49,6 +50,7 @@ _OTHER_FORMATS = (
     (codecs.BOM_UTF16_LE, "UTF-16 text"),
     (codecs.BOM_UTF16_BE, "UTF-16 text"),
 )
+_MISSING = "which is what a template renders when its source is missing: check that the upstream task ran and returned the value"
 _CAN_BE_READ = "a manifest is UTF-8 text, CSV, JSON Lines or a JSON array, plain or gzip"
 
 
@@ -79,14 +81,25 @@ def entries_of_list(urls: Iterable[Any]) -> Iterator[Entry]:
         yield Entry(position, position + 1, url)
 
 
+def validate_kind(urls: Any) -> None:
+    """Refuse what can be neither a list nor a path.
+
+    :param urls: what was given.
+    :raises ValueError: if it cannot.
+    """
+    if urls is None:
+        raise ValueError(f"urls is 'None', {_MISSING}")
+    if isinstance(urls, (bytes, dict, int, float)):
+        raise ValueError(f"urls must be a list or the path of a manifest, not a {type(urls).__name__}")
+
+
 def list_of(urls: Any) -> list[Any] | None:
     """The list in ``urls``, or None where it is the path of a manifest. A template renders a list as text: that is a list too.
 
     :param urls: a list, or a text.
     :raises ValueError: if it is neither; the message does not repeat it, because URLs hold credentials.
     """
-    if urls is None or isinstance(urls, (bytes, dict, int, float)):
-        raise ValueError("urls is no list and no path; a template renders None when its source is missing")
+    validate_kind(urls)
     if not isinstance(urls, str):
         return list(urls)
     text = urls.strip()
@@ -99,8 +112,10 @@ def list_of(urls: Any) -> list[Any] | None:
             if isinstance(value, list):
                 return value
         raise ValueError("urls begins like a list but cannot be read as one: pass an XCom, or render it with | tojson")
-    if is_nothing(text) or "\n" in text:
-        raise ValueError("urls is empty or has line breaks: it is a list, or the path of a manifest")
+    if is_nothing(text):
+        raise ValueError(f"urls is {f'{text!r}' if text else 'empty'}, {_MISSING}")
+    if "\n" in text:
+        raise ValueError("urls has line breaks: it is a list, or the path of a manifest")
     if text.lower().startswith(("http://", "https://", "ftp://")):
         raise ValueError("urls is a single URL: pass a list, or the path of a manifest")
     return None
@@ -201,11 +216,16 @@ def _json_lines(stream: BinaryIO, columns: list[str]) -> Found:
             yield number, None, problem, None
         elif raw.strip():
             try:
-                row = json.loads(raw)
+                row = json.loads(raw, parse_int=_integer)
             except (ValueError, RecursionError):
                 yield number, None, "the line is no JSON", None
             else:
                 yield (number, *_fields(row, columns, "the line"))
+
+
+def _integer(digits: str) -> int | str:
+    """A JSON number; Python refuses to convert very long ones, which are ids at the most."""
+    return int(digits) if len(digits) <= _LONGEST_INTEGER else digits
 
 
 def _fields(row: Any, columns: list[str], what: str) -> tuple[Any, str, Any]:
@@ -217,7 +237,7 @@ def _fields(row: Any, columns: list[str], what: str) -> tuple[Any, str, Any]:
 
 def _json_array(stream: BinaryIO, name: str, columns: list[str]) -> Found:
     """The items of one JSON array, of URLs or of objects; the lines of an array mean little, so its items are counted."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_int=_integer)
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
     buffer, at_end, number, expects = text.read(64 * 1024).lstrip()[1:], False, 0, "]"
     while True:
@@ -265,8 +285,10 @@ def _csv(stream: BinaryIO, name: str, columns: list[str], delimiter: str) -> Fou
         before = line
         if row:
             values = [row[place] if place < len(row) else "" for place in places]
-            problem = "" if values[0] else f"the line has no value in column '{columns[0]}'"
-            yield line, values[0] or None, problem, values[1] if len(values) > 1 else None
+            problem = _too_wide(row, len(header), places[0])
+            if not values[0]:
+                problem = f"the line has no value in column '{columns[0]}'"
+            yield line, None if problem else values[0], problem, values[1] if len(values) > 1 else None
 
 
 def _strict_rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -291,6 +313,17 @@ def _runs_on(row: list[str], width: int, delimiter: str) -> bool:
     return any(
         "://" in line and line.count(delimiter) >= max(width - 1, 0) // 2 for value in spread for line in value.splitlines()[1:]
     )
+
+
+def _too_wide(row: list[str], width: int, place: int) -> str:
+    """Why a row with more fields than the header cannot be trusted: an unquoted delimiter cuts the value that it stands in.
+
+    Empty fields at the end are harmless, unless they may be what follows a URL that ends with the delimiter.
+    """
+    more = row[width:]
+    if not more or (not any(more) and place < width - 1):
+        return ""
+    return f"the line has {len(row):,} fields and the header {width:,}: put a value that holds the delimiter in double quotes"
 
 
 def _places(header: list[str], columns: list[str], name: str) -> list[int]:

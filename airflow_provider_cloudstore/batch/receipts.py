@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from tenacity import Retrying, stop_after_attempt, wait_random_exponential
 
-from airflow_provider_cloudstore.protocol.errors import BatchSupersededError
+from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, ReceiptsLostError
 
 _READERS = 32
 _READ_ATTEMPTS = 5
@@ -180,6 +180,7 @@ class Receipts:
 
         :param lines: the receipts as JSON; with none there is nothing to write, and the mark is looked at all the same.
         :raises BatchSupersededError: if a newer try has taken over.
+        :raises ReceiptsLostError: if the mark of this one is gone.
         """
         self._validate()
         if lines:
@@ -189,6 +190,9 @@ class Receipts:
 
     def _validate(self, *, begins: bool = False) -> None:
         content = self._folder.read(self._mark)
+        if content is None and not begins:
+            what = f"the receipts folder {self.place} was removed or emptied while the batch ran"
+            raise ReceiptsLostError(what, operation="batch upload")
         try:
             mark = json.loads(content or b"null")
         except ValueError:

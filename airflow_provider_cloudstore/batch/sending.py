@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from airflow_provider_cloudstore.batch.lease import InThread
-from airflow_provider_cloudstore.batch.ledger import Ledger, Status, Ticket
+from airflow_provider_cloudstore.batch.ledger import CHUNK, Ledger, Status, Ticket
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.throttle import OF_THE_SERVICE, Drained, Throttle, service_error
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
@@ -21,7 +21,6 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_READ_AHEAD = 256
 # What one upload ended with, every other one would end with too.
 _FATAL = (errors.TokenRefused, errors.ConfigurationError, errors.BatchServiceError)
 
@@ -155,7 +154,7 @@ class Sender:
         """Read ahead, unless another worker has done so meanwhile; whether there is anything more."""
         async with self._reading:
             if not self._buffer:
-                self._buffer = await self._in_thread(lambda: list(islice(self._entries, _READ_AHEAD)))
+                self._buffer = await self._in_thread(lambda: list(islice(self._entries, CHUNK)))
                 self._buffer.reverse()
         return bool(self._buffer or self._ledger.retries)
 

@@ -251,6 +251,7 @@ class _Connection(ResponseHandler):
         end = _BLANK_LINE.search(self.head, max(0, before - 2))
         rest = b"" if end is None else self.head[end.end() :]
         if end is not None and not framing.is_head(self.head[: end.end()]):
+            super().set_exception(MalformedResponse())
             self._end()
             return b""
         super().data_received(data[: len(data) - len(rest)])

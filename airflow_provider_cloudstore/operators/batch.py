@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, XComArg
 
-from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of
+from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of, validate_kind
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, time_left
 from airflow_provider_cloudstore.metrics import count_batch
-from airflow_provider_cloudstore.operators.typed import TypedOperator
-from airflow_provider_cloudstore.protocol.errors import BatchFailed, BatchSupersededError, InvalidInputError
+from airflow_provider_cloudstore.operators.typed import TypedOperator, check_flags
+from airflow_provider_cloudstore.protocol.errors import (
+    BatchFailed,
+    BatchKilled,
+    BatchStoreError,
+    BatchSupersededError,
+    InvalidInputError,
+)
 from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
 
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
 _STATE_KEY = "cloudstore_batch"
 _TIME_TO_SAVE = 3.0
 _GONE = 404
+# Killed, there is no time for it; superseded, it is the newer try's; and with a store away Airflow may be, too.
+_WITHOUT_XCOM = (BatchKilled, BatchSupersededError, BatchStoreError)
 
 
 class RemoteUrlBatchUploadOperator(TypedOperator):
@@ -84,12 +92,19 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if max_concurrency < 1 or (requests_per_second is not None and not requests_per_second > 0):
-            raise ValueError("max_concurrency must be at least 1, and requests_per_second above 0 or None")
+        check_flags(
+            skip_duplicates=skip_duplicates,
+            retry_unknown_outcome=retry_unknown_outcome,
+            allow_empty=allow_empty,
+            fresh_connections=fresh_connections,
+        )
+        _check_counts(max_concurrency, requests_per_second, max_consecutive_failures)
+        _check_names(url_column=url_column, key_column=key_column or "none")
+        validate_kind(urls)
+        if isinstance(shard, (list, tuple)) and all(isinstance(part, int) for part in shard) and not _parts_of(shard):
+            raise ValueError(f"shard is {shard!r}: it must be (k, n), with k from 0 to n - 1")
         if on_error not in ("continue", "stop"):
             raise ValueError("on_error is 'continue' or 'stop'")
-        if max_consecutive_failures is not None and max_consecutive_failures < 1:
-            raise ValueError("max_consecutive_failures must be at least 1, or None")
         self.urls: Any = urls
         self.url_column = url_column
         self.key_column = key_column
@@ -102,6 +117,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         self.receipts = receipts
         self.resume = resume
         self.shard = shard
+        self._is_sharded = shard is not None
         self.allow_empty = allow_empty
         self.fresh_connections = fresh_connections
         self.cloudstore_conn_id = cloudstore_conn_id
@@ -157,13 +173,13 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             self.skip_duplicates,
             self.retry_unknown_outcome,
             self.max_consecutive_failures,
-            _shard(self.shard),
+            _shard(self.shard) if self._is_sharded else None,
             self.fresh_connections,
             since_try=0 if resume else first_try,
         )
         store = context.get("task_state_store")
-        place = validate_present(str(self.receipts), "receipts") if self.receipts else None
-        folder = PathFolder(ObjectStoragePath(place)) if place else None
+        place = validate_present(self.receipts, "receipts") if self.receipts is not None else None
+        folder = PathFolder(_path(place, "receipts")) if place else None
         return Job(
             self._entries,
             hook.settings,
@@ -187,7 +203,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         if not self._is_file:
             yield entries_of_list(json.loads(self._sources.reveal()) if self._sources else self.urls)
             return
-        path, problem = ObjectStoragePath(str(self.urls)), ""
+        path, problem = _path(str(self.urls), "urls"), ""
         try:
             stream = cast("Any", path).open("rb")
         except FileNotFoundError:
@@ -207,10 +223,12 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         summary = {**report.to_dict(), "receipts": self.receipts}
         final = report.error is None or isinstance(report.error, BatchFailed)
         count_batch(summary, final=final)
+        if self.do_xcom_push and not isinstance(
+            report.error, _WITHOUT_XCOM
+        ):  # here already: after the progress is deleted, a crash would have all sent again
+            context["ti"].xcom_push(key="return_value", value=summary)
         if report.error is not None and not final:
             raise report.error
-        if self.do_xcom_push:  # here already: after the progress is deleted, a crash would have all sent again
-            context["ti"].xcom_push(key="return_value", value=summary)
         counts = {**summary, "now": summary["queued"] - summary["queued_earlier"]}
         self.log.info(
             "The batch is done: %s of %s URLs queued (%s in this try, %s earlier), %s failed, %s unknown, %s stand twice; "
@@ -269,13 +287,52 @@ def _flag(value: Any, name: str) -> bool:
 
 def _shard(value: Any) -> tuple[int, int] | None:
     """A shard that a template may have rendered as text: ``(0, 4)``, ``[0, 4]`` or ``0/4``."""
-    if value is None or str(value).strip().lower() in ("", "none"):
-        return None
+    found = _parts_of(value)
+    if found is None:
+        raise InvalidInputError(f"shard is {str(value)[:40]!r}: it is (k, n), with k from 0 to n - 1; nothing was sent")
+    return found
+
+
+def _parts_of(value: Any) -> tuple[int, int] | None:
     try:
         given = ast.literal_eval(value.replace("/", ",")) if isinstance(value, str) else value
         number, of = (int(part) for part in given)
     except (ValueError, TypeError, SyntaxError):
-        number, of = -1, 0
-    if not 0 <= number < of:
-        raise InvalidInputError(f"shard is {str(value)[:40]!r}: it is (k, n), with k from 0 to n - 1; nothing was sent")
-    return number, of
+        return None
+    return (number, of) if 0 <= number < of else None
+
+
+def _check_counts(concurrency: object, rate: object, failures: object) -> None:
+    for name, value in (("max_concurrency", concurrency), ("max_consecutive_failures", failures)):
+        if value is None and name == "max_consecutive_failures":
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+    if rate is not None and (not isinstance(rate, (int, float)) or isinstance(rate, bool) or not rate > 0):
+        raise ValueError(f"requests_per_second must be a number above 0 or None, not {rate!r}")
+
+
+def _check_names(**names: object) -> None:
+    for name, value in names.items():
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{name} must be the name of a column, not {value!r}")
+
+
+def _path(text: str, name: str) -> Any:
+    """A path whose filesystem exists, and which every worker takes for the same."""
+    try:
+        path: Any = ObjectStoragePath(text)
+        _ = path.fs
+    except ValueError:
+        path = None
+    if path is None:
+        scheme = text.partition("://")[0][:40]
+        raise InvalidInputError(
+            f"{name}: no filesystem for '{scheme}': install the Airflow provider that brings it, such as "
+            "apache-airflow-providers-amazon[s3fs] for s3; nothing was sent"
+        )
+    if name == "receipts" and not path.protocol and not text.startswith("/"):
+        raise InvalidInputError(
+            "receipts is a relative path, which another worker would not find: make it absolute; nothing was sent"
+        )
+    return path

@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
-from airflow_provider_cloudstore.operators.typed import TypedOperator
+from airflow_provider_cloudstore.operators.typed import TypedOperator, check_flags
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator, check_durations
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
@@ -60,6 +60,7 @@ class DeleteFolderOperator(TypedOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_flags(ignore_missing=ignore_missing)
         self.folder_id: Any = folder_id
         self.ignore_missing = ignore_missing
         self.cloudstore_conn_id = cloudstore_conn_id
@@ -102,6 +103,7 @@ class RemoteUrlUploadOperator(TypedOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_flags(retry_unknown_outcome=retry_unknown_outcome)
         self.url: Any = url
         self.retry_unknown_outcome = retry_unknown_outcome
         self.cloudstore_conn_id = cloudstore_conn_id
@@ -203,6 +205,7 @@ class DownloadLinkOperator(WaitingOperator):
     ) -> None:
         super().__init__(**kwargs)
         check_durations(poll_interval=poll_interval, timeout=timeout)
+        check_flags(wait_for_file=wait_for_file, deferrable=deferrable)
         self.file_id: Any = file_id
         self.wait_for_file = wait_for_file
         self.poll_interval = poll_interval

@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
+from airflow_provider_cloudstore.operators.typed import check_flags
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator, check_durations
 from airflow_provider_cloudstore.protocol.answers import DownloadLink
 
@@ -57,6 +58,7 @@ class DownloadFileOperator(WaitingOperator):
     ) -> None:
         super().__init__(**kwargs)
         check_durations(poll_interval=poll_interval, timeout=timeout)
+        check_flags(wait_for_file=wait_for_file, deferrable=deferrable)
         self.file_id = file_id
         self.target = target
         self.expected_sha256: Any = expected_sha256

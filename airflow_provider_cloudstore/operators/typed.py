@@ -9,6 +9,17 @@ from airflow.providers.common.compat.sdk import BaseOperator
 from airflow_provider_cloudstore.airflow_versions import HAS_RETRY_POLICIES
 
 
+def check_flags(**flags: object) -> None:
+    """Refuse a text for a flag, where the DAG is read: ``"no"`` and ``"false"`` would be true.
+
+    :param flags: the arguments, by their names.
+    :raises ValueError: if one is neither True nor False.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, not {value!r}")
+
+
 class TypedOperator(BaseOperator):
     """Base of all operators. Type checkers see ``output`` as ``Any``, because at run time it is the task's value."""
 

@@ -98,7 +98,7 @@ def restore(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str
 def _kinds(base: type[CloudStoreError]) -> dict[str, type[CloudStoreError]]:
     found = {base.__name__: base}
     for kind in base.__subclasses__():
-        if kind.__module__ == __name__:
+        if globals().get(kind.__name__) is kind:  # not what the hooks derive of it
             found |= _kinds(kind)
     return found
 
@@ -285,7 +285,9 @@ class BatchFailed(CloudStoreError):
 class BatchKilled(CloudStoreError):
     """The task of a batch was terminated."""
 
-    advice = "What is finished is recorded: a retry of the task resumes there."
+    advice = (
+        "With receipts or Airflow's state store (3.3 and later) a retry of the task resumes there; without, it sends all again."
+    )
 
 
 class BatchStopped(CloudStoreError):
@@ -304,15 +306,37 @@ class BatchStoppedAtUnknown(BatchStopped):
 
 
 class BatchServiceError(CloudStoreError):
-    """A batch ended because the service failed for every URL. No progress is lost: a retry resumes where it stopped."""
+    """A batch ended because the service failed for every URL."""
 
-    advice = "What was queued is recorded: a retry of the task resumes once the service works. Check the connection's host, too."
+    advice = (
+        "With receipts or Airflow's state store (3.3 and later) a retry of the task resumes once the service works; without, it "
+        "sends all again. Check the connection's host, too."
+    )
 
 
 class BatchStoreError(CloudStoreError):
     """A batch ended because its progress could not be recorded, so a retry would not have known what was sent."""
 
     advice = "Nothing is sent while it cannot be recorded. A retry of the task resumes once the store is back."
+
+
+class ManifestChangedError(CloudStoreError):
+    """A batch ended because its manifest changed between the count and the sending. What was sent before is recorded."""
+
+    advice = (
+        "Write a manifest once, or each version under a name of its own. A retry counts it anew; with receipts or Airflow's "
+        "state store it does not send again what was queued."
+    )
+
+
+class ReceiptsLostError(CloudStoreError):
+    """The receipts folder of a batch was removed or emptied while the batch ran."""
+
+    permanent = True
+    advice = (
+        "Nothing more is sent, and Airflow's retries are not spent on it: without the receipts they would send every URL again, "
+        "unless Airflow's state store (3.3 and later) has the progress, too. Restore the folder, or clear the task."
+    )
 
 
 class BatchSupersededError(CloudStoreError):

@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensor
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
 from airflow_provider_cloudstore.metrics import counted_wait
+from airflow_provider_cloudstore.operators.typed import check_flags
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileNotAvailable
 from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
 from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
@@ -43,6 +44,7 @@ class FileAvailableSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_flags(deferrable=deferrable)
         self.file_id: Any = file_id
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id

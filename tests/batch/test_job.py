@@ -13,7 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from airflow_provider_cloudstore.batch import job as job_module
 from airflow_provider_cloudstore.batch import lease, throttle
 from airflow_provider_cloudstore.batch.job import Report
 from airflow_provider_cloudstore.batch.ledger import Status
-from airflow_provider_cloudstore.batch.manifest import Entry
+from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_list
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -659,3 +659,74 @@ def test_a_missing_bucket_is_an_error_and_nothing_is_sent(
     with pytest.raises(errors.InvalidInputError, match="bucket or container that does not exist"):
         run(job(urls(10), folder=folder))
     assert requests(emulator) == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda urls: urls[:900], lambda urls: urls[:512], lambda urls: [*urls, "https://h/more"], lambda urls: [],
+        lambda urls: ["https://h/new", *urls], lambda urls: [*urls[:-1], urls[-1][:20]],
+    ],
+)  # fmt: skip
+def test_a_manifest_that_changes_after_it_was_counted_ends_the_batch_before_what_differs(
+    job: Any, run: Run, urls: Urls, arrived: Arrived, folder: Any, change: Callable[[list[str]], list[str]]
+) -> None:
+    wanted, opened = urls(1024), itertools.count()
+
+    @contextmanager
+    def entries() -> Any:
+        yield entries_of_list(wanted if next(opened) == 0 else change(wanted))
+
+    report = run(job(wanted, entries=entries, folder=folder))
+    assert isinstance(report.error, errors.ManifestChangedError)
+    assert "nothing was sent" not in str(report.error)
+    assert set(arrived()) <= set(wanted)
+    assert len(arrived()) == report.count(Status.QUEUED) == len(folder.receipts()) <= 1024
+    assert counts(run(job(wanted, folder=folder, number=2))) == {"queued": 1024}
+    assert sorted(arrived()) == sorted(wanted)
+
+
+def test_a_manifest_that_can_no_longer_be_read_says_so_and_not_that_nothing_was_sent(job: Any, run: Run, urls: Urls) -> None:
+    wanted, opened = urls(600), itertools.count()
+
+    def broken() -> Any:
+        yield from entries_of_list(wanted[:300])
+        raise errors.InvalidInputError("the manifest u.csv is no CSV (RFC 4180) in line 301: x; nothing was sent")
+
+    @contextmanager
+    def entries() -> Any:
+        yield entries_of_list(wanted) if next(opened) == 0 else broken()
+
+    report = run(job(wanted, entries=entries))
+    assert isinstance(report.error, errors.ManifestChangedError)
+    assert "line 301" in str(report.error)
+    assert "nothing was sent" not in str(report.error)
+    assert counts(report) == {"queued": 256}
+
+
+def test_a_receipts_folder_that_vanishes_ends_the_batch(job: Any, run: Run, urls: Urls, folder: Any, emulator: Emulator) -> None:
+    batch = job(
+        urls(500), folder=folder, requests_per_second=100, killed=lambda: requests(emulator) > 20 and folder.files.clear()
+    )
+    report = run(batch)
+    assert isinstance(report.error, errors.ReceiptsLostError)
+    assert report.error.permanent
+    assert requests(emulator) < 450
+
+
+def test_a_key_that_holds_a_credential_is_redacted_in_the_receipts(job: Any, run: Run, folder: Any, emulator: Emulator) -> None:
+    url = "https://user:hunter2secret@h/1?sig=hunter2secret"
+    keys = [
+        url,
+        "user:hunter2secret",
+        "//user:hunter2secret@h/1",
+        emulator.access_token,
+        "https://other/?sig=hunter2secret",
+        "k7",
+        7,
+    ]
+    run(job([Entry(at, at + 1, f"{url}&n={at}", key=key) for at, key in enumerate(keys)], folder=folder))
+    assert len(folder.receipts()) == len(keys)
+    assert "hunter2" not in str(folder.files)
+    assert emulator.access_token not in str(folder.files)
+    assert {receipt["key"] for receipt in folder.receipts()} >= {"k7", 7}

@@ -41,6 +41,43 @@ def test_csv_has_a_named_column_and_quoted_line_breaks() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "header", "row", "fields"),
+    [
+        ("urls.csv", "id,url", "1,http://h/w_1,h_1/x.png", "3 fields and the header 2"),
+        ("urls.csv", "url,id", "http://h/?sig=a,b,1", "3 fields and the header 2"),
+        ("urls.csv", "url", "http://h/1,2", "2 fields and the header 1"),
+        ("urls.csv", "url", "http://h/1,", "2 fields and the header 1"),
+        ("urls.csv", "id,url", "1,http://h/1,,x", "4 fields and the header 2"),
+        ("urls.tsv", "id\turl", "1\thttp://h/1\t2", "3 fields and the header 2"),
+        ("urls.tsv", "url", "http://h/1\t2", "2 fields and the header 1"),
+    ],
+)
+def test_a_row_with_more_fields_than_the_header_is_a_bad_line_and_no_cut_url(
+    name: str, header: str, row: str, fields: str
+) -> None:
+    good = {"url": "http://h/0", "id": "0"}
+    rows = [
+        header,
+        row,
+        ("\t" if name.endswith("tsv") else ",").join(good[title] for title in header.replace("\t", ",").split(",")),
+    ]
+    problem = f"the line has {fields}: put a value that holds the delimiter in double quotes"
+    assert read("\n".join(rows).encode(), name) == [(0, 2, None, problem), (1, 3, "http://h/0", "")]
+
+
+def test_empty_fields_at_the_end_of_a_row_pass_where_no_url_can_have_been_cut() -> None:
+    content = b'url,id\nhttp://h/1,1,,\nhttp://h/2\n"http://h/w_1,h_1",3\n'
+    assert [url for _, _, url, _ in read(content, "urls.csv")] == ["http://h/1", "http://h/2", "http://h/w_1,h_1"]
+
+
+def test_a_very_long_number_in_json_is_json() -> None:
+    digits = "9" * 5000
+    found = entries_of_file(io.BytesIO(f'{{"url": "http://h/1", "id": {digits}}}'.encode()), "u.jsonl", "url", "id")
+    assert [(entry.url, entry.key) for entry in found] == [("http://h/1", digits)]
+    assert [url for _, _, url, _ in read(f'[{{"url": "http://h/1", "id": {digits}}}]'.encode(), "u.json")] == ["http://h/1"]
+
+
 def test_a_csv_without_the_column_is_refused_with_the_columns_it_has() -> None:
     for content, columns in ((b"id,link\n", "'id', 'link'"), (b"", "none"), (b"id;url\n1;u", "'id;url'")):
         with pytest.raises(InvalidInputError, match=f"urls.csv.gz has no column 'url': .*its columns are {columns}"):
@@ -150,6 +187,12 @@ def test_what_is_neither_is_refused_without_being_shown(urls: Any) -> None:
     with pytest.raises(ValueError, match=r"^urls ") as refused:
         list_of(urls)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("urls", [None, "None", "", " null "])
+def test_missing_urls_are_refused_with_the_words_of_every_other_missing_argument(urls: Any) -> None:
+    with pytest.raises(ValueError, match="what a template renders when its source is missing: check that the upstream task"):
+        list_of(urls)
 
 
 def test_an_entry_does_not_print_its_url() -> None:

@@ -36,16 +36,17 @@ def arrived(emulator: Emulator) -> list[str]:
     return sorted(stored["source"] for stored in emulator.state()["files"])
 
 
-def run(wanted: Any, receipts: str = "") -> tuple[str, Any]:
+def run(wanted: Any, receipts: str) -> tuple[str, Any]:
     state, _, values = run_dag(dags.batch, {"urls": wanted, "receipts": receipts})
     return state, values["batch"]
 
 
-def test_a_list_of_a_template_is_queued_and_shown_by_its_length(emulator: Emulator) -> None:
-    state, summary = run(urls(30))
+def test_a_list_of_a_template_is_queued_and_shown_by_its_length(emulator: Emulator, tmp_path: Path) -> None:
+    state, summary = run(urls(30), str(tmp_path))
     assert state == "success"
     assert summary == {
-        "total": 30, "queued": 30, "failed": 0, "unknown": 0, "skipped": 0, "queued_earlier": 0, "receipts": "", "failures": [],
+        "total": 30, "queued": 30, "failed": 0, "unknown": 0, "skipped": 0, "queued_earlier": 0, "receipts": str(tmp_path),
+        "failures": [],
     }  # fmt: skip
     assert arrived(emulator) == sorted(urls(30))
     assert rendered_fields("batch", "batch")[-1]["urls"] == "30 URLs"
@@ -64,17 +65,17 @@ def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(emulator: E
     assert json.loads(told.splitlines()[0])["url"].endswith("?***")
 
 
-def test_failures_fail_the_task_after_all_the_rest_and_are_told(emulator: Emulator) -> None:
+def test_failures_fail_the_task_after_all_the_rest_and_are_told(emulator: Emulator, tmp_path: Path) -> None:
     emulator.fault("drop_after", times=2)
-    state, summary = run([*urls(20), "file:///x", "None"])
+    state, summary = run([*urls(20), "file:///x", "None"], str(tmp_path))
     assert state == "failed"
     assert (summary["total"], summary["queued"], summary["failed"], summary["unknown"]) == (22, 18, 2, 2)
     assert len(summary["failures"]) == 4
     assert len(arrived(emulator)) == 20
 
 
-def test_an_empty_list_is_a_batch_of_none(emulator: Emulator) -> None:
-    state, summary = run([])
+def test_an_empty_list_is_a_batch_of_none(emulator: Emulator, tmp_path: Path) -> None:
+    state, summary = run([], str(tmp_path))
     assert (state, summary["total"]) == ("success", 0)
 
 
@@ -86,22 +87,33 @@ def test_an_empty_list_is_a_batch_of_none(emulator: Emulator) -> None:
         {"requests_per_second": -1},
         {"on_error": "ignore"},
         {"max_consecutive_failures": 0},
+        {"max_concurrency": "16"},
+        {"requests_per_second": "50"},
+        {"max_concurrency": True},
+        {"url_column": 1},
+        {"url_column": ""},
+        {"key_column": 1},
+        {"shard": (4, 4)},
+        {"retry_unknown_outcome": "no"},
+        {"skip_duplicates": "false"},
+        {"allow_empty": "no"},
+        {"fresh_connections": 0},
     ],
 )
 def test_an_argument_that_makes_no_sense_is_refused_in_the_dag_file(more: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be|on_error is"):
+    with pytest.raises(ValueError, match=f"{next(iter(more))} (must be|is)"):
         RemoteUrlBatchUploadOperator(task_id="t", urls=[], **more)
 
 
 @pytest.mark.parametrize("wanted", ["https://h/?sig=hunter2", "[https://h/?sig=hunter2]", "None"])
 def test_urls_that_are_neither_list_nor_path_are_refused_and_not_shown(emulator: Emulator, wanted: str) -> None:
-    state, summary = run(wanted)
+    state, summary = run(wanted, "/nowhere")
     assert (state, summary) == ("failed", None)
     assert "hunter2" not in str(rendered_fields("batch", "batch")[-1])
     assert emulator.state()["requests"] == {}
 
 
-@pytest.mark.parametrize("missing", ["None", "null", "[]", "<NA>", " none "])
+@pytest.mark.parametrize("missing", ["None", "null", "[]", "<NA>", " none ", ""])
 def test_a_missing_folder_for_receipts_is_refused_and_creates_none(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
@@ -225,10 +237,37 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
         assert empty.execute(context(Store()))["total"] == 0
 
 
-@pytest.mark.parametrize("shard", [(2, 2), "x", (0, 0), [1], "(1, 1)"])
+@pytest.mark.parametrize("shard", ["2/2", "x", "(0, 0)", "[1]", "(1, 1)", "None", "", "none"])
 def test_a_shard_that_makes_no_sense_is_refused(emulator: Emulator, shard: Any) -> None:
     with pytest.raises(errors.InvalidInputError, match="shard is"):
         RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), shard=shard).execute(context(Store()))
+
+
+def test_a_shard_that_renders_none_is_not_the_whole_manifest(emulator: Emulator) -> None:
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), shard="{{ none }}")
+    for rendered in (None, "None"):
+        operator.shard = rendered  # as Airflow renders it, with native objects and without
+        with pytest.raises(errors.InvalidInputError, match="shard is 'None'"):
+            operator.execute(context(Store()))
+    assert emulator.state()["requests"] == {}
+
+
+@pytest.mark.parametrize(
+    ("place", "words"), [("receipts", "relative path"), ("./r", "relative"), ("nope://b/r", "install the Airflow")]
+)
+def test_a_receipts_folder_that_no_worker_would_find_is_refused(emulator: Emulator, place: str, words: str) -> None:
+    with pytest.raises(errors.InvalidInputError, match=words):
+        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts=place).execute(context(Store()))
+    assert emulator.state()["requests"] == {}
+
+
+def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp_path: Path) -> None:
+    pushed: dict[str, Any] = {}
+    emulator.fault("status", status=503, times=100)
+    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), max_consecutive_failures=1)
+    with pytest.raises(errors.BatchServiceError, match="With receipts or Airflow's state store"):
+        batch.execute(context(Store(), pushed))
+    assert pushed["return_value"]["total"] == 3
 
 
 def test_shards_may_be_rendered_and_the_key_stands_in_the_receipts(emulator: Emulator, tmp_path: Path) -> None:
