@@ -15,13 +15,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FRAGMENTS = {
     "README.md-1": "file_id: str = '1'\n",
     "batch.md-0": "from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator\n\n",
-    "batch.md-1": """\
-import json
-from airflow.providers.common.compat.sdk import ObjectStoragePath, task
-from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
-
-
-""",
     "downloads.md-0": """\
 from airflow.providers.common.compat.sdk import task
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator

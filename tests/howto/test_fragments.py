@@ -60,8 +60,10 @@ def test_a_batch_and_the_links_to_what_its_receipts_list(emulator: Emulator, tmp
     block = {"urls.csv.gz": str(manifest), "receipts": receipts}
     run = run_dag(dag_of("batch.md-0", inside_a_dag("batch.md-0", **block)))
     assert run.values["batch"]["queued"] == 3, str(run)
-    run = run_dag(dag_of("batch.md-1", inside_a_dag("batch.md-1", **block)))
+    own = {"urls.csv.gz": str(manifest), "receipts/{{ run_id }}": f"{receipts}/{{{{ run_id }}}}"}
+    run = run_dag(dag_of("batch.md-1", inside_a_dag("batch.md-1", **own)))
     assert run.state == "success", str(run)
+    assert run.values["batch"]["queued"] == len(run.values["file_ids"]) == 3
     assert emulator.state()["effects"]["link"] >= 3
 
 
