@@ -224,6 +224,9 @@ class _Connection(ResponseHandler):
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
+        if not data:  # aiohttp asks itself to read on what it put by while the body was full
+            super().data_received(data)
+            return
         self.bytes_due -= len(data)
         if self.bytes_due < 0:
             self._end()

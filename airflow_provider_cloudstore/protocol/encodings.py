@@ -20,7 +20,7 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 
 _SHORTEST = 8  # a shorter one turns up by chance: "response" decoded from something is no leak of `format=response`
 _MOST_TEXTS = 24  # decoded from one text: a bound for hostile nesting
-_HEX_PAIRS = re.compile(r"(?:[0-9A-Fa-f]{2}[:.,+-]){7,}[0-9A-Fa-f]{2}|(?:0[xX][0-9A-Fa-f]{2}[:.,;+-]?){8,}")
+_HEX_PAIRS = re.compile(r"(?:[0-9A-Fa-f]{2}[:.,+-]){7,}[0-9A-Fa-f]{2}|(?:0[xX][0-9A-Fa-f]{2}[:.,;+-]{0,2}){8,}")
 _HEX_MARKS = re.compile("0[xX]|[:.,;+-]")
 # A line of a hexdump: an offset, and up to 16 bytes behind it; then the same bytes in clear, for people.
 _DUMP_LINE = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{4,16}:?[ \t]+((?:[0-9A-Fa-f]{2}[ \t]{0,2}){1,16})")

@@ -59,6 +59,9 @@ class Response:
     too_large: bool = False
 
 
+_FOLD = re.compile(r"\r?\n[ \t]+")  # where a header goes on in the next line (RFC 9112 section 5.2)
+
+
 def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Headers as a :class:`Response` has them: a repeated one's values are joined (RFC 9110 section 5.3).
 
@@ -66,7 +69,7 @@ def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """
     headers: dict[str, str] = {}
     for name, value in pairs:
-        key, text = name.lower(), value.strip(" \t")
+        key, text = name.lower(), _FOLD.sub(" ", value).strip(" \t")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
 

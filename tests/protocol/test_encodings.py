@@ -152,7 +152,25 @@ def test_a_short_secret_is_not_looked_for() -> None:
     assert not hides_secret("c2hvcnQ= short", [Secret("short")])
 
 
-@pytest.mark.parametrize("piece", ["%25", "&amp;", "\\\\", "QUFB", "4141", "a", "MFRGG", "9jqo^", "x|y~z", "%26amp;", "\\u005c"])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "%25",
+        "&amp;",
+        "\\\\",
+        "QUFB",
+        "4141",
+        "a",
+        "MFRGG",
+        "9jqo^",
+        "x|y~z",
+        "%26amp;",
+        "\\u005c",
+        "0x41, ",
+        "00000000: 41",
+        "\\n",
+    ],
+)
 def test_looking_takes_little_time_whatever_the_text(piece: str) -> None:
     text = (piece * 36_000)[:36_000]
     began = time.process_time()
