@@ -163,7 +163,7 @@ def test_attempts_are_counted_since_the_last_bytes_came() -> None:
 
 def test_bytes_that_come_once_more_are_no_progress() -> None:
     download = begun(total=10**6, received=b"x" * 500_000)
-    for _ in range(4):
+    for _ in range(3):
         assert not download.exhausted
         download.first_request()
         download.begin(head(200, content_length="1000000"))
