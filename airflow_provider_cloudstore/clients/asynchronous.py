@@ -268,9 +268,9 @@ class _Connection(ResponseHandler):
             self.has_head, self.body = True, body
             self.bytes_due += values.MAX_WIRE_BYTES
             length = message.headers.get("Content-Length", "")
-            bodiless = message.chunked or message.code in (204, 304)
+            counted = values.has_body(message.code) and not message.chunked and re.fullmatch("[0-9]{1,18}", length)
             self.chunks = framing.Chunks() if message.chunked else None
-            self.bytes_after = int(length) if re.fullmatch("[0-9]{1,18}", length) and not bodiless else None
+            self.bytes_after = int(length) if counted else None
         if known and self.interim_due >= 0:
             super().feed_data(data, size)
         else:

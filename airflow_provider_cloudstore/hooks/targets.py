@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,14 +17,14 @@ _TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before 
 
 
 @contextmanager
-def written_whole(target: Any) -> Iterator[_LocalFile | _Upload | _RenamedFile]:
+def written_whole(target: Any) -> Iterator[_LocalFile | _Stored]:
     """A file to write, which is at ``target`` once the block ends well; else what was there stays there.
 
     :param target: a ``pathlib.Path`` or Airflow's ``ObjectStoragePath``.
     """
     protocol = getattr(target, "protocol", "")
     if protocol in _LOCAL:
-        file: _LocalFile | _Upload | _RenamedFile = _LocalFile(Path(getattr(target, "path", target)))
+        file: _LocalFile | _Stored = _LocalFile(Path(getattr(target, "path", target)))
     else:
         file = (_Upload if protocol in _TRANSACTIONAL else _RenamedFile)(target.fs, target.path)
     try:
@@ -69,20 +70,36 @@ class _LocalFile:
         self._part.unlink(missing_ok=True)
 
 
-class _Upload:
+class _Stored(ABC):
+    """A file on a store, whose bytes cannot be taken back: to restart is to open another one."""
+
+    _file: Any
+    write: Any
+
     def __init__(self, fs: Any, path: str) -> None:
         self._fs, self._path = fs, path
         self._open()
-
-    def _open(self) -> None:
-        self._file = self._fs.open(self._path, "wb", autocommit=False)
-        self.write = self._file.write
 
     def restart(self) -> None:
         """Forget what was written."""
         if self._file.tell():
             self.discard()
             self._open()
+
+    @abstractmethod
+    def _open(self) -> None: ...
+
+    @abstractmethod
+    def commit(self) -> None: ...
+
+    @abstractmethod
+    def discard(self) -> None: ...
+
+
+class _Upload(_Stored):
+    def _open(self) -> None:
+        self._file = self._fs.open(self._path, "wb", autocommit=False)
+        self.write = self._file.write
 
     def commit(self) -> None:
         """Upload what is left, and complete the upload."""
@@ -96,22 +113,12 @@ class _Upload:
         self._file.closed = True  # fsspec would upload what is left when it is collected
 
 
-class _RenamedFile:
-    def __init__(self, fs: Any, path: str) -> None:
-        self._fs, self._path = fs, path
-        self._open()
-
+class _RenamedFile(_Stored):
     def _open(self) -> None:
         folder, _, name = self._path.rpartition("/")
         self._part = f"{folder}/.{_short(name)}.{secrets.token_hex(6)}.part".lstrip("/" if not self._path.startswith("/") else "")
         self._file = self._fs.open(self._part, "wb")
         self.write = self._file.write
-
-    def restart(self) -> None:
-        """Forget what was written."""
-        if self._file.tell():
-            self.discard()
-            self._open()
 
     def commit(self) -> None:
         """Give it its name."""

@@ -90,6 +90,14 @@ def is_final(status: int) -> bool:
     return 200 <= status <= 999
 
 
+def has_body(status: int) -> bool:
+    """Whether a final response with this status can have a body, whatever its headers say (RFC 9112 section 6.3).
+
+    :param status: the HTTP status.
+    """
+    return status not in (204, 304)
+
+
 def is_unambiguous(status: int, headers: Mapping[str, str]) -> bool:
     """Whether all readers find the same end of the body (RFC 9112 sections 6.1 to 6.3, RFC 9110 section 8.6).
 

@@ -9,15 +9,16 @@ import itertools
 import json
 import shutil
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote
 
 import pytest
 
 from airflow_provider_cloudstore.airflow_versions import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.leaks import leaks
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 
 pytestmark = pytest.mark.slow
@@ -202,24 +203,4 @@ def test_no_event_lineage_table_or_log_shows_a_secret(airflow: RealAirflow) -> N
         values = [value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in row.values()]
         tables.append((Path(table), "\n".join(values)))
     assert {EVENTS, "xcom", "rendered_task_instance_fields"} <= {str(table) for table, _ in tables}
-    assert not leaks([*texts, *tables])
-
-
-def leaks(texts: Iterable[tuple[Path, str]]) -> set[tuple[str, str, str]]:
-    """File, line and form of every secret that stands in a text."""
-    forms = {form for secret in SECRETS for form in printed(secret)}
-    return {
-        (file.name, line[:300], form)
-        for file, text in texts
-        for form in forms
-        if form in text
-        for line in text.splitlines()
-        if form in line
-    }
-
-
-def printed(secret: str) -> set[str]:
-    """Every text as which a secret could be found; not the package's own list, which is what is tested."""
-    encoded = {quote(secret), quote(secret, safe=""), quote_plus(secret), quote(secret, safe="!#$%&'()*+,/:;=?@[]~")}
-    escaped = {json.dumps(secret)[1:-1], repr(secret)[1:-1], ascii(secret)[1:-1]}
-    return {secret} | escaped | encoded | {one.lower() for one in encoded}
+    assert not leaks([*texts, *tables], SECRETS)

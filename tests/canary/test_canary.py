@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote
 
 import pytest
 import trustme
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.leaks import leaks, printed
 from tests.real_airflow import RealAirflow
 from tests.support import store_file
 
@@ -69,15 +70,6 @@ def download_faults() -> dict[str, list[dict[str, Any]]]:
         "download_refused": [{"kind": "status", "status": 403, "body": f"{ECHO_TOKEN} {DOWNLOAD_TOKEN}", "times": 0}],
         "download_redirected": [{"kind": "redirect", "headers": elsewhere, "times": 0}],
     }
-
-
-def printed(secret: str) -> set[str]:
-    """Every text as which a secret could be found; not the package's own list, which is what is tested."""
-    encoded = {quote(secret), quote(secret, safe=""), quote_plus(secret), quote(secret, safe="!#$%&'()*+,/:;=?@[]~")}
-    encoded |= {quote(secret, safe="?/:@-._~!$'()*,"), quote(secret, safe="/:=&+"), quote_plus(secret, safe="?/:@-._~!$'()*,")}
-    return (
-        {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], ascii(secret)[1:-1]} | encoded | {one.lower() for one in encoded}
-    )
 
 
 @pytest.fixture(scope="module")
@@ -149,38 +141,25 @@ def test_every_operator_ran_and_ended_as_its_service_makes_it_end(
     assert len(states) == 3 * (len(connections) - len(download_faults())) + 20
 
 
-def leaks(texts: Iterable[tuple[Path, str]]) -> set[tuple[str, str, str]]:
-    """File, line and form of every secret that stands in a text."""
-    forms = {form for secret in SECRETS for form in printed(secret)}
-    return {
-        (file.name, line[:200], form)
-        for file, text in texts
-        for form in forms
-        if form in text
-        for line in text.splitlines()
-        if form in line
-    }
-
-
 def test_no_log_file_shows_a_secret(airflow: RealAirflow, states: dict[str, str]) -> None:
     files = dict(airflow.logs())
     task_logs = [text for file, text in files.items() if "task_id=" in str(file)]
     assert len(task_logs) >= len(states)
     assert any("DEBUG" in text or '"debug"' in text for text in task_logs)
-    assert not leaks(files.items())
+    assert not leaks(files.items(), SECRETS)
 
 
 def test_no_console_shows_a_secret_but_where_airflow_itself_does_not_mask(airflow: RealAirflow) -> None:
     # Airflow 3's supervisor masks task logs, not its own console: there it repeats what a task prints, and at DEBUG the XComs.
     unmasked = ("[task.stdout]", "msg=SetXCom(key='download_link'", "msg=SetXCom(key='return_value'")
-    found = leaks(airflow.consoles())
+    found = leaks(airflow.consoles(), SECRETS)
     assert not {leak for leak in found if not any(mark in leak[1] for mark in unmasked)}
 
 
 def test_no_receipt_shows_a_secret(airflow: RealAirflow) -> None:
     parts = [(part, part.read_text()) for part in airflow.home.glob("receipts-*/part-*.jsonl")]
     assert len(parts) == 5
-    assert not leaks(parts)
+    assert not leaks(parts, SECRETS)
 
 
 def test_no_table_but_the_connections_and_the_documented_xcoms_shows_a_secret(airflow: RealAirflow) -> None:
