@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.hooks import cloudstore
@@ -221,9 +221,8 @@ UNUSABLE: list[dict[str, Any]] = [
 def test_both_hooks_refuse_a_connection_that_cannot_be_used(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, **{"host": "files.example.com", "password": "hunter2x", **fields})
     if version("apache-airflow").startswith(("3.0.", "3.1.")) and not isinstance(fields.get("extra", {}), dict):
-        with pytest.raises(
-            AirflowException, match="isn't defined"
-        ):  # Airflow itself reads no such connection from the environment
+        # Airflow itself reads no such connection from the environment.
+        with pytest.raises(errors.ConfigurationError, match="it is not defined"):
             CloudStoreHook().delete_folder("d1")
         return
     with pytest.raises(errors.ConfigurationError) as blocking:
