@@ -22,7 +22,7 @@ IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_waiti
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
-  test-canary test-assets test-downloads test-odd-answers test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
+  test-canary test-assets test-downloads test-odd-responses test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
   test-ui test-typed test-first-day bench up docs format lint constraints clean
 .DEFAULT_GOAL := help
 
@@ -63,7 +63,7 @@ matrix-names:
 	@echo $(addprefix test-on-,$(filter-out $(NEW),$(MATRIX)))
 
 test-properties: env-new ## 21,000 random answers through the parser
-	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest $(PARALLEL) tests/protocol/test_any_answer.py
+	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest $(PARALLEL) tests/protocol/test_any_response.py
 
 test-wheel: ## the wheel beside each Airflow version in an empty environment
 	@set -e; for name in $(AIRFLOWS); do echo "== Airflow $$name"; \
@@ -93,9 +93,9 @@ test-in-time: env-new ## what takes its time: limits, waits and batches over rea
 test-kill: env-new ## a batch task killed fifty times, twice, and twenty times while its stores fail, on a whole Airflow
 	@$(BIN)/python -m pytest -m slow -n 2 --dist worksteal -rP tests/batch/test_killed.py
 
-test-odd-answers: env-new env-old ## odd responses to every operator on a whole Airflow, on both versions
-	@$(BIN)/python -m pytest -m slow tests/odd_answers
-	@$(OLD_BIN)/python -m pytest -m slow tests/odd_answers
+test-odd-responses: env-new env-old ## odd responses to every operator on a whole Airflow, on both versions
+	@$(BIN)/python -m pytest -m slow tests/odd_responses
+	@$(OLD_BIN)/python -m pytest -m slow tests/odd_responses
 
 test-killed-upload: env-new env-old ## an upload killed while it is sent, on a whole Airflow, on both versions
 	@$(BIN)/python -m pytest -m slow tests/killed_upload

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowTaskTimeout, Stats
 
 from airflow_provider_cloudstore.protocol.calls import Call
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileNotAvailable
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileWaitTimeoutError
 from airflow_provider_cloudstore.protocol.metrics import batch_counts, outcome_of, request_metric, wait_metric
 
 
@@ -32,7 +32,7 @@ def counted_wait() -> Iterator[None]:
     """Count a wait by how it ends; one that is deferred, rescheduled or skipped has not ended here."""
     try:
         yield
-    except (FileNotAvailable, AirflowSensorTimeout, AirflowTaskTimeout):
+    except (FileWaitTimeoutError, AirflowSensorTimeout, AirflowTaskTimeout):
         Stats.incr(wait_metric("timeout"))
         raise
     except CloudStoreError:

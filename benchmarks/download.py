@@ -45,16 +45,16 @@ def ours(url: str, target: Path) -> str:
     import pendulum
 
     from airflow_provider_cloudstore.clients.downloads import DownloadClient
-    from airflow_provider_cloudstore.hooks.targets import written_whole
-    from airflow_provider_cloudstore.protocol.answers import DownloadLink
+    from airflow_provider_cloudstore.hooks.targets import atomic_write
     from airflow_provider_cloudstore.protocol.downloads import Download
+    from airflow_provider_cloudstore.protocol.results import DownloadLink
     from airflow_provider_cloudstore.protocol.secrets import Secret
     from airflow_provider_cloudstore.protocol.settings import Settings
 
     settings = Settings("http://127.0.0.1", Secret("token"))
     download = Download("f1", settings)
     download.use(DownloadLink("f1", "token", url, pendulum.now("UTC"), None))
-    with DownloadClient(settings, sys.exit) as client, written_whole(target) as sink:
+    with DownloadClient(settings, sys.exit) as client, atomic_write(target) as sink:
         client.run(download, sink, on_retry=logging.warning)
         return download.result("").sha256
 

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.protocol import answers, errors
+from airflow_provider_cloudstore.protocol import errors, results
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS
 from scripts.airflow_home import ROOT
@@ -70,8 +70,8 @@ def reference() -> str:
         "## Hooks\n",
         *(_class(kind, methods=True) for kind in _classes("hooks")),
         "## Results of the hook's methods\n",
-        "Values of `airflow_provider_cloudstore.protocol.answers`; an operator's XCom is `to_dict()` of one of them.\n",
-        *(_class(kind) for kind in (answers.FolderDeletion, answers.RemoteUpload, answers.DownloadLink, answers.DownloadedFile)),
+        "Values of `airflow_provider_cloudstore.protocol.results`; an operator's XCom is `to_dict()` of one of them.\n",
+        *(_class(kind) for kind in (results.FolderDeletion, results.RemoteUpload, results.DownloadLink, results.DownloadedFile)),
         "## Triggers\n",
         *(_class(kind) for kind in _classes("triggers")),
         _extras(),
@@ -199,8 +199,8 @@ def _errors() -> str:
     for name in _class_names(errors):
         kind: type[errors.CloudStoreError] = vars(errors)[name]
         base = f"`{kind.__bases__[0].__name__}`"
-        flags = ["yes" if flag else "no" for flag in (kind.again, kind.permanent)]
-        lines.append(_row([f"`{name}`", base, *flags, _parse(kind).text, str(kind.advice)]))
+        flags = ["yes" if flag else "no" for flag in (kind.retryable, kind.permanent)]
+        lines.append(_row([f"`{name}`", base, *flags, _parse(kind).text, str(kind.hint)]))
     return "\n".join(lines) + "\n"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from airflow_provider_cloudstore.airflow_versions import HAS_RETRY_POLICIES
+from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.app import Service
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.emulator.store import StoredFile

@@ -19,7 +19,7 @@ import pytest
 import hatch_build
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.protocol import answers, errors
+from airflow_provider_cloudstore.protocol import errors, results
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, warnings_about
 from scripts import reference
 from tests.doc_blocks import PAGES as READ_BY_USERS
@@ -66,8 +66,8 @@ def test_the_long_description_has_no_relative_links(url: str, expected: str) -> 
 
 def test_every_error_and_every_extra_is_explained() -> None:
     kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)}
-    told = (ROOT / "docs" / "failures.md").read_text()
-    assert not {name for name in kinds if f"`{name}`" not in told}
+    reported = (ROOT / "docs" / "failures.md").read_text()
+    assert not {name for name in kinds if f"`{name}`" not in reported}
     assert not {key for key in EXTRA_KEYS if f"`{key}`" not in (ROOT / "README.md").read_text()}
 
 
@@ -143,7 +143,7 @@ def test_the_pages_agree_on_which_errors_are_retried_and_permanent() -> None:
     written = {name: (again, permanent) for cell, again, permanent in rows for name in re.findall(r"`(\w+)`", cell)}
     kinds: dict[str, type[errors.CloudStoreError]] = {name: vars(errors)[name] for name in written}
     assert len(written) >= 25
-    flags = {name: [kind.again, kind.permanent] for name, kind in kinds.items()}
+    flags = {name: [kind.retryable, kind.permanent] for name, kind in kinds.items()}
     assert written == {name: tuple("yes" if flag else "no" for flag in found) for name, found in flags.items()}
 
 
@@ -176,4 +176,4 @@ def test_the_readmes_tables_name_what_can_be_imported_and_called() -> None:
         signature = inspect.signature(getattr(CloudStoreHook, method))
         shown = [re.sub(r": [^,=]+", "", str(one)).replace(" ", "") for one in list(signature.parameters.values())[1:]]
         assert shown == [one.replace(" ", "") for one in parameters.split(", ") if one != "*"]
-        assert [one.name for one in dataclasses.fields(getattr(answers, result))] == re.findall(r"`(\w+)`", fields)
+        assert [one.name for one in dataclasses.fields(getattr(results, result))] == re.findall(r"`(\w+)`", fields)

@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.protocol.errors import BatchFailed, FileNotAvailable, NotFound
+from airflow_provider_cloudstore.protocol.errors import BatchFailedError, FileWaitTimeoutError, NotFoundError
 from airflow_provider_cloudstore.protocol.metrics import BATCH_COUNTS, OUTCOMES, WAIT_OUTCOMES
 from tests.dags import asset_dags
 from tests.support import activate, store_file
@@ -41,9 +41,9 @@ def test_every_request_counts_by_operation_and_outcome(emulator: Emulator, count
     emulator.fault("status", status=500)
     with CloudStoreHook() as hook:
         hook.create_download_link("f1")
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             hook.delete_folder("gone")
-        hook.look_for_file("late")
+        hook.poll_file("late")
     assert counted == {
         "requests.download_link.rate_limited": 2,
         "requests.download_link.server_failure": 1,
@@ -57,7 +57,7 @@ def test_every_request_counts_by_operation_and_outcome(emulator: Emulator, count
 def test_the_requests_of_an_event_loop_count_too(emulator: Emulator, counted: Counter[str]) -> None:
     async def ask() -> None:
         async with CloudStoreAsyncHook() as hook:
-            await hook.look_for_file("late")
+            await hook.poll_file("late")
             await hook.upload_from_url("ftp://127.0.0.1:9/f")
 
     asyncio.run(ask())
@@ -77,7 +77,7 @@ def test_a_wait_that_ends_without_the_file_says_so(emulator: Emulator, counted: 
     context: Any = {}
     for file_id in ("late", "f1"):
         wait = DownloadLinkOperator(task_id="w", file_id=file_id, wait_for_file=True, poll_interval=0.05, timeout=0.2)
-        with pytest.raises(FileNotAvailable):
+        with pytest.raises(FileWaitTimeoutError):
             wait.execute(context)
     assert counted["waits.timeout"] == 2
 
@@ -89,7 +89,7 @@ def test_a_batch_counts_what_became_of_its_urls(emulator: Emulator, counted: Cou
     operator = RemoteUrlBatchUploadOperator(task_id="b", urls=urls, max_concurrency=1)
     operator.render_template_fields({})
     context: Any = {"ti": pushed}
-    with pytest.raises(BatchFailed):
+    with pytest.raises(BatchFailedError):
         operator.execute(context)
     assert counted == {"batch.queued": 3, "batch.failed": 1, "batch.skipped": 1}
 

@@ -44,7 +44,7 @@ class Outcome:
     error: BaseException | None = None
     lines: list[str] = field(default_factory=list)
     deferred: bool = False
-    patience: timedelta | None = None
+    timeout: timedelta | None = None
 
     def push(self, key: str, value: Any) -> None:
         self.xcoms[key] = value
@@ -90,7 +90,7 @@ class Worker:
         except TaskDeferred as deferred:
             outcome.deferred = True
             again = FileAvailableTrigger(**deferred.trigger.serialize()[1])
-            outcome.patience = deferred.timeout
+            outcome.timeout = deferred.timeout
 
         async def wait() -> list[Any]:
             return [event.payload async for event in again.run()]
@@ -149,7 +149,7 @@ def test_a_file_that_comes_later_is_waited_for(worker: Worker, emulator: Emulato
     outcome = worker.run(make(deferrable))
     assert outcome.error is None
     assert outcome.deferred is deferrable
-    assert type(outcome.patience) is (timedelta if deferrable else type(None))  # Airflow 3 sends no other kind to its supervisor
+    assert type(outcome.timeout) is (timedelta if deferrable else type(None))  # Airflow 3 sends no other kind to its supervisor
     last = "File 'f1' is there" if make is sensor else "A download link for file 'f1' is made; it ends at "
     lines = distinct(outcome.lines)
     assert lines[0] == "File 'f1' is not there yet (HTTP 404: Could not find the file); looking every 0.05 s"
@@ -166,7 +166,7 @@ def test_a_timeout_says_how_long_for_what_and_the_services_last_words(
     worker: Worker, emulator: Emulator, make: Make, deferrable: bool
 ) -> None:
     outcome = worker.run(make(deferrable, timeout=0.5))
-    assert isinstance(outcome.error, AirflowSensorTimeout if make is sensor else errors.FileNotAvailable)
+    assert isinstance(outcome.error, AirflowSensorTimeout if make is sensor else errors.FileWaitTimeoutError)
     assert str(outcome.error) == (
         "wait 'f1': the file was not there within 0.5 s, the last answer was: HTTP 404: Could not find the file. "
         "Look in the service whether the upload failed, or allow more time with 'timeout'."
@@ -181,16 +181,16 @@ def test_an_error_that_waiting_cannot_help_is_the_same(
         emulator.fault("status", status=404, times=before)
     emulator.fault("status", status=400, body="no", times=0)
     outcome = worker.run(make(deferrable))
-    assert isinstance(outcome.error, errors.BadRequest)
+    assert isinstance(outcome.error, errors.BadRequestError)
     assert isinstance(outcome.error, AirflowFailException)
     assert str(outcome.error).startswith("download link 'f1': HTTP 400: no")
     assert emulator.state()["requests"] == {"link": before + 1}
 
 
 ODD: list[tuple[dict[str, Any], type[errors.CloudStoreError]]] = [
-    ({"kind": "status", "status": 403, "body": "no"}, errors.PermissionDenied),
-    ({"kind": "status", "status": 301, "headers": {"Location": "/"}}, errors.RedirectRefused),
-    ({"kind": "status", "status": 200, "body": "<html>"}, errors.UnusableAnswer),
+    ({"kind": "status", "status": 403, "body": "no"}, errors.PermissionDeniedError),
+    ({"kind": "status", "status": 301, "headers": {"Location": "/"}}, errors.RedirectError),
+    ({"kind": "status", "status": 200, "body": "<html>"}, errors.InvalidResponseError),
 ]
 
 
@@ -264,7 +264,7 @@ def test_a_refused_token_is_the_same(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection(emulator.url, "wrong-token"))
     outcome = worker.run(make(deferrable))
-    assert isinstance(outcome.error, errors.TokenRefused)
+    assert isinstance(outcome.error, errors.AuthenticationError)
     assert "wrong-token" not in str(outcome.error)
 
 
@@ -306,7 +306,7 @@ def test_an_event_that_is_not_the_triggers_own_fails_loudly(worker: Worker, make
 
 def test_the_file_may_be_gone_again_before_the_fresh_link(worker: Worker, emulator: Emulator) -> None:
     task: Any = link(True)
-    with pytest.raises(errors.NotFound):
+    with pytest.raises(errors.NotFoundError):
         task.execute_complete({"ti": None}, {"status": "available"})
 
 

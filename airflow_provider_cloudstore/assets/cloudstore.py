@@ -10,7 +10,7 @@ from urllib.parse import SplitResult
 
 from airflow.providers.common.compat.sdk import Asset, Context
 
-from airflow_provider_cloudstore.airflow_versions import is_asset, triggering_events
+from airflow_provider_cloudstore.compat import is_asset, triggering_events
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, Store, in_daemon_thread, patiently
+from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, Store, in_daemon_thread, retry_until
 from airflow_provider_cloudstore.batch.ledger import Chunks, Ledger, Recorded, State, Status, Survey, with_digests
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Receipts, Try
@@ -18,8 +18,8 @@ from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.protocol.errors import (
-    BatchFailed,
-    BatchKilled,
+    BatchFailedError,
+    BatchInterruptedError,
     BatchStoreError,
     CloudStoreError,
     InvalidInputError,
@@ -29,11 +29,11 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_REPORT_EVERY = 5.0
-_LOOK_FOR_KILL_EVERY = 0.1
+_REPORT_INTERVAL = 5.0
+_KILL_CHECK_INTERVAL = 0.1
 _GRACE = 0.6  # for answers that are on their way when the task is told to end
 _TIME_TO_SAVE = 0.8
-PATIENCE = 300.0
+OUTAGE_LIMIT = 300.0
 """Seconds that a store may be away."""
 
 Entries = Callable[[], AbstractContextManager[Iterator[Entry]]]
@@ -105,8 +105,8 @@ class _StateCheckpoints:
 
     name = "task state"
 
-    def __init__(self, store: StateStore, writer: Try, ledger: Ledger, patience: float) -> None:
-        self._store, self._writer, self._ledger, self.patience = store, writer, ledger, patience
+    def __init__(self, store: StateStore, writer: Try, ledger: Ledger, outage_limit: float) -> None:
+        self._store, self._writer, self._ledger, self.outage_limit = store, writer, ledger, outage_limit
 
     def take(self) -> dict[str, Any]:
         return self._ledger.to_state() | {"writer": self._writer.to_mark()}
@@ -121,8 +121,8 @@ class _ReceiptCheckpoints:
 
     name = "receipts folder"
 
-    def __init__(self, receipts: Receipts, ledger: Ledger, patience: float) -> None:
-        self._receipts, self._ledger, self.patience = receipts, ledger, patience
+    def __init__(self, receipts: Receipts, ledger: Ledger, outage_limit: float) -> None:
+        self._receipts, self._ledger, self.outage_limit = receipts, ledger, outage_limit
 
     def take(self) -> list[str]:
         return self._ledger.take_receipts()
@@ -157,13 +157,13 @@ def _read(entries: Iterator[Entry]) -> Iterator[Entry]:
         raise BatchStoreError(f"the manifest could not be read to its end ({reason})", operation="batch upload")
 
 
-def _read_again(entries: Iterator[Entry]) -> Iterator[Entry]:
+def _reread(entries: Iterator[Entry]) -> Iterator[Entry]:
     """The entries of a manifest that could be read to its end before: what is refused now has changed since."""
     reason = ""
     try:
         yield from _read(entries)
     except InvalidInputError as error:
-        reason = error.what.removesuffix("; nothing was sent")
+        reason = error.reason.removesuffix("; nothing was sent")
     if reason:
         raise ManifestChangedError(f"the manifest changed while the batch read it: now {reason}", operation="batch upload")
 
@@ -236,7 +236,7 @@ class Job:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 await self._abort(work)
-                return self._end(BatchKilled(watch.result(), operation="batch upload"))
+                return self._end(BatchInterruptedError(watch.result(), operation="batch upload"))
             try:
                 error = work.result()
             except CloudStoreError as failed:
@@ -255,7 +255,7 @@ class Job:
         ends_at = loop.time() + self._time_limit
         # No event: a signal handler cannot reach a loop that sleeps.
         while not self._killed() and loop.time() < ends_at:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_FOR_KILL_EVERY)
+            await asyncio.sleep(_KILL_CHECK_INTERVAL)
         if self._killed():
             return "the task was told to end"
         behind = self._lease.stale if self._lease else []
@@ -283,8 +283,10 @@ class Job:
         """
         if not (self._store or self._receipts):
             log.warning("No state store and no receipts: a retry will resend every URL")
-        state, recorded = await patiently(
-            lambda: self._in_thread(self._look_back), "what earlier tries left cannot be read", min(PATIENCE, self._time_limit)
+        state, recorded = await retry_until(
+            lambda: self._in_thread(self._load_progress),
+            "what earlier tries left cannot be read",
+            min(OUTAGE_LIMIT, self._time_limit),
         )
         self._survey, same = await self._in_thread(lambda: self._count(state))
         if state:
@@ -305,7 +307,7 @@ class Job:
         async with self._connect(self._settings, self._reload, self._options) as client:
             throttle = Throttle(lease, self._options.requests_per_second, self._report)
             with self._entries() as entries:
-                digests = self._chunks.verified(with_digests(_read_again(entries), self._options.shard))
+                digests = self._chunks.verified(with_digests(_reread(entries), self._options.shard))
                 sender = Sender(
                     client,
                     lambda: self._settings,
@@ -322,7 +324,7 @@ class Job:
 
     async def _send(self, sender: Sender, lease: Lease) -> None:
         """Send, beside the loops that keep the lease and report; if the lease cannot be kept, the batch ends."""
-        sending, keeping = asyncio.create_task(sender.run()), asyncio.create_task(lease.keep())
+        sending, keeping = asyncio.create_task(sender.run()), asyncio.create_task(lease.checkpoint_loop())
         reporting = asyncio.create_task(self._report_progress())
         try:
             await asyncio.wait({sending, keeping} if lease.stores else {sending}, return_when=asyncio.FIRST_COMPLETED)
@@ -338,7 +340,7 @@ class Job:
                 task.cancel()
             await asyncio.wait({sending, keeping, reporting})
 
-    def _look_back(self) -> tuple[State | None, Recorded | None]:
+    def _load_progress(self) -> tuple[State | None, Recorded | None]:
         """What earlier tries left, in the state and in the receipts; from now on an older try finds our mark."""
         state, recorded, since = None, None, self._options.since_try
         try:
@@ -380,11 +382,11 @@ class Job:
         return survey, same
 
     def _stores(self, ledger: Ledger) -> Iterator[Store]:
-        patience = min(PATIENCE, self._time_limit)
+        outage_limit = min(OUTAGE_LIMIT, self._time_limit)
         if self._store:
-            yield _StateCheckpoints(self._store, self._writer, ledger, patience)
+            yield _StateCheckpoints(self._store, self._writer, ledger, outage_limit)
         if self._receipts:
-            yield _ReceiptCheckpoints(self._receipts, ledger, patience)
+            yield _ReceiptCheckpoints(self._receipts, ledger, outage_limit)
 
     async def _reload(self) -> Settings:
         self._settings = await self._in_thread(self._reload_blocking)
@@ -394,7 +396,7 @@ class Job:
         loop = asyncio.get_running_loop()
         began = loop.time()
         while self._ledger:
-            await asyncio.sleep(_REPORT_EVERY)
+            await asyncio.sleep(_REPORT_INTERVAL)
             self._report(self._line(self._ledger, sum(self._ledger.now.values()) / (loop.time() - began)))
 
     def _line(self, ledger: Ledger, rate: float) -> str:
@@ -416,5 +418,5 @@ class Job:
                 what += f"; receipts in {self._receipts.place}"
             if ledger.forgotten:
                 what += f"; {ledger.forgotten:,} of the failed ones a cleared task will not send again: give it receipts"
-            error = BatchFailed(what, operation="batch upload")
+            error = BatchFailedError(what, operation="batch upload")
         return Report(report.total, report.now, report.earlier, report.failures, error)

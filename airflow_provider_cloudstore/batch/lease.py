@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 LEASE = 2.0
 """Seconds for which a checkpoint allows to send, from the moment that it describes."""
-_CHECKPOINT_EVERY = 1.0
-_BACKOFF_FROM = 0.5
-_BACKOFF_TO = 15.0
+_CHECKPOINT_INTERVAL = 1.0
+_INITIAL_BACKOFF = 0.5
+_MAX_BACKOFF = 15.0
 
 
 class Clock:
@@ -84,7 +84,7 @@ class Store(Protocol):
     """A place for checkpoints."""
 
     name: str
-    patience: float
+    outage_limit: float
     """Seconds for which it may be away."""
 
     def take(self) -> Any:
@@ -97,7 +97,7 @@ class Store(Protocol):
         """
 
 
-async def patiently(attempt: Callable[[], Awaitable[T]], what: str, patience: float) -> T:
+async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_limit: float) -> T:
     """Do what needs a store, again with backoff while the store fails.
 
     :param attempt: what to do.
@@ -106,9 +106,9 @@ async def patiently(attempt: Callable[[], Awaitable[T]], what: str, patience: fl
     :raises BatchStoreError: if it took longer.
     :raises CloudStoreError: if that is what ``attempt`` raised.
     """
-    reason, backoff = "no answer", _BACKOFF_FROM
+    reason, backoff = "no answer", _INITIAL_BACKOFF
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(outage_limit):
             while True:
                 try:
                     return await attempt()
@@ -118,13 +118,13 @@ async def patiently(attempt: Callable[[], Awaitable[T]], what: str, patience: fl
                     reason = type(error).__name__
                 log.warning("For now %s (%s); nothing is sent until it can", what, reason)
                 await asyncio.sleep(backoff)
-                backoff = min(2 * backoff, _BACKOFF_TO)
+                backoff = min(2 * backoff, _MAX_BACKOFF)
     except TimeoutError:
         pass
-    raise BatchStoreError(f"{what}: tried for {patience:.0f} s ({reason})", operation="batch upload")
+    raise BatchStoreError(f"{what}: tried for {outage_limit:.0f} s ({reason})", operation="batch upload")
 
 
-class Keeper:
+class Checkpointer:
     """Writes the checkpoints of one store, one at a time: an older one never lands on a newer one, and none is left out.
 
     :param store: the store.
@@ -171,7 +171,7 @@ class Keeper:
         :raises BatchStoreError: if the store is away for longer than its patience.
         :raises BatchSupersededError: if a newer try has taken over.
         """
-        return await patiently(self.checkpoint, f"the {self.store.name} cannot be written", self.store.patience)
+        return await retry_until(self.checkpoint, f"the {self.store.name} cannot be written", self.store.outage_limit)
 
     async def finish(self) -> None:
         """Write what there is, the last checkpoint of all."""
@@ -189,24 +189,24 @@ class Lease:
     """
 
     def __init__(self, stores: list[Store], clock: Callable[[], float], in_thread: InThread = in_daemon_thread) -> None:
-        self._keepers = [Keeper(store, clock, in_thread) for store in stores]
+        self._checkpointers = [Checkpointer(store, clock, in_thread) for store in stores]
         self._clock = clock
         self._renewed = asyncio.Event()
 
     @property
     def is_valid(self) -> bool:
         """Whether a request may be sent now."""
-        return all(keeper.is_fresh for keeper in self._keepers)
+        return all(checkpointer.is_fresh for checkpointer in self._checkpointers)
 
     @property
     def stores(self) -> list[Store]:
         """Where checkpoints are kept."""
-        return [keeper.store for keeper in self._keepers]
+        return [checkpointer.store for checkpointer in self._checkpointers]
 
     @property
     def stale(self) -> list[str]:
         """The names of the stores that are behind."""
-        return [keeper.store.name for keeper in self._keepers if not keeper.is_fresh]
+        return [checkpointer.store.name for checkpointer in self._checkpointers if not checkpointer.is_fresh]
 
     async def valid(self) -> None:
         """Wait until a request may be sent."""
@@ -214,24 +214,24 @@ class Lease:
             self._renewed.clear()
             await self._renewed.wait()
 
-    async def keep(self) -> None:
+    async def checkpoint_loop(self) -> None:
         """Renew the lease, for as long as this is not cancelled.
 
         :raises BatchStoreError: if a store is away for longer than its patience.
         :raises BatchSupersededError: if a newer try has taken over.
         """
-        loops = [asyncio.create_task(self._keep(keeper)) for keeper in self._keepers]
+        loops = [asyncio.create_task(self._checkpoint_loop(checkpointer)) for checkpointer in self._checkpointers]
         try:
             await asyncio.gather(*loops)
         finally:
             for one in loops:
                 one.cancel()
 
-    async def _keep(self, keeper: Keeper) -> None:
+    async def _checkpoint_loop(self, checkpointer: Checkpointer) -> None:
         while True:
-            taken_at = await keeper.persist()
+            taken_at = await checkpointer.persist()
             self._renewed.set()
-            await asyncio.sleep(max(0.0, taken_at + _CHECKPOINT_EVERY - self._clock()))
+            await asyncio.sleep(max(0.0, taken_at + _CHECKPOINT_INTERVAL - self._clock()))
 
     async def finish(self, seconds: float | None = None) -> None:
         """Make everything durable that is known now.
@@ -239,7 +239,7 @@ class Lease:
         :param seconds: how long that may take; None for as long as the stores' patience.
         :raises TimeoutError: if it took longer.
         """
-        writing = asyncio.gather(*(keeper.finish() for keeper in self._keepers), return_exceptions=True)
+        writing = asyncio.gather(*(checkpointer.finish() for checkpointer in self._checkpointers), return_exceptions=True)
         for error in await asyncio.wait_for(writing, seconds):
             if error is not None:
                 raise error

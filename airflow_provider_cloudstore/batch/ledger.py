@@ -32,11 +32,11 @@ _CHUNK_DIGEST = 8
 _VERSION = 3
 _SEGMENT_DIGEST = 6
 # Characters: together, with what little is beside them, below the 64 KiB of Airflow's state store.
-_LARGEST_SETTLED = 36_000
-_LARGEST_UNKNOWN = 8_000
-_LARGEST_FAILURES = 4_000
-_LARGEST_RESPONSE = 16_000
-_MOST_WAITING = 10_000
+_MAX_SETTLED_SIZE = 36_000
+_MAX_UNKNOWN_SIZE = 8_000
+_MAX_FAILURES_SIZE = 4_000
+_MAX_RESPONSE_SIZE = 16_000
+_MAX_WAITING = 10_000
 # json.dumps would make an encoder for each line.
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 _to_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -295,7 +295,7 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        failures = list(itertools.takewhile(_Budget(_LARGEST_FAILURES).spend, self.failures))
+        failures = list(itertools.takewhile(_Budget(_MAX_FAILURES_SIZE).spend, self.failures))
         return {
             "version": _VERSION,
             "total": self.survey.total,
@@ -351,8 +351,8 @@ class Recorded:
         elif status == Status.SKIPPED.value:
             self._skipped[key] += 1
         elif status == Status.UNKNOWN.value:
-            told = {name: receipt.get(name) or "" for name in ("url", "error")}
-            self._unknown.setdefault(key, []).append(told)
+            reported = {name: receipt.get(name) or "" for name in ("url", "error")}
+            self._unknown.setdefault(key, []).append(reported)
 
     def take(self, key: bytes) -> tuple[Status, dict[str, Any]] | None:
         """What became of a URL, each time that it did; None once there is nothing more to tell.
@@ -424,7 +424,7 @@ class Ledger:
         self._state = State(survey, earlier.settled, earlier.unknown, list(earlier.failures))
         self._settled_before = Ranges(earlier.settled)
         self._unknown_before = Ranges(earlier.unknown)
-        self._told_before = {told["position"]: told for told in earlier.failures}
+        self._reported_before = {reported["position"]: reported for reported in earlier.failures}
         self._recorded = recorded or Recorded()
         self._skip, self._retry_unknown = skip_duplicates, retry_unknown
         self._keeps_receipts, self._try = keeps_receipts, try_number
@@ -456,7 +456,7 @@ class Ledger:
     @property
     def is_congested(self) -> bool:
         """Whether too many duplicates wait for what becomes of their first occurrence."""
-        return self._waiters > _MOST_WAITING
+        return self._waiters > _MAX_WAITING
 
     def admit(self, entry: Entry, digest: bytes) -> Ticket | None:
         """Take in the next entry of the manifest.
@@ -503,8 +503,8 @@ class Ledger:
         if receipt is None:  # the state was stored, and the receipt was not
             self._add_receipt(ticket, status, {"url": redact_url(str(entry.url)), "earlier": True})
         if status is Status.UNKNOWN:
-            told = receipt[1] if receipt else self._told_before.get(entry.position, {})
-            self._report(entry, status, told.get("url", ""), told.get("error", "unknown since an earlier try"))
+            reported = receipt[1] if receipt else self._reported_before.get(entry.position, {})
+            self._report(entry, status, reported.get("url", ""), reported.get("error", "unknown since an earlier try"))
         return status
 
     def record(self, ticket: Ticket, status: Status, *, url: str = "", error: str = "", response: Any = None) -> None:
@@ -532,8 +532,8 @@ class Ledger:
                 self._settle(index, status)
                 self._failed.discard(index)
         if error:
-            told = self._report(ticket.entry, status, url, error)
-            self.first_failure = self.first_failure or told
+            reported = self._report(ticket.entry, status, url, error)
+            self.first_failure = self.first_failure or reported
         self._release(key, settled=status is not Status.FAILED)
 
     def _release(self, key: bytes, *, settled: bool) -> None:
@@ -566,12 +566,18 @@ class Ledger:
             self._state.unknown.discard(index)
 
     def _report(self, entry: Entry, status: Status, url: str, error: str) -> dict[str, Any]:
-        told = {"position": entry.position, "line": entry.line, "url": url[:200], "status": status.value, "error": error[:400]}
+        reported = {
+            "position": entry.position,
+            "line": entry.line,
+            "url": url[:200],
+            "status": status.value,
+            "error": error[:400],
+        }
         if len(self.failures) < FAILURES_REPORTED:
-            self.failures.append(told)
+            self.failures.append(reported)
         if status is Status.UNKNOWN and len(self._state.failures) < FAILURES_REPORTED:
-            self._state.failures.append(told)
-        return told
+            self._state.failures.append(reported)
+        return reported
 
     def _add_receipt(self, ticket: Ticket, status: Status, more: dict[str, Any]) -> None:
         if not self._keeps_receipts:
@@ -580,7 +586,7 @@ class Ledger:
         receipt = {
             "position": entry.position,
             "line": entry.line,
-            **({"key": self._shown_key(entry)} if entry.key is not None else {}),
+            **({"key": self._redacted_key(entry)} if entry.key is not None else {}),
             "digest": ticket.digest.hex(),
             "status": status.value,
             "try": self._try,
@@ -588,12 +594,12 @@ class Ledger:
         }
         self._lines.append(_as_line(receipt, more))
 
-    def _shown_key(self, entry: Entry) -> Any:
+    def _redacted_key(self, entry: Entry) -> Any:
         """The manifest's id of a line, without what gives access: the column may repeat the URL, a part of it, or the token."""
         text = str(entry.key)
         if "://" in text:
             text = redact_url(text)
-        if hides_secret(text[:_LARGEST_RESPONSE], (*self._secrets(), *url_secrets(str(entry.url)))):
+        if hides_secret(text[:_MAX_RESPONSE_SIZE], (*self._secrets(), *url_secrets(str(entry.url)))):
             return MASK
         return entry.key if text == str(entry.key) else text
 
@@ -609,14 +615,14 @@ class Ledger:
         settled. What was queued is never forgotten.
         """
         state = self._state.to_dict()
-        while len(state["settled"]) > _LARGEST_SETTLED and (failed := list(self._failed)):
+        while len(state["settled"]) > _MAX_SETTLED_SIZE and (failed := list(self._failed)):
             half = len(failed) // 2 + 1
             self._failed = Ranges(failed[half:])
             for index in itertools.chain.from_iterable(itertools.starmap(range, failed[:half])):
                 self._state.settled.add(index)
                 self.forgotten += 1
             state["settled"] = self._state.settled.encode()
-        if len(state["unknown"]) > _LARGEST_UNKNOWN:
+        if len(state["unknown"]) > _MAX_UNKNOWN_SIZE:
             state["unknown"] = Ranges().encode()
         return state
 
@@ -627,6 +633,6 @@ def _as_line(receipt: dict[str, Any], more: dict[str, Any]) -> str:
         text = _to_strict_json(more)
     except (TypeError, ValueError, RecursionError):
         text = ""
-    if not text or len(text) > _LARGEST_RESPONSE:
+    if not text or len(text) > _MAX_RESPONSE_SIZE:
         text = json.dumps({**more, "response": None, "error": str(more.get("error", ""))[:1000], "response_left_out": True})
     return f"{_to_json(receipt)[:-1]}, {text[1:]}"

@@ -21,9 +21,9 @@ from typing import Any, BinaryIO, cast
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 
-_LONGEST_LINE = 64 * 1024
-_LONGEST_ARRAY_ITEM = 1024 * 1024
-_LONGEST_INTEGER = 512
+_MAX_LINE_LENGTH = 64 * 1024
+_MAX_ARRAY_ITEM_LENGTH = 1024 * 1024
+_MAX_INTEGER_DIGITS = 512
 _HEAD = 512
 _GZIP = b"\x1f\x8b"
 _CSV_SUFFIXES = frozenset({"csv"})
@@ -192,15 +192,15 @@ def _other_format(head: bytes) -> str:
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes, str]]:
     for number in itertools.count(1):
-        raw = stream.readline(_LONGEST_LINE + 1)
+        raw = stream.readline(_MAX_LINE_LENGTH + 1)
         if not raw:
             return
-        if len(raw) <= _LONGEST_LINE:
+        if len(raw) <= _MAX_LINE_LENGTH:
             yield number, raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw, ""
             continue
         while raw and not raw.endswith(b"\n"):
-            raw = stream.readline(_LONGEST_LINE)
-        yield number, b"", f"the line is longer than {_LONGEST_LINE // 1024} KiB"
+            raw = stream.readline(_MAX_LINE_LENGTH)
+        yield number, b"", f"the line is longer than {_MAX_LINE_LENGTH // 1024} KiB"
 
 
 def _text(stream: BinaryIO) -> Found:
@@ -225,7 +225,7 @@ def _json_lines(stream: BinaryIO, columns: list[str]) -> Found:
 
 def _integer(digits: str) -> int | str:
     """A JSON number; Python refuses to convert very long ones, which are ids at the most."""
-    return int(digits) if len(digits) <= _LONGEST_INTEGER else digits
+    return int(digits) if len(digits) <= _MAX_INTEGER_DIGITS else digits
 
 
 def _fields(row: Any, columns: list[str], what: str) -> tuple[Any, str, Any]:
@@ -252,8 +252,8 @@ def _json_array(stream: BinaryIO, name: str, columns: list[str]) -> Found:
         if not at_end and (not size or not rest):
             more = text.read(64 * 1024)
             at_end, buffer = not more, buffer + more
-            if len(buffer) > _LONGEST_ARRAY_ITEM:
-                raise _refused(name, f"has an item {number + 1} of more than {_LONGEST_ARRAY_ITEM // 1024} KiB")
+            if len(buffer) > _MAX_ARRAY_ITEM_LENGTH:
+                raise _refused(name, f"has an item {number + 1} of more than {_MAX_ARRAY_ITEM_LENGTH // 1024} KiB")
             continue
         if not size or rest[:1] not in (",", "]"):
             raise _refused(name, f"is a JSON array that is broken after item {number}")
@@ -278,7 +278,7 @@ def _csv(stream: BinaryIO, name: str, columns: list[str], delimiter: str) -> Fou
     places = _places(header, columns, name)
     before = reader.line_num
     for line, row in rows:
-        if _runs_on(row, len(header), delimiter):
+        if _has_open_quote(row, len(header), delimiter):
             raise _refused(
                 name, f"has a quote in line {before + 1} that ends in line {line} only: what stands between looks like rows"
             )
@@ -307,7 +307,7 @@ def _strict_rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
         yield reader.line_num, row
 
 
-def _runs_on(row: list[str], width: int, delimiter: str) -> bool:
+def _has_open_quote(row: list[str], width: int, delimiter: str) -> bool:
     """Whether a quoted value has swallowed rows: two stray quotes make all between them one value, and valid CSV."""
     spread = [value for value in row if "\n" in value or "\r" in value]
     return any(

@@ -12,7 +12,7 @@ from itertools import islice
 from airflow_provider_cloudstore.batch.lease import InThread
 from airflow_provider_cloudstore.batch.ledger import CHUNK, Ledger, Status, Ticket
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.throttle import OF_THE_SERVICE, Drained, Throttle, service_error
+from airflow_provider_cloudstore.batch.throttle import SERVICE_ERRORS, Drained, Throttle, service_error
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import UploadFromUrl
@@ -22,7 +22,7 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 log = logging.getLogger(__name__)
 
 # What one upload ended with, every other one would end with too.
-_FATAL = (errors.TokenRefused, errors.ConfigurationError, errors.BatchServiceError)
+_FATAL_ERRORS = (errors.AuthenticationError, errors.ConfigurationError, errors.BatchServiceError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Sender:
                     worker.cancel()
             if self._throttle.is_closed and self._suspects:
                 self.error = self.error or service_error(self._suspects[-1][1])
-            self._judge_suspects(again=False)
+            self._resolve_suspects(again=False)
             if self.error or self._stopped or not self._ledger.retries:
                 return  # else duplicates have waited for what was judged last
 
@@ -161,36 +161,36 @@ class Sender:
     async def _send(self, ticket: Ticket) -> None:
         again = self._options.retry_unknown_outcome
         try:
-            call = UploadFromUrl(ticket.entry.url, self._settings(), repeat=again)
+            call = UploadFromUrl(ticket.entry.url, self._settings(), retry_unknown_outcome=again)
             upload = await self._client.perform(call, budget=math.inf, on_retry=log.debug, throttle=self._throttle)
         except errors.InvalidInputError as error:
-            self._ledger.record(ticket, Status.FAILED, error=f"line {ticket.entry.line}: {error.what}")
+            self._ledger.record(ticket, Status.FAILED, error=f"line {ticket.entry.line}: {error.reason}")
             self._stop_on_error()
-        except _FATAL:
+        except _FATAL_ERRORS:
             raise
         except CloudStoreError as error:
-            self._fail(ticket, error)
+            self._record_failing(ticket, error)
         else:
             self._ledger.record(ticket, Status.QUEUED, url=upload.url, response=upload.response)
             self._in_a_row = 0
-            self._judge_suspects()
+            self._resolve_suspects()
 
-    def _fail(self, ticket: Ticket, error: CloudStoreError) -> None:
-        of_the_service = isinstance(error, OF_THE_SERVICE)
+    def _record_failing(self, ticket: Ticket, error: CloudStoreError) -> None:
+        of_the_service = isinstance(error, SERVICE_ERRORS)
         if not self._throttle.is_closed:
             self._in_a_row += 1
-        if isinstance(error, errors.OutcomeUnknown):
-            self._ledger.record(ticket, Status.UNKNOWN, url=error.subject, error=error.what)
+        if isinstance(error, errors.OutcomeUnknownError):
+            self._ledger.record(ticket, Status.UNKNOWN, url=error.subject, error=error.reason)
         elif of_the_service and not self._options.stop_on_error and ticket.index not in self._sent_again:
             self._suspects.append((ticket, error))  # was it the URL, or the service? The next outcomes tell
         else:
-            self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.what)
+            self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.reason)
         if not of_the_service:
-            self._judge_suspects()
+            self._resolve_suspects()
         self._stop_on_error()
         self._stop_in_a_row(error)
 
-    def _judge_suspects(self, *, again: bool = True) -> None:
+    def _resolve_suspects(self, *, again: bool = True) -> None:
         """The service works: what it refused before is refused for good, or sent again if it had failed altogether."""
         was_closed, self._closings = self._closings != self._throttle.closings, self._throttle.closings
         suspects, self._suspects = self._suspects, []
@@ -199,22 +199,22 @@ class Sender:
                 self._sent_again.add(ticket.index)
                 self._ledger.retries.append(ticket)
             else:
-                self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.what)
+                self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.reason)
 
     def _stop_on_error(self) -> None:
         failure = self._ledger.first_failure
         if not self._options.stop_on_error or failure is None or self._stopped:
             return
         unknown = failure["status"] == Status.UNKNOWN.value
-        kind = errors.BatchStoppedAtUnknown if unknown else errors.BatchStopped
+        kind = errors.BatchStoppedAtUnknownError if unknown else errors.BatchStoppedError
         self._end(kind(failure["error"], operation="remote upload", subject=failure["url"], sent=unknown))
 
     def _stop_in_a_row(self, error: CloudStoreError) -> None:
         limit = self._options.max_consecutive_failures
         if limit is None or self._in_a_row < limit or self._stopped:
             return
-        if isinstance(error, OF_THE_SERVICE):
+        if isinstance(error, SERVICE_ERRORS):
             self._end(service_error(error))
         else:
-            what = f"{self._in_a_row:,} uploads in a row failed (max_consecutive_failures), last: {error.what}"
-            self._end(errors.BatchFailed(what, operation="batch upload", subject=error.subject))
+            what = f"{self._in_a_row:,} uploads in a row failed (max_consecutive_failures), last: {error.reason}"
+            self._end(errors.BatchFailedError(what, operation="batch upload", subject=error.subject))

@@ -12,23 +12,23 @@ from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
 FAILURES_TO_CLOSE = 5
 """So many failures of the service in a row close the throttle."""
-_PAUSE_WITHOUT_A_TIME = 1.0
+_DEFAULT_PAUSE = 1.0
 _PROBE_AFTER = 1.0
-_PROBE_AFTER_AT_MOST = 60.0
-_PATIENCE = 900.0  # without one sign that the service works; then the batch ends, and Airflow's retry_delay decides
+_MAX_PROBE_AFTER = 60.0
+_OUTAGE_LIMIT = 900.0  # without one sign that the service works; then the batch ends, and Airflow's retry_delay decides
 # What speaks of the service and not of the URL. A refused token is not among them: it ends the batch at once.
-OF_THE_SERVICE = (
-    errors.ServiceUnreachable,
-    errors.ServerFailure,
-    errors.OutcomeUnknown,
-    errors.UnusableAnswer,
-    errors.RedirectRefused,
-    errors.PermissionDenied,
-    errors.NotFound,
-    errors.MethodNotAllowed,
+SERVICE_ERRORS = (
+    errors.ServiceUnreachableError,
+    errors.TransientServiceError,
+    errors.OutcomeUnknownError,
+    errors.InvalidResponseError,
+    errors.RedirectError,
+    errors.PermissionDeniedError,
+    errors.NotFoundError,
+    errors.MethodNotAllowedError,
 )
 # Nothing happened, so the call tries again for free, once it is let through.
-_TRIED_AGAIN = (errors.RateLimited, errors.ServiceUnreachable)
+_RETRIED_FREE = (errors.RateLimitError, errors.ServiceUnreachableError)
 
 
 class Drained(Exception):
@@ -50,7 +50,7 @@ class Throttle:
         self._time = asyncio.get_running_loop().time
         self._next = 0.0
         self._paused_until = 0.0
-        self._works_at = self._time()
+        self._working_since = self._time()
         self._in_flight = 0
         self._in_a_row = 0
         self._backoff = 0.0
@@ -102,7 +102,7 @@ class Throttle:
                 await self._change(left)
             elif self.is_closed and self._in_flight:
                 await self._change()  # one probe at a time
-            elif (left := self._turn()) > 0:
+            elif (left := self._reserve_slot()) > 0:
                 await asyncio.sleep(left)
                 if self._may_send():
                     return
@@ -114,7 +114,7 @@ class Throttle:
         closed = self.is_closed and self._in_flight
         return self._lease.is_valid and not closed and not self._given_up and self._is_open()
 
-    def _turn(self) -> float:
+    def _reserve_slot(self) -> float:
         """Seconds until the next turn at the rate, which is taken."""
         if not self._gap:
             return 0.0
@@ -134,7 +134,7 @@ class Throttle:
     def record_success(self) -> None:
         """Note that the service took an upload."""
         self._in_flight -= 1
-        self._works()
+        self._record_working()
         self._changed.set()
 
     def record_failure(self, error: CloudStoreError) -> bool:
@@ -144,41 +144,41 @@ class Throttle:
         :returns: whether to send it again once it is let through: nothing happened, and the throttle takes it on itself.
         """
         self._in_flight -= 1
-        if isinstance(error, errors.RateLimited):
+        if isinstance(error, errors.RateLimitError):
             self._pause(error)
-        elif isinstance(error, OF_THE_SERVICE):
-            self._fail(error)
+        elif isinstance(error, SERVICE_ERRORS):
+            self._record_failing(error)
         else:
-            self._works()  # it has an opinion on the URL
+            self._record_working()  # it has an opinion on the URL
         self._changed.set()
-        return isinstance(error, _TRIED_AGAIN)
+        return isinstance(error, _RETRIED_FREE)
 
-    def _works(self) -> None:
+    def _record_working(self) -> None:
         if self.is_closed and not self._probing:
             return  # it was sent before the service began to fail
         if self.is_closed:
             self._report("The service works again; going on")
-        self._works_at = self._time()
+        self._working_since = self._time()
         self._in_a_row, self._backoff, self._probing = 0, 0.0, False
 
     def _pause(self, error: CloudStoreError) -> None:
-        wanted = self._time() + (_PAUSE_WITHOUT_A_TIME if error.retry_after is None else error.retry_after)
+        wanted = self._time() + (_DEFAULT_PAUSE if error.retry_after is None else error.retry_after)
         self._paused_until = max(self._paused_until, wanted)
-        if self._paused_until - self._works_at > _PATIENCE:
+        if self._paused_until - self._working_since > _OUTAGE_LIMIT:
             self._given_up = service_error(error)
             self._given_up.retry_after_too_long = error.retry_after is not None
 
-    def _fail(self, error: CloudStoreError) -> None:
+    def _record_failing(self, error: CloudStoreError) -> None:
         self._in_a_row += 1
         if self._in_a_row < FAILURES_TO_CLOSE or (self.is_closed and not self._probing):
             return  # what was in flight when it closed says nothing new
         self._probing = False
         if not self.is_closed:
             self.closings += 1
-            self._report(f"The service fails ({error.what}): single probes only until one succeeds; progress is kept")
-        self._backoff = min(max(_PROBE_AFTER, 2 * self._backoff), _PROBE_AFTER_AT_MOST)
+            self._report(f"The service fails ({error.reason}): single probes only until one succeeds; progress is kept")
+        self._backoff = min(max(_PROBE_AFTER, 2 * self._backoff), _MAX_PROBE_AFTER)
         self._paused_until = max(self._paused_until, self._time() + self._backoff)
-        if self._paused_until - self._works_at > _PATIENCE:
+        if self._paused_until - self._working_since > _OUTAGE_LIMIT:
             self._given_up = service_error(error)
 
 
@@ -188,7 +188,7 @@ def service_error(error: CloudStoreError) -> errors.BatchServiceError:
     :param error: the last failure.
     """
     return errors.BatchServiceError(
-        f"the service takes nothing any more, its last answer: {error.what}",
+        f"the service takes nothing any more, its last answer: {error.reason}",
         operation="batch upload",
         status=error.status,
         retry_after=error.retry_after,

@@ -26,13 +26,13 @@ from tenacity import AsyncRetrying
 from yarl import URL
 
 from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
-from airflow_provider_cloudstore.clients.trust import tls_context
-from airflow_provider_cloudstore.protocol import framing, values
+from airflow_provider_cloudstore.clients.tls import tls_context
+from airflow_provider_cloudstore.protocol import framing, messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.proxies import Proxy, connect_refused
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.values import Failure, Request, Response
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class AsyncClient:
         try:
             return await self._admitted(call, budget, throttle)
         except CloudStoreError as error:
-            if not error.again:
+            if not error.retryable:
                 raise
             failed: CloudStoreError | None = error
         # Built only now: most calls succeed at once. The policy sees the attempt above as its first one.
@@ -129,12 +129,12 @@ class AsyncClient:
         :param time_left: seconds that it may take, if the connection's timeout is not shorter.
         :raises CloudStoreError: if this attempt failed.
         """
-        if call.token_refused:
-            call.renew(await self._reload())
-        async with self._session.turn:
-            return call.finish(await self._send(call.request(), time_left))
+        if call.token_rejected:
+            call.replace_credentials(await self._reload())
+        async with self._session.slots:
+            return call.handle_outcome(await self._send(call.request(), time_left))
 
-    async def _send(self, request: Request, time_left: float) -> Response | Failure:
+    async def _send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """Send one request. A library's exception ends here: it is not even the context of what is raised later."""
         limit = max(0.001, min(self._settings.timeout, time_left))
         ends_at, left = time.monotonic() + limit, limit
@@ -166,29 +166,29 @@ class AsyncClient:
             proxy_headers=proxy.headers if proxy else None,
             allow_redirects=False,
         ) as answer:
-            headers = values.headers_of((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers)
-            usable = values.is_final(answer.status) and values.is_unambiguous(answer.status, headers)
-            if not usable or len(answer.raw_headers) > values.MAX_HEADER_LINES:
+            headers = messages.headers_of((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers)
+            usable = messages.is_final(answer.status) and messages.is_unambiguous(answer.status, headers)
+            if not usable or len(answer.raw_headers) > messages.MAX_HEADER_LINES:
                 answer.close()
                 raise MalformedResponse
             body = bytearray()
             while not answer.content.at_eof():
                 body += await answer.content.readany()
-                if len(body) > values.MAX_BODY_BYTES:
+                if len(body) > messages.MAX_BODY_BYTES:
                     answer.close()
                     break
             else:
                 if broken := answer.content.exception():  # it is at its end as well, where nothing is left to read
                     raise broken
-        too_large = len(body) > values.MAX_BODY_BYTES
+        too_large = len(body) > messages.MAX_BODY_BYTES
         return Response(
-            answer.status, headers, bytes(body[: values.MAX_BODY_BYTES]), sent_at, pendulum.now("UTC"), too_large=too_large
+            answer.status, headers, bytes(body[: messages.MAX_BODY_BYTES]), sent_at, pendulum.now("UTC"), too_large=too_large
         )
 
 
 @functools.lru_cache(maxsize=16)
 def _timeout(limit: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=max(0.001, limit), connect=min(limit, values.CONNECT_TIMEOUT))
+    return aiohttp.ClientTimeout(total=max(0.001, limit), connect=min(limit, messages.CONNECT_TIMEOUT))
 
 
 class _StaleConnection(Exception):
@@ -204,14 +204,14 @@ class _Connection(ResponseHandler):
     """A connection that closes at a byte that is not due: one of no answer, or one too many of an answer."""
 
     carries: _UnderWay | None = None
-    between_answers = True
+    between_responses = True
     has_head = False
     body: aiohttp.StreamReader | None = None
     chunks: framing.Chunks | None = None  # of a body that comes in chunks
     head = b""  # of the next response, as far as it has come
     bytes_after: int | None = None  # what is still to come of a body whose length is known
-    bytes_due = values.MAX_HEAD_BYTES
-    interim_due = values.MAX_INTERIM_RESPONSES
+    bytes_due = messages.MAX_HEAD_BYTES
+    interim_due = messages.MAX_INTERIM_RESPONSES
 
     def set_response_params(self, **params: Any) -> None:
         # Before a new parser takes its place: one that holds the beginning of another answer cannot read a whole one.
@@ -220,7 +220,7 @@ class _Connection(ResponseHandler):
                 messages, _, _ = self._parser.feed_data(_EMPTY_RESPONSE)
             except HttpProcessingError:
                 messages = []
-            self.between_answers = [message.code for message, _ in messages] == [_EMPTY]
+            self.between_responses = [message.code for message, _ in messages] == [_EMPTY]
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
@@ -262,13 +262,13 @@ class _Connection(ResponseHandler):
     def feed_data(self, data: Any, size: int = 0) -> None:
         message, body = data
         known = framing.is_status_line(self.head)
-        if values.is_interim(message.code):
+        if messages.is_interim(message.code):
             self.interim_due -= 1
         else:
             self.has_head, self.body = True, body
-            self.bytes_due += values.MAX_WIRE_BYTES
+            self.bytes_due += messages.MAX_WIRE_BYTES
             length = message.headers.get("Content-Length", "")
-            counted = values.has_body(message.code) and not message.chunked and re.fullmatch("[0-9]{1,18}", length)
+            counted = messages.has_body(message.code) and not message.chunked and re.fullmatch("[0-9]{1,18}", length)
             self.chunks = framing.Chunks() if message.chunked else None
             self.bytes_after = int(length) if counted else None
         if known and self.interim_due >= 0:
@@ -303,7 +303,7 @@ class _Connection(ResponseHandler):
         if self.carries is None:
             return False  # a new one: what there may be to read is of its TLS handshake
         sock = self.transport.get_extra_info("socket") if self.transport else None
-        if sock is None or self.should_close or not self.between_answers:
+        if sock is None or self.should_close or not self.between_responses:
             return True
         waiting = select.poll()
         waiting.register(sock.fileno(), select.POLLIN)
@@ -321,7 +321,7 @@ class _UnderWay:
             raise _StaleConnection
         self.connection, connection.carries, connection.has_head = connection, self, False
         connection.head, connection.body, connection.bytes_after, connection.chunks = b"", None, None, None
-        connection.bytes_due, connection.interim_due = values.MAX_HEAD_BYTES, values.MAX_INTERIM_RESPONSES
+        connection.bytes_due, connection.interim_due = messages.MAX_HEAD_BYTES, messages.MAX_INTERIM_RESPONSES
 
     def end(self) -> None:
         if self.connection and self.connection.carries is self:  # else another request has it already
@@ -344,7 +344,7 @@ class Session:
     """An open HTTP session and the turns to use it: who waits for a socket does not use up the time of its request."""
 
     http: aiohttp.ClientSession
-    turn: asyncio.Semaphore
+    slots: asyncio.Semaphore
     proxy: Proxy | None
 
 
@@ -404,8 +404,8 @@ async def _open(settings: Settings, limit: int, fresh: bool) -> Session:
         auto_decompress=False,
         skip_auto_headers=("Accept", "Content-Type"),
         request_class=_Request,
-        max_line_size=values.MAX_LINE_BYTES,
-        max_field_size=values.MAX_LINE_BYTES,
+        max_line_size=messages.MAX_LINE_BYTES,
+        max_field_size=messages.MAX_LINE_BYTES,
     )
     http._retry_connection = False
     return Session(http, asyncio.Semaphore(limit), proxy)

@@ -30,12 +30,12 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
-from airflow_provider_cloudstore.clients.trust import tls_context
-from airflow_provider_cloudstore.protocol import framing, values
+from airflow_provider_cloudstore.clients.tls import tls_context
+from airflow_provider_cloudstore.protocol import framing, messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
+from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.proxies import Proxy, connect_refused
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.values import Failure, Request, Response
 
 T = TypeVar("T")
 
@@ -93,11 +93,11 @@ class BlockingClient:
         :param time_left: seconds that it may take, if the connection's timeout is not shorter.
         :raises CloudStoreError: if this attempt failed.
         """
-        if call.token_refused:
-            call.renew(self._reload())
-        return call.finish(self._send(call.request(), time_left))
+        if call.token_rejected:
+            call.replace_credentials(self._reload())
+        return call.handle_outcome(self._send(call.request(), time_left))
 
-    def _send(self, request: Request, time_left: float) -> Response | Failure:
+    def _send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """Send one request. A library's exception ends here: it is not even the context of what is raised later."""
         limit = max(0.001, min(self._settings.timeout, time_left))
         # A connection is shared neither with a forked process nor with another thread, which would take its answer.
@@ -111,16 +111,16 @@ class BlockingClient:
         except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
             failure = failure_of(error, sent=watch.sent, limit=limit)
         else:
-            too_large = len(body) > values.MAX_BODY_BYTES
-            return Response(status, headers, body[: values.MAX_BODY_BYTES], sent_at, pendulum.now("UTC"), too_large=too_large)
+            too_large = len(body) > messages.MAX_BODY_BYTES
+            return Response(status, headers, body[: messages.MAX_BODY_BYTES], sent_at, pendulum.now("UTC"), too_large=too_large)
         return connect_refused(watch.status) if watch.status and not watch.sent else failure
 
 
-class _Watch:
+class _WireWatch:
     """What is known of the request under way where its connection is, and the limits that hold there."""
 
     def __init__(self) -> None:
-        self.ahead = bytearray()  # what came of the connection and was not read: after an answer there must be none
+        self.unread = bytearray()  # what came of the connection and was not read: after an answer there must be none
 
     def begin(self, request: Request, limit: float) -> None:
         self.request = request
@@ -128,7 +128,7 @@ class _Watch:
         self.status: int | None = None  # the last that came: before the request is sent, it is the proxy's
         self._bytes = 0
         self._ends_at = time.monotonic() + limit
-        self._connected_by = time.monotonic() + min(limit, values.CONNECT_TIMEOUT)
+        self._connected_by = time.monotonic() + min(limit, messages.CONNECT_TIMEOUT)
 
     def left(self) -> float:
         """Seconds that the next operation may take."""
@@ -138,16 +138,16 @@ class _Watch:
         return seconds
 
     def came(self, piece: memoryview) -> None:
-        self.ahead += piece
+        self.unread += piece
         self._bytes += len(piece)
-        if self._bytes > values.MAX_WIRE_BYTES:
+        if self._bytes > messages.MAX_WIRE_BYTES:
             raise MalformedResponse
 
 
 class _Reader:
     """The file that :class:`http.client.HTTPResponse` reads from."""
 
-    def __init__(self, raw: Any, sock: socket.socket, watch: _Watch) -> None:
+    def __init__(self, raw: Any, sock: socket.socket, watch: _WireWatch) -> None:
         self._raw, self._sock, self._watch = raw, sock, watch
         if hasattr(sock, "suppress_ragged_eofs"):
             sock.suppress_ragged_eofs = False  # else a reset looks like a close
@@ -156,9 +156,9 @@ class _Reader:
         self.flush = raw.flush
         self.close = raw.close
 
-    def readline(self, limit: int = values.MAX_LINE_BYTES) -> bytes:
-        ahead = self._watch.ahead
-        while (end := ahead.find(b"\n") + 1) == 0 and len(ahead) < limit and self._more():
+    def readline(self, limit: int = messages.MAX_LINE_BYTES) -> bytes:
+        unread = self._watch.unread
+        while (end := unread.find(b"\n") + 1) == 0 and len(unread) < limit and self._more():
             pass
         line = self._take(min(end or limit, limit))
         if not line.endswith(b"\n") and len(line) < limit and (line or self._begun):
@@ -168,18 +168,18 @@ class _Reader:
 
     def await_head(self, status_line: bytes) -> None:
         """Read ahead until the headers are whole, and refuse what readers take apart differently."""
-        ahead, at = self._watch.ahead, 0
-        while (end := _BLANK_LINE.search(ahead, at)) is None:
-            at = max(0, len(ahead) - 2)
-            if len(ahead) > values.MAX_HEAD_BYTES or not self._more():
+        unread, at = self._watch.unread, 0
+        while (end := _BLANK_LINE.search(unread, at)) is None:
+            at = max(0, len(unread) - 2)
+            if len(unread) > messages.MAX_HEAD_BYTES or not self._more():
                 raise MalformedResponse
-        if not framing.is_head(status_line + ahead[: end.end()]):
+        if not framing.is_head(status_line + unread[: end.end()]):
             raise MalformedResponse
 
     def read(self, amount: int) -> bytes:
         if amount < 0:
             raise MalformedResponse
-        while len(self._watch.ahead) < amount and self._more():
+        while len(self._watch.unread) < amount and self._more():
             pass
         return self._take(amount)
 
@@ -199,23 +199,23 @@ class _Reader:
         return bool(count)
 
     def _take(self, amount: int) -> bytes:
-        taken = bytes(self._watch.ahead[:amount])
-        del self._watch.ahead[:amount]
+        taken = bytes(self._watch.unread[:amount])
+        del self._watch.unread[:amount]
         if self.chunks and not self.chunks.accept(taken):
             raise MalformedResponse
         return taken
 
 
-class _Answer(http.client.HTTPResponse):
+class _Response(http.client.HTTPResponse):
     """A response that passes over interim ones and can be read in one way only."""
 
-    def __init__(self, watch: _Watch, sock: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, watch: _WireWatch, sock: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         self._watch = watch
         self.fp: Any = _Reader(self.fp.detach(), sock, watch)
 
     def _read_status(self) -> tuple[str, int, str]:
-        for _ in range(values.MAX_INTERIM_RESPONSES + 1):
+        for _ in range(messages.MAX_INTERIM_RESPONSES + 1):
             line = self.fp.readline()
             if not line:
                 raise http.client.RemoteDisconnected("")
@@ -223,7 +223,7 @@ class _Answer(http.client.HTTPResponse):
                 raise MalformedResponse
             self.fp.await_head(line)
             status = int(line[9:12])
-            if not values.is_interim(status):
+            if not messages.is_interim(status):
                 self._watch.status = status
                 return line[:8].decode(), status, line[12:].strip().decode("latin-1")
             http.client.parse_headers(self.fp)
@@ -231,7 +231,9 @@ class _Answer(http.client.HTTPResponse):
 
     def begin(self) -> None:
         super().begin()
-        usable = values.is_final(self.status) and values.is_unambiguous(self.status, values.headers_of(self.headers.items()))
+        usable = messages.is_final(self.status) and messages.is_unambiguous(
+            self.status, messages.headers_of(self.headers.items())
+        )
         if self.headers.defects or not usable:
             raise MalformedResponse
         if self.chunked and self.fp:
@@ -245,7 +247,7 @@ class _Transport(HTTPAdapter):
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.watch = _Watch()
+        self.watch = _WireWatch()
         self._proxy = Proxy.of(settings.proxy)
         addresses = (settings.base_url, self._proxy.url if self._proxy else "")
         self._tls = tls_context(settings.verify) if any(url.startswith("https:") for url in addresses) else None
@@ -263,11 +265,11 @@ class _Transport(HTTPAdapter):
         answer: Any = self.send(asked, True, left, proxies={"http": self._proxy.url} if self._proxy else None)
         try:
             body = bytearray()
-            while len(body) <= values.MAX_BODY_BYTES and (piece := answer.read(_CHUNK, decode_content=False)):
+            while len(body) <= messages.MAX_BODY_BYTES and (piece := answer.read(_CHUNK, decode_content=False)):
                 body += piece
         finally:
             answer.close()  # and the connection with it, unless the answer was read to its end
-        return answer.status, values.headers_of(answer.headers.iteritems()), bytes(body)
+        return answer.status, messages.headers_of(answer.headers.iteritems()), bytes(body)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Instead of the one of ``requests``: no credentials in a proxy's URL, and connections that are watched."""
@@ -291,18 +293,18 @@ class _Transport(HTTPAdapter):
         return resp
 
 
-def _pool_classes(watch: _Watch) -> dict[str, Any]:
+def _pool_classes(watch: _WireWatch) -> dict[str, Any]:
     """urllib3's pools with connections that ask ``watch`` (``PoolManager.pool_classes_by_scheme``, ``ConnectionCls``)."""
 
     class Http(HTTPConnection):
-        response_class: Any = functools.partial(_Answer, watch)
+        response_class: Any = functools.partial(_Response, watch)
 
         @property
         def is_connected(self) -> bool:
-            return not watch.ahead and super().is_connected
+            return not watch.unread and super().is_connected
 
         def _new_conn(self) -> socket.socket:
-            watch.ahead.clear()
+            watch.unread.clear()
             return _dial(self._dns_host, self.port, watch.left, self.socket_options or ())
 
         def _tunnel(self) -> None:

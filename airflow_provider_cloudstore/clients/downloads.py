@@ -22,16 +22,16 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
-from airflow_provider_cloudstore.clients.trust import tls_context
-from airflow_provider_cloudstore.protocol import values
-from airflow_provider_cloudstore.protocol.answers import DownloadLink
+from airflow_provider_cloudstore.clients.tls import tls_context
+from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import retry_policy
 from airflow_provider_cloudstore.protocol.downloads import Download, FileVersion
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure, headers_of
 from airflow_provider_cloudstore.protocol.proxies import Proxy, environment_proxy
+from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.values import Failure, Request, Response, headers_of
 
 CHUNK = 256 * 1024
 
@@ -92,7 +92,7 @@ class DownloadClient:
         while True:
             exchange = _Exchange(self._settings, ends_at)
             head = exchange.open(self._transport(request), request)
-            if isinstance(head, Failure):
+            if isinstance(head, TransportFailure):
                 return download.end(head)
             try:
                 if not download.redirects(head):
@@ -106,13 +106,13 @@ class DownloadClient:
         before = download.begin(head)
         if download.position == 0:
             sink.restart()
-        failure: Failure | None = None
-        while before and not isinstance(piece := exchange.read(before), Failure) and piece:
+        failure: TransportFailure | None = None
+        while before and not isinstance(piece := exchange.read(before), TransportFailure) and piece:
             before -= len(piece)
             download.skipped(len(piece))
         while failure is None and (wanted := download.wanted) != 0:
             piece = exchange.read(wanted)
-            if isinstance(piece, Failure):
+            if isinstance(piece, TransportFailure):
                 failure = piece
             elif piece:
                 download.received(piece)
@@ -125,7 +125,7 @@ class DownloadClient:
         try:
             return self._mint(file_id)
         except CloudStoreError as error:
-            error.again = False  # its own attempts are used up
+            error.retryable = False  # its own attempts are used up
             raise
 
     def _transport(self, request: Request) -> _Transport:
@@ -218,7 +218,7 @@ class _Transport:
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self.wire.target = origin + target if self._in_full and parts.scheme == "http" else target
         self.wire.sent = False
-        timeout = urllib3.Timeout(connect=min(limit, values.CONNECT_TIMEOUT), read=limit)
+        timeout = urllib3.Timeout(connect=min(limit, messages.CONNECT_TIMEOUT), read=limit)
         return self._pools.urlopen(
             "GET",
             f"{origin}/",
@@ -241,33 +241,33 @@ class _Exchange:
     def __init__(self, settings: Settings, ends_at: float) -> None:
         self._timeout = settings.timeout
         self._ends_at = ends_at
-        self._answer: Any = None
+        self._response: Any = None
         self._wire = _Wire()
 
-    def open(self, transport: _Transport, request: Request) -> Response | Failure:
+    def open(self, transport: _Transport, request: Request) -> Response | TransportFailure:
         """Send the request and read the head of the response. A library's exception ends here."""
         self._wire = transport.wire
         sent_at = pendulum.now("UTC")
         try:
-            self._answer = transport.send(request, self._limit())
+            self._response = transport.send(request, self._limit())
         except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
             return self._failure(error)
-        headers = headers_of(self._answer.headers.iteritems())
-        return Response(self._answer.status, headers, b"", sent_at, pendulum.now("UTC"))
+        headers = headers_of(self._response.headers.iteritems())
+        return Response(self._response.status, headers, b"", sent_at, pendulum.now("UTC"))
 
-    def read(self, wanted: int | None) -> bytes | Failure:
+    def read(self, wanted: int | None) -> bytes | TransportFailure:
         """The next bytes of the body, and none at its end."""
         try:
             self._limit()
             # What has come and no more: bytes that were waited for in vain together with others would have to come again.
-            return bytes(self._answer.read1(CHUNK if wanted is None else min(CHUNK, wanted), decode_content=False))
+            return bytes(self._response.read1(CHUNK if wanted is None else min(CHUNK, wanted), decode_content=False))
         except Exception as error:  # noqa: BLE001  (as above)
             return self._failure(error)
 
     def close(self) -> None:
         """Give the connection back where the response was read to its end, else close it."""
-        if self._answer is not None:
-            self._answer.close()
+        if self._response is not None:
+            self._response.close()
 
     def _limit(self) -> float:
         left = self._ends_at - time.monotonic()
@@ -275,17 +275,17 @@ class _Exchange:
             raise TimeoutError
         return min(self._timeout, left)
 
-    def _failure(self, error: Exception) -> Failure:
+    def _failure(self, error: Exception) -> TransportFailure:
         return failure_of(error, sent=self._wire.sent, limit=self._timeout)
 
 
-class _Answer(http.client.HTTPResponse):
+class _Response(http.client.HTTPResponse):
     """A response that passes over interim ones."""
 
     def _read_status(self) -> tuple[str, int, str]:
-        for _ in range(values.MAX_INTERIM_RESPONSES + 1):
+        for _ in range(messages.MAX_INTERIM_RESPONSES + 1):
             version, status, reason = super()._read_status()  # type: ignore[misc]
-            if not values.is_interim(status):
+            if not messages.is_interim(status):
                 return version, status, reason
             http.client.parse_headers(self.fp)
         raise MalformedResponse
@@ -293,7 +293,7 @@ class _Answer(http.client.HTTPResponse):
 
 def _pool_classes(wire: _Wire) -> dict[str, Any]:
     class Http(HTTPConnection):
-        response_class: Any = _Answer
+        response_class: Any = _Response
 
         def connect(self) -> None:
             super().connect()

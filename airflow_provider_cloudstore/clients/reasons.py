@@ -6,7 +6,7 @@ import http.client
 import ssl
 from collections.abc import Iterator
 
-from airflow_provider_cloudstore.protocol.values import Break, Failure
+from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
 
 
 class MalformedResponse(http.client.HTTPException):
@@ -14,7 +14,7 @@ class MalformedResponse(http.client.HTTPException):
 
 
 # By name, because neither client is to load the library of the other; the first that is known of any cause counts.
-_WORDS = {
+_MESSAGES = {
     "gaierror": "host name not found",
     "ConnectionRefusedError": "connection refused",
     "RemoteDisconnected": "connection closed without an answer",
@@ -33,7 +33,7 @@ _WORDS = {
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
 
 
-def failure_of(error: BaseException, *, sent: bool, limit: float) -> Failure:
+def failure_of(error: BaseException, *, sent: bool, limit: float) -> TransportFailure:
     """What an exception means. It may be any: what a library raises at an odd answer is not a closed set.
 
     :param error: what was raised while a request was under way.
@@ -41,10 +41,10 @@ def failure_of(error: BaseException, *, sent: bool, limit: float) -> Failure:
     :param limit: seconds that the request was given.
     """
     if not sent:
-        return Failure(Break.NEVER_SENT, f"no connection to the service: {reason_of(error)}")
+        return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: {reason_of(error)}")
     if any(isinstance(cause, TimeoutError) for cause in _causes(error)):
-        return Failure(Break.OUTCOME_UNKNOWN, f"no whole answer within {limit:g} s")
-    return Failure(Break.OUTCOME_UNKNOWN, reason_of(error))
+        return TransportFailure(FailureKind.OUTCOME_UNKNOWN, f"no whole answer within {limit:g} s")
+    return TransportFailure(FailureKind.OUTCOME_UNKNOWN, reason_of(error))
 
 
 def reason_of(error: BaseException) -> str:
@@ -59,7 +59,7 @@ def reason_of(error: BaseException) -> str:
         if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
             return "TLS failed: what answers there does not speak TLS"
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
-    known = (words for name, words in _WORDS.items() if name in names)
+    known = (message for name, message in _MESSAGES.items() if name in names)
     return next(known, f"connection broken ({type(error).__name__})")
 
 

@@ -10,8 +10,8 @@ import shlex
 import signal
 import sys
 
-from airflow_provider_cloudstore.emulator.answers import Shape
 from airflow_provider_cloudstore.emulator.faults import Fault, Kind
+from airflow_provider_cloudstore.emulator.responses import Shape
 from airflow_provider_cloudstore.emulator.runner import HOST, Options, airflow_connection, running
 
 

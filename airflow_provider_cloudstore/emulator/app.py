@@ -9,9 +9,9 @@ from weakref import WeakSet
 
 from aiohttp import web
 
-from airflow_provider_cloudstore.emulator.answers import Shape, failure, success
 from airflow_provider_cloudstore.emulator.faults import Fault, Faults
 from airflow_provider_cloudstore.emulator.ranges import RangedFile
+from airflow_provider_cloudstore.emulator.responses import Shape, failure, success
 from airflow_provider_cloudstore.emulator.store import Store
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
 
@@ -19,7 +19,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STATE_PATH = "/_emulator/state"
 SOURCES_PATH = "/_emulator/sources"
-_LARGEST_PUT = 64 * 1024 * 1024
+_MAX_PUT_SIZE = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Service:
 
     def app(self) -> web.Application:
         """The application, to be run by aiohttp's server."""
-        app = web.Application(middlewares=[self._errors_in_shape], client_max_size=_LARGEST_PUT)
+        app = web.Application(middlewares=[self._errors_in_shape], client_max_size=_MAX_PUT_SIZE)
         app.add_routes(
             [
                 web.post(DELETE_FOLDER.path, self._operation("delete", self._delete_folder)),
@@ -69,7 +69,7 @@ class Service:
             self.store.requests[name] += 1
             self._count_connection(request)
             fault = self.faults.take(name)
-            return await (fault.spoil(request, self.shape, lambda: work(request)) if fault else work(request))
+            return await (fault.apply(request, self.shape, lambda: work(request)) if fault else work(request))
 
         return handle
 

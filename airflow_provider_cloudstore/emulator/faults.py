@@ -15,15 +15,15 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from airflow_provider_cloudstore.emulator.answers import Shape, failure
 from airflow_provider_cloudstore.emulator.ranges import RangedFile
+from airflow_provider_cloudstore.emulator.responses import Shape, failure
 
 Work = Callable[[], Awaitable[web.StreamResponse]]
 
 OPERATIONS = ("delete", "upload", "link", "download", "*")
 _OVERSIZED = 4 * 1024 * 1024
 _ENDLESS_PIECE = b"x" * (64 * 1024)
-_ENDLESS_AT_MOST = 64 * 1024 * 1024  # endless for every client that should give up, but not for this machine's patience
+_MAX_ENDLESS = 64 * 1024 * 1024  # endless for every client that should give up, but not for this machine's patience
 
 
 class Kind(Enum):
@@ -161,7 +161,7 @@ class Fault:
         """The bytes of a ``raw`` fault."""
         return (self.raw or "").encode("latin-1") if self.base64 is None else base64.b64decode(self.base64)
 
-    async def spoil(self, request: web.Request, shape: Shape, work: Work) -> web.StreamResponse:
+    async def apply(self, request: web.Request, shape: Shape, work: Work) -> web.StreamResponse:
         """Answer ``request`` wrongly.
 
         :param request: the request.
@@ -184,7 +184,7 @@ class Fault:
                 await (work() if self.effect else request.read())  # unread, it would turn the end of the connection into a reset
                 return await _write(request, self.answer, close=self.close)
             case _:
-                return await self._spoil_answer(request, await work())
+                return await self._apply_to_response(request, await work())
 
     def _other_status(self, request: web.Request) -> web.StreamResponse:
         if self.kind is Kind.STATUS:
@@ -198,7 +198,7 @@ class Fault:
             return answer
         return await _write(request, _head(answer, len(body)), body[: len(body) // 2 if self.kind is Kind.HALF else self.after])
 
-    async def _spoil_answer(self, request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
+    async def _apply_to_response(self, request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
         body = answer.body if isinstance(answer, web.Response) and isinstance(answer.body, bytes) else b""
         match self.kind:
             case Kind.HALF | Kind.DROP_BODY:
@@ -209,7 +209,7 @@ class Fault:
             case Kind.OVERSIZED:
                 return await _write(request, _head(answer, _OVERSIZED), b" " * _OVERSIZED)
             case Kind.ENDLESS:
-                pieces = (_ENDLESS_PIECE for _ in range(_ENDLESS_AT_MOST // len(_ENDLESS_PIECE)))
+                pieces = (_ENDLESS_PIECE for _ in range(_MAX_ENDLESS // len(_ENDLESS_PIECE)))
                 return await _write(request, _head(answer, None), *pieces)
             case Kind.WRONG_TYPE:
                 answer.headers.update({"Content-Type": "text/html", **self.headers})

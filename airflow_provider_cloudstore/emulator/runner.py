@@ -18,9 +18,9 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from airflow_provider_cloudstore.emulator.answers import Shape
 from airflow_provider_cloudstore.emulator.app import SOURCES_PATH, Service
 from airflow_provider_cloudstore.emulator.faults import Fault, Faults
+from airflow_provider_cloudstore.emulator.responses import Shape
 from airflow_provider_cloudstore.emulator.store import Store
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.protocol.errors import NotFound
+from airflow_provider_cloudstore.protocol.errors import NotFoundError
 
 schemes = ["cloudstore"]
 
@@ -174,6 +174,6 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
 def _missing_is_not_found(path: str, work: Any) -> Any:
     try:
         return work()
-    except NotFound as error:
+    except NotFoundError as error:
         reason = str(error)
     raise FileNotFoundError(errno.ENOENT, reason, path)

@@ -21,19 +21,19 @@ from airflow.providers.common.compat.connection import get_async_connection, get
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseHook, Connection, mask_secret
 
 from airflow_provider_cloudstore.metrics import counted_requests
-from airflow_provider_cloudstore.protocol.answers import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import (
-    BadRequest,
+    BadRequestError,
     CloudStoreError,
     ConfigurationError,
     InvalidInputError,
-    NotFound,
+    NotFoundError,
     ServiceError,
     restore,
 )
 from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.proxies import environment_proxy
+from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHAVIOUR
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST_MASKED = 50
+_MAX_MASKED = 50
 """URLs and links of one hook that are registered for masking: Airflow's masker compiles all its secrets anew for each one."""
 
 
@@ -65,12 +65,12 @@ class _Masking:
         :param warn: is given one line at the first call whose secrets are not.
         """
         self.count += 1
-        if self.count == _MOST_MASKED + 1:
+        if self.count == _MAX_MASKED + 1:
             warn(
-                f"Airflow masks the links and source URLs of the first {_MOST_MASKED} calls of a hook only, because its masker "
+                f"Airflow masks the links and source URLs of the first {_MAX_MASKED} calls of a hook only, because its masker "
                 "slows every log line and every call down with each further secret. Do not log or print those of later calls"
             )
-        return secrets if self.count <= _MOST_MASKED else ()
+        return secrets if self.count <= _MAX_MASKED else ()
 
 
 class CloudStoreHook(BaseHook):
@@ -158,7 +158,7 @@ class CloudStoreHook(BaseHook):
         :param folder_id: the folder; an empty, missing or protected id is rejected before anything is sent.
         :param ignore_missing: return normally if the folder does not exist; the result's ``existed`` is then False.
         :returns: what was deleted, when, and what the service said.
-        :raises NotFound: if there is no such folder.
+        :raises NotFoundError: if there is no such folder.
         """
         with airflow_errors():
             return self._perform(DeleteFolder(folder_id, self.settings, ignore_missing=ignore_missing))
@@ -169,13 +169,13 @@ class CloudStoreHook(BaseHook):
         :param url: an absolute URL with scheme http, https or ftp. Its credentials (user info, query) are never shown.
         :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
         :returns: what was queued, when, what the service said, and the file's id if the response has one.
-        :raises OutcomeUnknown: if it may have been queued, and you did not opt in to resending.
+        :raises OutcomeUnknownError: if it may have been queued, and you did not opt in to resending.
         """
         from airflow_provider_cloudstore.lineage import collect
         from airflow_provider_cloudstore.protocol.lineage import of_upload
 
         with airflow_errors():
-            call = UploadFromUrl(url, self.settings, repeat=retry_unknown_outcome)
+            call = UploadFromUrl(url, self.settings, retry_unknown_outcome=retry_unknown_outcome)
             mask(self._masking.admit(call.secrets, self.log.warning))
             upload = self._perform(call)
         collect(self, of_upload(upload.url, self.settings.base_url, upload.file_id))
@@ -186,7 +186,7 @@ class CloudStoreHook(BaseHook):
 
         :param file_id: the file.
         :returns: the token, and its URL and expiry if the response has them.
-        :raises UnusableAnswer: if the service's response has no token.
+        :raises InvalidResponseError: if the service's response has no token.
         """
         with airflow_errors():
             link = self._perform(CreateDownloadLink(file_id, self.settings))
@@ -211,7 +211,7 @@ class CloudStoreHook(BaseHook):
         :raises DownloadLinkRejectedError: if the download's host refuses new links, too.
         """
         from airflow_provider_cloudstore.clients.downloads import DownloadClient
-        from airflow_provider_cloudstore.hooks.targets import written_whole
+        from airflow_provider_cloudstore.hooks.targets import atomic_write
         from airflow_provider_cloudstore.lineage import collect
         from airflow_provider_cloudstore.protocol.downloads import Download
         from airflow_provider_cloudstore.protocol.lineage import of_download
@@ -221,7 +221,7 @@ class CloudStoreHook(BaseHook):
             path, shown = _target(target)
             if link:
                 download.use(link)
-            with DownloadClient(self.settings, self.create_download_link) as client, written_whole(path) as sink:
+            with DownloadClient(self.settings, self.create_download_link) as client, atomic_write(path) as sink:
                 client.run(download, sink, budget=_budget(math.inf), on_retry=self.log.warning)
                 file = download.result(shown)
         collect(self, of_download(self.settings.base_url, file.file_id, file.path))
@@ -232,7 +232,7 @@ class CloudStoreHook(BaseHook):
 
         :param file_id: the file.
         :returns: a reader that knows the file's size.
-        :raises NotFound: if there is no such file.
+        :raises NotFoundError: if there is no such file.
         """
         from airflow_provider_cloudstore.clients.downloads import DownloadClient, FileReader
         from airflow_provider_cloudstore.protocol.downloads import Download
@@ -241,7 +241,7 @@ class CloudStoreHook(BaseHook):
             client = DownloadClient(self.settings, self.create_download_link)
             return FileReader(client, Download(file_id, self.settings), self.log.warning)
 
-    def look_for_file(self, file_id: str) -> DownloadLink | CloudStoreError:
+    def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Poll once whether a file is available, which it is when a link for it can be created.
 
         :param file_id: the file.
@@ -250,16 +250,16 @@ class CloudStoreHook(BaseHook):
         """
         with airflow_errors():
             call = CreateDownloadLink(file_id, self.settings)
-        return self._look_within(call, time_budget())
+        return self._poll_within(call, time_budget())
 
-    def _look_within(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
+    def _poll_within(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
         ends_at = time.monotonic() + seconds
-        found = self._look(call, seconds)
-        if call.token_refused:  # once more, with the token that the connection holds now
-            found = self._look(call, ends_at - time.monotonic())
+        found = self._poll_once(call, seconds)
+        if call.token_rejected:  # once more, with the token that the connection holds now
+            found = self._poll_once(call, ends_at - time.monotonic())
         return found
 
-    def _look(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
+    def _poll_once(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
         try:
             with counted_requests(call):
                 link = self.get_conn().attempt(call, seconds)
@@ -271,16 +271,16 @@ class CloudStoreHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Whether the service accepts the token: one request for a link to a file that does not exist, within the timeout."""
         try:
-            found = self._look_within(CreateDownloadLink("airflow-connection-test", self.settings), self.settings.timeout)
+            found = self._poll_within(CreateDownloadLink("airflow-connection-test", self.settings), self.settings.timeout)
         except CloudStoreError as error:
             found = error
         if isinstance(found, DownloadLink):
             return True, "The connection works: the service accepts the token."
-        if isinstance(found, NotFound) and found.message:
+        if isinstance(found, NotFoundError) and found.message:
             return True, "The connection works: the service accepts the token (it was asked for a file that does not exist)."
-        if isinstance(found, (BadRequest, ServiceError)) and found.message:
+        if isinstance(found, (BadRequestError, ServiceError)) and found.message:
             return True, (
-                f"The connection works: the service answered a request for a file that does not exist with {found.what}. "
+                f"The connection works: the service answered a request for a file that does not exist with {found.reason}. "
                 "If that message is about the token, check the password."
             )
         return False, str(found)
@@ -356,7 +356,7 @@ class CloudStoreAsyncHook(BaseHook):
     async def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
         """As :meth:`CloudStoreHook.upload_from_url`."""
         with airflow_errors():
-            call = UploadFromUrl(url, self._settings, repeat=retry_unknown_outcome)
+            call = UploadFromUrl(url, self._settings, retry_unknown_outcome=retry_unknown_outcome)
             await amask(self._masking.admit(call.secrets, self.log.warning))
             return await self._perform(call)
 
@@ -367,19 +367,19 @@ class CloudStoreAsyncHook(BaseHook):
         await amask(self._masking.admit(link.secrets, self.log.warning))
         return link
 
-    async def look_for_file(self, file_id: str) -> CloudStoreError | None:
+    async def poll_file(self, file_id: str) -> CloudStoreError | None:
         """Poll once whether a file is available; the link that proves it is discarded.
 
         :param file_id: the file.
         :returns: None if it is available, else the error that says why there is no link.
         """
         call = CreateDownloadLink(file_id, self._settings)
-        missing = await self._look(call)
-        if call.token_refused:  # once more, with the token that the connection holds now
-            missing = await self._look(call)
+        missing = await self._poll_once(call)
+        if call.token_rejected:  # once more, with the token that the connection holds now
+            missing = await self._poll_once(call)
         return missing
 
-    async def _look(self, call: CreateDownloadLink) -> CloudStoreError | None:
+    async def _poll_once(self, call: CreateDownloadLink) -> CloudStoreError | None:
         # One attempt and no retry policy: the pauses between two looks are the waiting's.
         try:
             with counted_requests(call):
@@ -434,7 +434,7 @@ def settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings
     try:
         return _settings_of(connection, warn)
     except ConfigurationError as error:
-        what = error.what
+        what = error.reason
     raise ConfigurationError(what, operation="connection", subject=connection.conn_id or "")
 
 

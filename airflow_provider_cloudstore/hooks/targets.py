@@ -17,7 +17,7 @@ _TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before 
 
 
 @contextmanager
-def written_whole(target: Any) -> Iterator[_LocalFile | _Stored]:
+def atomic_write(target: Any) -> Iterator[_LocalFile | _Stored]:
     """A file to write, which is at ``target`` once the block ends well; else what was there stays there.
 
     :param target: a ``pathlib.Path`` or Airflow's ``ObjectStoragePath``.

@@ -14,10 +14,10 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, XCom
 from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of, validate_kind
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, time_left
 from airflow_provider_cloudstore.metrics import count_batch
-from airflow_provider_cloudstore.operators.typed import TypedOperator, check_flags
+from airflow_provider_cloudstore.operators.typed import TypedOperator, validate_flags
 from airflow_provider_cloudstore.protocol.errors import (
-    BatchFailed,
-    BatchKilled,
+    BatchFailedError,
+    BatchInterruptedError,
     BatchStoreError,
     BatchSupersededError,
     InvalidInputError,
@@ -35,7 +35,7 @@ _STATE_KEY = "cloudstore_batch"
 _TIME_TO_SAVE = 3.0
 _GONE = 404
 # Killed, there is no time for it; superseded, it is the newer try's; and with a store away Airflow may be, too.
-_WITHOUT_XCOM = (BatchKilled, BatchSupersededError, BatchStoreError)
+_WITHOUT_XCOM = (BatchInterruptedError, BatchSupersededError, BatchStoreError)
 
 
 class RemoteUrlBatchUploadOperator(TypedOperator):
@@ -92,14 +92,14 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_flags(
+        validate_flags(
             skip_duplicates=skip_duplicates,
             retry_unknown_outcome=retry_unknown_outcome,
             allow_empty=allow_empty,
             fresh_connections=fresh_connections,
         )
-        _check_counts(max_concurrency, requests_per_second, max_consecutive_failures)
-        _check_names(url_column=url_column, key_column=key_column or "none")
+        _validate_counts(max_concurrency, requests_per_second, max_consecutive_failures)
+        _validate_names(url_column=url_column, key_column=key_column or "none")
         validate_kind(urls)
         if isinstance(shard, (list, tuple)) and all(isinstance(part, int) for part in shard) and not _parts_of(shard):
             raise ValueError(f"shard is {shard!r}: it must be (k, n), with k from 0 to n - 1")
@@ -121,7 +121,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         self.allow_empty = allow_empty
         self.fresh_connections = fresh_connections
         self.cloudstore_conn_id = cloudstore_conn_id
-        self._sources: Secret | None = None
+        self._unredacted_urls: Secret | None = None
         self._problem = ""
         # Airflow may copy the task before it runs it, and tell either copy that it is to end: the list is the same in both.
         self._killed: list[bool] = []
@@ -129,7 +129,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         # Airflow shows and stores `urls` after this and before `execute`: the real ones stay in memory.
         super()._do_render_template_fields(*args, **kwargs)
-        if self._sources or self._problem:
+        if self._unredacted_urls or self._problem:
             return  # rendered before: what is shown now is not what was given
         try:
             urls = list_of(self.urls)
@@ -137,7 +137,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             self._problem, self.urls = str(error), MASK
             return
         if urls is not None:
-            self._sources = Secret(json.dumps(urls, default=str))
+            self._unredacted_urls = Secret(json.dumps(urls, default=str))
             self.urls = f"{len(urls):,} URLs"
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -196,12 +196,12 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
 
     @property
     def _is_file(self) -> bool:
-        return self._sources is None and isinstance(self.urls, str)
+        return self._unredacted_urls is None and isinstance(self.urls, str)
 
     @contextmanager
     def _entries(self) -> Iterator[Iterator[Entry]]:
         if not self._is_file:
-            yield entries_of_list(json.loads(self._sources.reveal()) if self._sources else self.urls)
+            yield entries_of_list(json.loads(self._unredacted_urls.reveal()) if self._unredacted_urls else self.urls)
             return
         path, problem = _path(str(self.urls), "urls"), ""
         try:
@@ -221,7 +221,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
 
     def _end(self, context: Context, report: Report) -> dict[str, Any]:
         summary = {**report.to_dict(), "receipts": self.receipts}
-        final = report.error is None or isinstance(report.error, BatchFailed)
+        final = report.error is None or isinstance(report.error, BatchFailedError)
         count_batch(summary, final=final)
         if self.do_xcom_push and not isinstance(
             report.error, _WITHOUT_XCOM
@@ -302,7 +302,7 @@ def _parts_of(value: Any) -> tuple[int, int] | None:
     return (number, of) if 0 <= number < of else None
 
 
-def _check_counts(concurrency: object, rate: object, failures: object) -> None:
+def _validate_counts(concurrency: object, rate: object, failures: object) -> None:
     for name, value in (("max_concurrency", concurrency), ("max_consecutive_failures", failures)):
         if value is None and name == "max_consecutive_failures":
             continue
@@ -312,7 +312,7 @@ def _check_counts(concurrency: object, rate: object, failures: object) -> None:
         raise ValueError(f"requests_per_second must be a number above 0 or None, not {rate!r}")
 
 
-def _check_names(**names: object) -> None:
+def _validate_names(**names: object) -> None:
     for name, value in names.items():
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"{name} must be the name of a column, not {value!r}")

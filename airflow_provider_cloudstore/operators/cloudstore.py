@@ -13,9 +13,9 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
 from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
-from airflow_provider_cloudstore.operators.typed import TypedOperator, check_flags
-from airflow_provider_cloudstore.operators.waiting import WaitingOperator, check_durations
-from airflow_provider_cloudstore.protocol.answers import DownloadLink
+from airflow_provider_cloudstore.operators.typed import TypedOperator, validate_flags
+from airflow_provider_cloudstore.operators.waiting import WaitingOperator, validate_durations
+from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
 
@@ -60,7 +60,7 @@ class DeleteFolderOperator(TypedOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_flags(ignore_missing=ignore_missing)
+        validate_flags(ignore_missing=ignore_missing)
         self.folder_id: Any = folder_id
         self.ignore_missing = ignore_missing
         self.cloudstore_conn_id = cloudstore_conn_id
@@ -84,7 +84,7 @@ class RemoteUrlUploadOperator(TypedOperator):
     or will have; it is None if the response has no id in the usual places (extra ``file_id_path`` names another).
 
     On Airflow 3.3 and later, a retry knows what a killed try has sent: if the upload was queued, the retry returns its result;
-    if the try was killed while sending, the retry fails with ``OutcomeUnknown``. Before 3.3 the retry sends it again.
+    if the try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3 the retry sends it again.
 
     :param url: an absolute URL with scheme http, https or ftp (templated).
     :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
@@ -103,11 +103,11 @@ class RemoteUrlUploadOperator(TypedOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_flags(retry_unknown_outcome=retry_unknown_outcome)
+        validate_flags(retry_unknown_outcome=retry_unknown_outcome)
         self.url: Any = url
         self.retry_unknown_outcome = retry_unknown_outcome
         self.cloudstore_conn_id = cloudstore_conn_id
-        self._source: Secret | None = None
+        self._unredacted_url: Secret | None = None
         self._lineage: Lineage | None = None
         self.on_success_callback = [*_callbacks(self.on_success_callback), forget_upload]
 
@@ -119,7 +119,7 @@ class RemoteUrlUploadOperator(TypedOperator):
             return
         shown = redact_url(given) if isinstance(given, str) else MASK
         if shown != given:
-            self._source = Secret(given)  # the guard refuses what is no text, by its type
+            self._unredacted_url = Secret(given)  # the guard refuses what is no text, by its type
             mask(url_secrets(given) if isinstance(given, str) else ())
             self.url = shown
 
@@ -140,7 +140,7 @@ class RemoteUrlUploadOperator(TypedOperator):
         return operator_lineage(self._lineage)
 
     def _upload(self, context: Context) -> dict[str, Any]:
-        url = self._source.reveal() if self._source else self.url
+        url = self._unredacted_url.reveal() if self._unredacted_url else self.url
         store = context.get("task_state_store")
         if store is None:  # before Airflow 3.3
             return self._send(url)
@@ -204,8 +204,8 @@ class DownloadLinkOperator(WaitingOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_durations(poll_interval=poll_interval, timeout=timeout)
-        check_flags(wait_for_file=wait_for_file, deferrable=deferrable)
+        validate_durations(poll_interval=poll_interval, timeout=timeout)
+        validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
         self.file_id: Any = file_id
         self.wait_for_file = wait_for_file
         self.poll_interval = poll_interval
@@ -219,16 +219,16 @@ class DownloadLinkOperator(WaitingOperator):
             self.log.warning("deferrable=True has no effect without wait_for_file=True: the link is created now, without a wait")
         with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
             link = self._wait(context, hook) if self.wait_for_file else hook.create_download_link(self.file_id)
-        return self._hand_on(context, link)
+        return self._push_link(context, link)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
         """Make a fresh link after the triggerer has waited, so that it is as young as it can be."""
-        self._check_event(context, event)
+        self._validate_event(context, event)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             link = self._fresh_link(hook)
-        return self._hand_on(context, link)
+        return self._push_link(context, link)
 
-    def _hand_on(self, context: Context, link: DownloadLink) -> str:
+    def _push_link(self, context: Context, link: DownloadLink) -> str:
         attach_file_id(self, context, link.file_id)
         if self.do_xcom_push:
             context["ti"].xcom_push(key=XCOM_DOWNLOAD_LINK, value=link.to_dict())

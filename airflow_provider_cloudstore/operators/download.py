@@ -9,9 +9,9 @@ from airflow.providers.common.compat.sdk import Context, XComArg, conf
 
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
-from airflow_provider_cloudstore.operators.typed import check_flags
-from airflow_provider_cloudstore.operators.waiting import WaitingOperator, check_durations
-from airflow_provider_cloudstore.protocol.answers import DownloadLink
+from airflow_provider_cloudstore.operators.typed import validate_flags
+from airflow_provider_cloudstore.operators.waiting import WaitingOperator, validate_durations
+from airflow_provider_cloudstore.protocol.results import DownloadLink
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -57,8 +57,8 @@ class DownloadFileOperator(WaitingOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_durations(poll_interval=poll_interval, timeout=timeout)
-        check_flags(wait_for_file=wait_for_file, deferrable=deferrable)
+        validate_durations(poll_interval=poll_interval, timeout=timeout)
+        validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
         self.file_id = file_id
         self.target = target
         self.expected_sha256: Any = expected_sha256
@@ -76,7 +76,7 @@ class DownloadFileOperator(WaitingOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Download the file after the triggerer has waited for it."""
-        self._check_event(context, event)
+        self._validate_event(context, event)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             return self._download(context, hook, self._fresh_link(hook))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, OutcomeUnknown, StateStoreError
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, OutcomeUnknownError, StateStoreError
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, UploadState
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def send_once(
     :param subject: its source URL, redacted.
     :param retry_unknown_outcome: send it again when nobody can tell whether an earlier try did.
     :returns: what ``send`` returned, in this try or in an earlier one that was killed later.
-    :raises OutcomeUnknown: if an earlier try was killed while it sent it.
+    :raises OutcomeUnknownError: if an earlier try was killed while it sent it.
     :raises StateStoreError: if the store cannot be used; nothing was sent.
     """
     with _required("read", subject):
@@ -52,13 +52,13 @@ def send_once(
         reason = f"try {earlier.try_number} ended while it was sending this upload (at {earlier.sent_at})"
         if not retry_unknown_outcome:
             _record(store, replace(earlier, state=UploadState.UNKNOWN, max_tries=record.max_tries))
-            raise OutcomeUnknown(reason, operation=_OPERATION, subject=subject, sent=True)
+            raise OutcomeUnknownError(reason, operation=_OPERATION, subject=subject, sent=True)
         log.warning("%s '%s': %s; sending it again, as retry_unknown_outcome=True allows", _OPERATION, subject, reason)
     with _required("written", subject):
         store.set(STATE_KEY, record.to_json())
     try:
         result = send()
-    except OutcomeUnknown:
+    except OutcomeUnknownError:
         _record(store, replace(record, state=UploadState.UNKNOWN))
         raise
     except CloudStoreError:  # it was certainly not queued

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from airflow_provider_cloudstore.airflow_versions import HAS_RETRY_POLICIES
+from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 
 
-def check_flags(**flags: object) -> None:
+def validate_flags(**flags: object) -> None:
     """Refuse a text for a flag, where the DAG is read: ``"no"`` and ``"false"`` would be true.
 
     :param flags: the arguments, by their names.

@@ -12,19 +12,19 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.operators.typed import TypedOperator
-from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.waiting import (
     ODD_POLLS,
     ODD_SECONDS,
     FileWait,
     OddResponses,
-    file_not_available,
+    file_wait_timeout,
     is_duration,
 )
 
 
-def check_durations(**seconds: object) -> None:
+def validate_durations(**seconds: object) -> None:
     """Refuse what no wait can take, where the DAG is read.
 
     :param seconds: the arguments, by their names.
@@ -53,27 +53,27 @@ class WaitingOperator(TypedOperator):
             except CloudStoreError as error:
                 if not odd.tolerates(error, pendulum.now("UTC")):
                     raise
-                self.log.warning("The response says nothing of file '%s' (%s); trying again", self.file_id, error.what)
+                self.log.warning("The response says nothing of file '%s' (%s); trying again", self.file_id, error.reason)
             time.sleep(min(self.poll_interval, ODD_SECONDS / (ODD_POLLS - 1)))
 
-    def _check_event(self, context: Context, event: Mapping[str, Any]) -> None:
-        from airflow_provider_cloudstore.triggers.cloudstore import check_event
+    def _validate_event(self, context: Context, event: Mapping[str, Any]) -> None:
+        from airflow_provider_cloudstore.triggers.cloudstore import validate_event
 
         with counted_wait():
-            check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+            validate_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
 
     @counted_wait()
     def _wait(self, context: Context, hook: CloudStoreHook) -> DownloadLink:
         from airflow_provider_cloudstore.triggers.cloudstore import defer_until_available  # Airflow's triggers are slow to import
 
         wait = FileWait(str(self.file_id), self.poll_interval, pendulum.now("UTC").add(seconds=self.timeout))
-        while isinstance(found := hook.look_for_file(self.file_id), CloudStoreError):
+        while isinstance(found := hook.poll_file(self.file_id), CloudStoreError):
             now = pendulum.now("UTC")
             if line := wait.not_yet(found, now):
                 self.log.info(line)
             if wait.over(now):
-                raise file_not_available(wait.file_id, self.timeout, wait.words)
-            if self.deferrable and wait.leaves_worker(now, found):
+                raise file_wait_timeout(wait.file_id, self.timeout, wait.message)
+            if self.deferrable and wait.should_defer(now, found):
                 defer_until_available(
                     self, context, wait, cloudstore_conn_id=self.cloudstore_conn_id, poll_interval=self.poll_interval
                 )

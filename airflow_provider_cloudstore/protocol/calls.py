@@ -13,24 +13,24 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from tenacity import RetryCallState, retry_if_exception, stop_before_delay
 
-from airflow_provider_cloudstore.protocol import answers, errors
-from airflow_provider_cloudstore.protocol.answers import DownloadLink, FolderDeletion, RemoteUpload
+from airflow_provider_cloudstore.protocol import errors, results
 from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.encodings import hides_secret
-from airflow_provider_cloudstore.protocol.failures import is_gone, judge_failure, judge_response, retry_after
+from airflow_provider_cloudstore.protocol.failures import classify_failure, classify_response, is_gone, retry_after
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
+from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.storable import MOST_CHARACTERS, Json, storable
-from airflow_provider_cloudstore.protocol.values import Break, Failure, Request, Response
+from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, Json, storable
 
 T = TypeVar("T")
 
 DEFAULT_BUDGET = 300.0
 """Seconds that one call may take with all its attempts, where no ``execution_timeout`` is shorter."""
-_BACKOFF_FROM = 1.0
-_BACKOFF_TO = 60.0
-_LONGEST_MESSAGE = 300
+_INITIAL_BACKOFF = 1.0
+_MAX_BACKOFF = 60.0
+_MAX_MESSAGE_LENGTH = 300
 _WITHHELD = "(withheld: it holds a credential in an encoded form)"
 _MARGIN = 4096  # characters behind what is shown, so that an encoded credential that is cut in two is still recognised
 _SMALL = 8192  # characters of a response that is checked as a whole, which costs less than text by text
@@ -50,19 +50,21 @@ class Call(ABC, Generic[T]):
 
     operation: ClassVar[Operation]
 
-    def __init__(self, subject: Any, settings: Settings, *, repeat: bool = False, ignore_missing: bool = False) -> None:
+    def __init__(
+        self, subject: Any, settings: Settings, *, retry_unknown_outcome: bool = False, ignore_missing: bool = False
+    ) -> None:
         self.settings = settings
         self.attempts = 0
         self.outcomes: list[type[errors.CloudStoreError] | None] = []
-        self.token_refused = False
-        self._subject = self._checked(subject)
+        self.token_rejected = False
+        self._subject = self._validated(subject)
         self.secrets: tuple[Secret, ...] = (*settings.secrets, *self.operation.secrets(self._subject))
-        self._shown = redact(self.operation.shown(self._subject), self.secrets)
-        self._repeat = repeat
+        self._redacted = redact(self.operation.redacted(self._subject), self.secrets)
+        self._retry_unknown_outcome = retry_unknown_outcome
         self._ignore_missing = ignore_missing
         self._missing = False
-        self._renewals = 0
-        self._may_have_worked = False
+        self._credential_replacements = 0
+        self._may_have_succeeded = False
 
     @abstractmethod
     def result(self, response: Response, content: Content) -> T | None:
@@ -72,28 +74,28 @@ class Call(ABC, Generic[T]):
         :param content: what its body says.
         """
 
-    def _checked(self, subject: Any) -> str:
+    def _validated(self, subject: Any) -> str:
         try:
-            return self.operation.check(subject, self.settings)
+            return self.operation.validate(subject, self.settings)
         except errors.InvalidInputError as error:
-            what = error.what
+            what = error.reason
         raise errors.InvalidInputError(what, operation=self.operation.name)
 
     @property
     def exhausted(self) -> bool:
         """Whether no attempt is left. The one with a renewed token comes on top: it is no retry of the same request."""
-        return self.attempts - self._renewals >= self.settings.max_attempts
+        return self.attempts - self._credential_replacements >= self.settings.max_attempts
 
-    def renew(self, settings: Settings) -> None:
+    def replace_credentials(self, settings: Settings) -> None:
         """Go on with the connection as it reads now, after a 401.
 
         :param settings: the connection, read again.
-        :raises TokenRefused: if it still holds the token that was refused.
+        :raises AuthenticationError: if it still holds the token that was refused.
         """
         if settings.access_token == self.settings.access_token:
-            raise self._error(errors.TokenRefused, "HTTP 401: the service refused the access token", 401)
+            raise self._error(errors.AuthenticationError, "HTTP 401: the service refused the access token", 401)
         self.settings = settings
-        self.token_refused = False
+        self.token_rejected = False
         self.secrets += settings.secrets
 
     def discount_attempt(self) -> None:
@@ -105,7 +107,7 @@ class Call(ABC, Generic[T]):
         self.attempts += 1
         return self.operation.request(self._subject, self.settings)
 
-    def finish(self, outcome: Response | Failure) -> T:
+    def handle_outcome(self, outcome: Response | TransportFailure) -> T:
         """The result of an attempt.
 
         :param outcome: what came of the request.
@@ -119,49 +121,51 @@ class Call(ABC, Generic[T]):
         self.outcomes.append(None)
         return result
 
-    def _result_of(self, outcome: Response | Failure) -> T:
-        if isinstance(outcome, Failure):
-            kind, what = judge_failure(self.operation, outcome, repeat=self._repeat)
-            if outcome.kind is not Break.OUTCOME_UNKNOWN:
+    def _result_of(self, outcome: Response | TransportFailure) -> T:
+        if isinstance(outcome, TransportFailure):
+            kind, what = classify_failure(self.operation, outcome, retry_unknown_outcome=self._retry_unknown_outcome)
+            if outcome.kind is not FailureKind.OUTCOME_UNKNOWN:
                 what = f"{what}, at {self.settings.route}"
             raise self._error(kind, what, None)
         content = read_content(outcome)
         self._missing = is_gone(self.operation, outcome, content, self.settings.not_found_pattern)
-        verdict = judge_response(self.operation, outcome, content, repeat=self._repeat, gone=self._missing)
+        verdict = classify_response(
+            self.operation, outcome, content, retry_unknown_outcome=self._retry_unknown_outcome, gone=self._missing
+        )
         if verdict is not None and not (self._missing and self._missing_is_success):
-            raise self._refusal(verdict, outcome, content)
+            raise self._rejection(verdict, outcome, content)
         result = self.result(outcome, content)
         if result is None:
             what = f"HTTP {outcome.status}, but the answer holds no download token: {self._safe(content.keys)}"
-            raise self._error(errors.UnusableAnswer, what, outcome.status)
+            raise self._error(errors.InvalidResponseError, what, outcome.status)
         return result
 
     @property
     def _missing_is_success(self) -> bool:
-        return self.operation.deletes and (self._ignore_missing or self._may_have_worked)
+        return self.operation.missing_is_success and (self._ignore_missing or self._may_have_succeeded)
 
-    def _refusal(
+    def _rejection(
         self, verdict: tuple[type[errors.CloudStoreError], str], response: Response, content: Content
     ) -> errors.CloudStoreError:
         kind, what = verdict
         # Checked before it is cut: of a secret that is cut in two, nobody could find the rest.
-        message = self._safe(content.error_message or content.message)[:_LONGEST_MESSAGE]
+        message = self._safe(content.error_message or content.message)[:_MAX_MESSAGE_LENGTH]
         error = self._error(kind, f"{what}: {message}" if message else what, response.status, retry_after(response))
         error.web_page, error.message = content.is_web_page, message
-        if kind is errors.TokenRefused and not self._renewals:
-            self._renewals, self.token_refused, error.again = 1, True, True
+        if kind is errors.AuthenticationError and not self._credential_replacements:
+            self._credential_replacements, self.token_rejected, error.retryable = 1, True, True
         return error
 
     def _final(self, kind: type[errors.CloudStoreError]) -> type[errors.CloudStoreError]:
         """``kind``, unless an attempt may have worked: that stays so, whatever the later ones end with."""
-        self._may_have_worked |= kind is errors.ServerFailure or issubclass(kind, errors.OutcomeUnknown)
-        if not self._may_have_worked or kind is errors.TokenRefused:
+        self._may_have_succeeded |= kind is errors.TransientServiceError or issubclass(kind, errors.OutcomeUnknownError)
+        if not self._may_have_succeeded or kind is errors.AuthenticationError:
             return kind
-        if self.operation.repeatable:
-            return errors.ServerFailure if kind is errors.ServiceUnreachable else kind
-        if issubclass(kind, errors.OutcomeUnknown):
+        if self.operation.idempotent:
+            return errors.TransientServiceError if kind is errors.ServiceUnreachableError else kind
+        if issubclass(kind, errors.OutcomeUnknownError):
             return kind
-        return errors.RepeatableOutcomeUnknown if kind.again else errors.OutcomeUnknown
+        return errors.RetryableOutcomeUnknownError if kind.retryable else errors.OutcomeUnknownError
 
     def _error(
         self, kind: type[errors.CloudStoreError], what: str, status: int | None, pause: float | None = None
@@ -170,16 +174,16 @@ class Call(ABC, Generic[T]):
         return kind(
             redact(what, self.secrets),
             operation=self.operation.name,
-            subject=self._shown,
+            subject=self._redacted,
             status=status,
-            sent=kind not in (errors.ServiceUnreachable, errors.ConfigurationError),
+            sent=kind not in (errors.ServiceUnreachableError, errors.ConfigurationError),
             attempts=self.attempts,
             retry_after=pause,
         )
 
     def _safe(self, text: str) -> str:
         """``text`` without secrets: masked where they stand in clear, withheld whole where only decoding shows one."""
-        shown = redact(text, self.secrets)[: MOST_CHARACTERS + _MARGIN]
+        shown = redact(text, self.secrets)[: MAX_CHARACTERS + _MARGIN]
         return _WITHHELD if hides_secret(shown, self.secrets) else shown
 
     def _storable(self, content: Content) -> Json:
@@ -195,7 +199,7 @@ class DeleteFolder(Call[FolderDeletion]):
 
     def result(self, response: Response, content: Content) -> FolderDeletion:
         """What was deleted, and what the service said."""
-        missing = None if self._may_have_worked else False
+        missing = None if self._may_have_succeeded else False
         existed = missing if self._missing else True
         return FolderDeletion(self._subject, response.sent_at, self._storable(content), existed)
 
@@ -207,8 +211,8 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     def result(self, response: Response, content: Content) -> RemoteUpload:
         """What was queued, and what the service said."""
-        file_id = answers.find_file_id(content.data, self.settings.file_id_path, self.secrets)
-        return RemoteUpload(self._shown, response.sent_at, self._storable(content), file_id)
+        file_id = results.find_file_id(content.data, self.settings.file_id_path, self.secrets)
+        return RemoteUpload(self._redacted, response.sent_at, self._storable(content), file_id)
 
 
 class CreateDownloadLink(Call[DownloadLink]):
@@ -218,7 +222,7 @@ class CreateDownloadLink(Call[DownloadLink]):
 
     def result(self, response: Response, content: Content) -> DownloadLink | None:
         """The link, or None where the answer holds no token."""
-        return answers.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
+        return results.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
 
 
 class Retried(Protocol):
@@ -226,7 +230,7 @@ class Retried(Protocol):
 
     settings: Settings
     attempts: int
-    token_refused: bool
+    token_rejected: bool
 
     @property
     def exhausted(self) -> bool:
@@ -247,7 +251,7 @@ def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) 
     too_late = stop_before_delay(budget)
 
     def wait(state: RetryCallState) -> float:
-        if call.token_refused:
+        if call.token_rejected:
             return 0.0
         error = _error_of(state)
         return error.retry_after if error.retry_after is not None else _backoff(call.attempts)
@@ -261,24 +265,24 @@ def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) 
 
     def announce(state: RetryCallState) -> None:
         error = _error_of(state)
-        if call.token_refused:
+        if call.token_rejected:
             then = "the service refused the access token; reading the connection again, in case it holds a new one"
         else:
             then = (
-                f"attempt {call.attempts} of {call.settings.max_attempts} failed ({error.what}); "
+                f"attempt {call.attempts} of {call.settings.max_attempts} failed ({error.reason}); "
                 f"trying again in {state.upcoming_sleep:.1f} s"
             )
         on_retry(f"{error.operation} '{error.subject}': {then}")
 
     def again(error: BaseException) -> bool:
-        return isinstance(error, errors.CloudStoreError) and error.again
+        return isinstance(error, errors.CloudStoreError) and error.retryable
 
     return {"retry": retry_if_exception(again), "wait": wait, "stop": stop, "before_sleep": announce, "reraise": True}
 
 
 def _backoff(attempts: int) -> float:
     # By the call's own count, which a download that makes progress begins anew; tenacity's goes on.
-    return random.uniform(0, min(_BACKOFF_TO, _BACKOFF_FROM * 2 ** max(0, attempts - 1)))
+    return random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2 ** max(0, attempts - 1)))
 
 
 def _error_of(state: RetryCallState) -> errors.CloudStoreError:

@@ -12,15 +12,15 @@ import re
 import zlib
 from dataclasses import dataclass, field
 
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.storable import Json
-from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Response
 
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 # Any other label reads as UTF-8 with replacements: Python's codecs take seconds for some of them, or are no charsets at all.
 _CHARSETS = dict.fromkeys(("iso-8859-1", "iso8859-1", "iso_8859-1", "latin-1", "latin1", "l1"), "latin-1")
 _CHARSETS |= dict.fromkeys(("windows-1252", "cp1252", "cp-1252", "x-cp1252"), "cp1252")
 _GZIP = b"\x1f\x8b"
-_MOST_VALUES = 100_000
+_MAX_VALUES = 100_000
 """Of JSON: an empty list takes five bytes of a body and sixty of memory."""
 _BLANK = "\x00\ufeff \t\r\n"
 # What a log or a terminal would act on, or could not write.
@@ -57,10 +57,10 @@ class Content:
     def message(self) -> str:
         """What the service says for people to read; empty where it says nothing."""
         if isinstance(self.data, dict):
-            words = next((self.data[key] for key in ("response", "message") if isinstance(self.data.get(key), str)), "")
+            message = next((self.data[key] for key in ("response", "message") if isinstance(self.data.get(key), str)), "")
         else:
-            words = self.data if isinstance(self.data, str) and "<" not in self.data else ""
-        return " ".join((words if words.isprintable() else _UNPRINTABLE.sub(" ", words)).split())
+            message = self.data if isinstance(self.data, str) and "<" not in self.data else ""
+        return " ".join((message if message.isprintable() else _UNPRINTABLE.sub(" ", message)).split())
 
     @property
     def keys(self) -> str:
@@ -88,8 +88,8 @@ def read_content(response: Response) -> Content:
     text = _decode(body, content_type).strip(_BLANK)
     if not text:
         return Content()
-    if len(text) > _MOST_VALUES and text.count(",") + text.count("[") + text.count("{") > _MOST_VALUES:
-        return Content(problem=f"a body of more than {_MOST_VALUES:,} JSON values")
+    if len(text) > _MAX_VALUES and text.count(",") + text.count("[") + text.count("{") > _MAX_VALUES:
+        return Content(problem=f"a body of more than {_MAX_VALUES:,} JSON values")
     try:
         return Content(text, _DECODER.decode(text))
     except (ValueError, RecursionError):

@@ -25,23 +25,23 @@ from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.answers import DownloadedFile, DownloadLink
 from airflow_provider_cloudstore.protocol.failures import retry_after
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure, is_unambiguous
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
+from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings, is_loopback
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
-from airflow_provider_cloudstore.protocol.values import Break, Failure, Request, Response, is_unambiguous
 
 MAX_REDIRECTS = 5
-MAX_REFUSED_LINKS = 3
+MAX_REJECTED_LINKS = 3
 """Links that the download host may refuse in a row, before it is believed that it refuses them all."""
 _PROGRESS = 64 * 1024  # bytes that make an attempt a success of its own: what comes after them is counted anew
 _OPERATION = "download"
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII | re.IGNORECASE)
 _EMPTY_RANGE = re.compile(r"bytes \*/0", re.ASCII | re.IGNORECASE)
-_LINK_REFUSED = (401, 403, 404, 410)
+_LINK_REJECTED = (401, 403, 404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -97,7 +97,7 @@ def download_url(link: DownloadLink, settings: Settings) -> Secret:
     template = settings.download_url
     url = link.url_with_token or (template.replace("{token}", quote(link.token, safe="")) if template else "")
     if not url:
-        raise _refusal(
+        raise _rejection(
             errors.ConfigurationError,
             "the service's response holds a download token, and no URL to download from: set extra 'download_url' of the "
             "connection to the URL with {token} in the token's place, such as "
@@ -106,7 +106,7 @@ def download_url(link: DownloadLink, settings: Settings) -> Secret:
         )
     problem = _problem_of(url, http_to_everybody=settings.allow_http)
     if problem:
-        raise _refusal(
+        raise _rejection(
             errors.ConfigurationError, f"the download URL that the service gives {problem}; nothing was downloaded", link.file_id
         )
     return _as_sent(url)
@@ -118,7 +118,7 @@ def _as_sent(url: str) -> Secret:
     return Secret(urlunsplit((parts.scheme, parts.netloc, path, query, "")))
 
 
-def _refusal(kind: type[errors.CloudStoreError], what: str, file_id: str) -> errors.CloudStoreError:
+def _rejection(kind: type[errors.CloudStoreError], what: str, file_id: str) -> errors.CloudStoreError:
     return kind(what, operation=_OPERATION, subject=file_id)
 
 
@@ -162,11 +162,11 @@ class Download:
     :raises InvalidInputError: if the guard refuses one of them; nothing was sent.
     """
 
-    token_refused = False  # no access token takes part: the download carries its own
+    token_rejected = False  # no access token takes part: the download carries its own
 
     def __init__(self, file_id: Any, settings: Settings, *, expected_sha256: Any = None) -> None:
         self.settings = settings
-        self.file_id = CREATE_DOWNLOAD_LINK.check(file_id, settings)
+        self.file_id = CREATE_DOWNLOAD_LINK.validate(file_id, settings)
         self.version: FileVersion | None = None
         self.attempts = 0
         self.position = 0
@@ -175,7 +175,7 @@ class Download:
         self._end: int | None = None
         self._link = self._url = Secret("")
         self._hops = 0
-        self._links_refused = 0
+        self._links_rejected = 0
         self._fresh = 0  # bytes since the attempts are counted
         self._furthest = 0  # the highest position so far: bytes that come once more are no progress
         self._left: int | None = None  # bytes that the body still holds
@@ -186,23 +186,23 @@ class Download:
         :param start: its first byte.
         :param end: the byte after its last one.
         """
-        self.position, self._end, self.attempts, self._links_refused, self._fresh = start, end, 0, 0, 0
+        self.position, self._end, self.attempts, self._links_rejected, self._fresh = start, end, 0, 0, 0
         self._furthest = start
 
     @property
     def size(self) -> int:
         """The file's size, once a part of it was read.
 
-        :raises UnusableAnswer: if the download's host does not tell it.
+        :raises InvalidResponseError: if the download's host does not tell it.
         """
         if self.version is None or self.version.total is None:
-            raise self._error(errors.UnusableAnswer, "the download's host does not tell the file's size", None)
+            raise self._error(errors.InvalidResponseError, "the download's host does not tell the file's size", None)
         return self.version.total
 
     @property
     def exhausted(self) -> bool:
         """Whether no attempt is left since the last bytes came; links that were refused have a limit of their own."""
-        return self.attempts - self._links_refused >= self.settings.max_attempts
+        return self.attempts - self._links_rejected >= self.settings.max_attempts
 
     @property
     def needs_link(self) -> bool:
@@ -242,7 +242,7 @@ class Download:
         """Whether the response leads elsewhere; :meth:`request` is then the request there.
 
         :param head: the response, without its body.
-        :raises RedirectRefused: if it leads to where no download goes.
+        :raises RedirectError: if it leads to where no download goes.
         """
         location = head.headers.get("location")
         if head.status not in _REDIRECTS or location is None:
@@ -257,7 +257,7 @@ class Download:
         problem = f"after {MAX_REDIRECTS} others" if self._hops > MAX_REDIRECTS else ""
         problem = problem or _problem_of(url, http_to_this_machine=from_loopback)
         if problem:
-            raise self._error(errors.RedirectRefused, f"HTTP {head.status}, a redirect that is not followed: {problem}", head)
+            raise self._error(errors.RedirectError, f"HTTP {head.status}, a redirect that is not followed: {problem}", head)
         self._url = _as_sent(url)
         return True
 
@@ -270,17 +270,19 @@ class Download:
         :raises CloudStoreError: if it is none; ``again`` tells whether the loop goes on.
         """
         if head.status not in (200, 206):
-            return self._judge(head)
+            return self._classify(head)
         coding = head.headers.get("content-encoding", "identity").lower()
         if coding != "identity" or not is_unambiguous(head.status, head.headers):
-            raise self._error(errors.UnusableAnswer, f"HTTP {head.status} with a body in a coding that nobody asked for", head)
+            raise self._error(
+                errors.InvalidResponseError, f"HTTP {head.status} with a body in a coding that nobody asked for", head
+            )
         return self._begin_part(head) if head.status == 206 else self._begin_whole(head)
 
     def _begin_whole(self, head: Response) -> int:
         length = head.headers.get("content-length")
         if length is None and "transfer-encoding" not in head.headers and not self._expected:
             raise self._error(
-                errors.UnusableAnswer,
+                errors.InvalidResponseError,
                 "HTTP 200 that tells neither its length nor its end, so that nobody could say whether the file is whole; "
                 "with expected_sha256 it can be checked",
                 head,
@@ -300,38 +302,44 @@ class Download:
         total = int(found[3]) if found and found[3] != "*" else None
         version = FileVersion.of(head.headers, total)
         length = head.headers.get("content-length")
-        fits = first == self.position and first <= last and (total is None or last < total)
-        if not (self._asks_for_a_part and fits and length in (None, str(last - first + 1))):
+        matches = first == self.position and first <= last and (total is None or last < total)
+        if not (self._asks_for_a_part and matches and length in (None, str(last - first + 1))):
             raise self._changed(head, "a part that is not the one asked for")
         if self.version and not self.version.matches(version):
             raise self._changed(head)
         self.version, self._left = self.version or version, last - first + 1
         return 0
 
-    def _judge(self, head: Response) -> int:
+    def _classify(self, head: Response) -> int:
         status = head.status
         if status == 416:
             if _EMPTY_RANGE.fullmatch(head.headers.get("content-range", "")):
                 self.version, self._left = FileVersion.of(head.headers, 0), 0
                 return 0
             raise self._changed(head)
-        if status in _LINK_REFUSED:
-            raise self._link_refused(head)
+        if status in _LINK_REJECTED:
+            raise self._link_rejected(head)
         if status == 429 or status >= 500:
             limited = status == 429 or (status == 503 and "retry-after" in head.headers)
-            raise self._error(errors.RateLimited if limited else errors.ServerFailure, f"HTTP {status}", head)
-        kind = errors.RequestRefused if status >= 400 else errors.RedirectRefused if status >= 300 else errors.UnusableAnswer
+            raise self._error(errors.RateLimitError if limited else errors.TransientServiceError, f"HTTP {status}", head)
+        kind = (
+            errors.RequestRejectedError
+            if status >= 400
+            else errors.RedirectError
+            if status >= 300
+            else errors.InvalidResponseError
+        )
         raise self._error(kind, f"HTTP {status}", head)
 
-    def _link_refused(self, head: Response) -> errors.CloudStoreError:
+    def _link_rejected(self, head: Response) -> errors.CloudStoreError:
         self._link = Secret("")
-        self._links_refused += 1
-        if self._links_refused > MAX_REFUSED_LINKS:
-            what = f"HTTP {head.status}: the download host refused {self._links_refused} links in a row"
+        self._links_rejected += 1
+        if self._links_rejected > MAX_REJECTED_LINKS:
+            what = f"HTTP {head.status}: the download host refused {self._links_rejected} links in a row"
             return self._error(errors.DownloadLinkRejectedError, what, head)
         error = self._error(errors.DownloadLinkRejectedError, f"HTTP {head.status}: the link has ended; creating another", head)
-        error.again = True
-        if self._links_refused == 1:
+        error.retryable = True
+        if self._links_rejected == 1:
             error.retry_after = 0.0  # most have ended while the download was under way
         return error
 
@@ -339,8 +347,8 @@ class Download:
         self, head: Response, what: str = "another version of the file than the one that was begun"
     ) -> errors.CloudStoreError:
         error = self._error(errors.FileChangedError, f"HTTP {head.status} with {what}", head)
-        error.again = self._end is None
-        if error.again:
+        error.retryable = self._end is None
+        if error.retryable:
             self.version = None
             self._start_over()
         return error
@@ -372,9 +380,9 @@ class Download:
         self._fresh += max(0, self.position - self._furthest)
         self._furthest = max(self._furthest, self.position)
         if self._fresh >= _PROGRESS:
-            self.attempts, self._links_refused, self._fresh = 1, 0, 0
+            self.attempts, self._links_rejected, self._fresh = 1, 0, 0
 
-    def end(self, failure: Failure | None) -> None:
+    def end(self, failure: TransportFailure | None) -> None:
         """Settle an attempt whose body is over.
 
         :param failure: what broke it, if something did.
@@ -386,7 +394,9 @@ class Download:
             return
         reason = failure.reason if failure else "the response ended early"
         size = f" of {total:,}" if total is not None else ""
-        kind = errors.ServiceUnreachable if failure and failure.kind is Break.NEVER_SENT else errors.ServerFailure
+        kind = (
+            errors.ServiceUnreachableError if failure and failure.kind is FailureKind.NEVER_SENT else errors.TransientServiceError
+        )
         where = f" at byte {self.position:,}{size}" if self.position else ""
         raise self._error(kind, reason + where, None)
 
@@ -408,7 +418,7 @@ class Download:
             operation=_OPERATION,
             subject=redact(self.file_id, self.settings.secrets),
             status=head.status if head else None,
-            sent=kind is not errors.ServiceUnreachable,
+            sent=kind is not errors.ServiceUnreachableError,
             attempts=self.attempts,
             retry_after=retry_after(head) if head else None,
         )

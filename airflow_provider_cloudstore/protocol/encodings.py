@@ -18,8 +18,8 @@ from urllib.parse import unquote
 from airflow_provider_cloudstore.protocol import escapes
 from airflow_provider_cloudstore.protocol.secrets import Secret
 
-_SHORTEST = 8  # a shorter one turns up by chance: "response" decoded from something is no leak of `format=response`
-_MOST_TEXTS = 24  # decoded from one text: a bound for hostile nesting
+_MIN_LENGTH = 8  # a shorter one turns up by chance: "response" decoded from something is no leak of `format=response`
+_MAX_TEXTS = 24  # decoded from one text: a bound for hostile nesting
 _HEX_PAIRS = re.compile(r"(?:[0-9A-Fa-f]{2}[:.,+-]){7,}[0-9A-Fa-f]{2}|(?:0[xX][0-9A-Fa-f]{2}[:.,;+-]{0,2}){8,}")
 _HEX_MARKS = re.compile("0[xX]|[:.,;+-]")
 # A line of a hexdump: an offset, and up to 16 bytes behind it; then the same bytes in clear, for people.
@@ -108,7 +108,7 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
     if text.isascii() and not dumped and not _is_encoded(packed := _FILLING.sub("", text), needles, shortest):
         return any(value in packed for value, _ in needles)  # the usual case: there is nothing to undo
     waiting, seen = [dumped, text], {dumped, text}
-    while waiting and len(seen) <= _MOST_TEXTS:
+    while waiting and len(seen) <= _MAX_TEXTS:
         text = waiting.pop()
         packed = _FILLING.sub("", text)
         if any(value in packed for value, _ in needles):
@@ -139,9 +139,9 @@ def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
     """A secret as it is, and as it reads once its own escapes are gone: undoing those of a text undoes them there too."""
     value = _FILLING.sub("", secret.reveal())
     found = {value}
-    while len(value) >= _SHORTEST and (value := _unescape(value)) not in found:
+    while len(value) >= _MIN_LENGTH and (value := _unescape(value)) not in found:
         found.add(value)
-    return tuple((form, form.encode("utf-8", "surrogatepass")) for form in found if len(form) >= _SHORTEST)
+    return tuple((form, form.encode("utf-8", "surrogatepass")) for form in found if len(form) >= _MIN_LENGTH)
 
 
 def _is_encoded(packed: str, needles: list[tuple[str, bytes]], shortest: int) -> bool:

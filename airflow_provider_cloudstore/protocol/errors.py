@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 class CloudStoreError(Exception):
     """Base of every error of this package.
 
-    :param what: what happened, one clause, already free of secrets.
+    :param reason: what happened, one clause, already free of secrets.
     :param operation: the operation's name, such as ``delete folder``; ``connection`` where that cannot be used for any.
     :param subject: the folder id, the file id, or the redacted source URL.
     :param status: the HTTP status, if an answer came.
@@ -27,15 +27,15 @@ class CloudStoreError(Exception):
 
     permanent: ClassVar[bool] = False
     """Whether a later try of the same thing must fail the same way: Airflow's retries are not spent on it."""
-    again: bool = False
+    retryable: bool = False
     """Whether the same call tries again by itself, within its attempts and its time."""
-    advice: ClassVar[str] = ""
-    advice_for: ClassVar[Mapping[str, str]] = {}
+    hint: ClassVar[str] = ""
+    hint_for: ClassVar[Mapping[str, str]] = {}
     """By the operation's name, where the general advice does not fit."""
 
     def __init__(
         self,
-        what: str,
+        reason: str,
         *,
         operation: str = "",
         subject: str = "",
@@ -47,7 +47,7 @@ class CloudStoreError(Exception):
         message: str = "",
         retry_after_too_long: bool = False,
     ) -> None:
-        self.what = what
+        self.reason = reason
         self.operation = operation
         self.subject = subject
         self.status = status
@@ -59,8 +59,8 @@ class CloudStoreError(Exception):
         self.retry_after_too_long = retry_after_too_long
         about = " ".join(part for part in (operation, f"'{subject}'" if subject else "") if part)
         tries = f" (attempt {attempts})" if attempts > 1 else ""
-        advice = self.advice_for.get(operation, self.advice)
-        super().__init__(f"{about + ': ' if about else ''}{what}{tries}.{' ' + advice if advice else ''}")
+        hint = self.hint_for.get(operation, self.hint)
+        super().__init__(f"{about + ': ' if about else ''}{reason}{tries}.{' ' + hint if hint else ''}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """An error goes through ``pickle`` and ``copy`` unchanged; by default it would be made anew from its message."""
@@ -68,7 +68,7 @@ class CloudStoreError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON can hold it: what a trigger's event tells the worker."""
-        return {"kind": type(self).__name__, **vars(self), "again": False}
+        return {"kind": type(self).__name__, **vars(self), "retryable": False}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> CloudStoreError:
@@ -79,7 +79,7 @@ class CloudStoreError(Exception):
         """
         fields = dict(data)
         kind = _kinds(CloudStoreError)[fields.pop("kind")]
-        fields.pop("again")
+        fields.pop("retryable")
         return kind(**fields)
 
 
@@ -115,15 +115,15 @@ class InvalidInputError(CloudStoreError):
     permanent = True
 
 
-class ServiceUnreachable(CloudStoreError):
+class ServiceUnreachableError(CloudStoreError):
     """The connection failed (DNS, refused, connect timeout, TLS, proxy): the request was never sent."""
 
-    again = True
-    advice = (
+    retryable = True
+    hint = (
         "Nothing was sent. Check the connection's host and port, and that this machine may reach it (firewall, proxy); "
         "for a private certificate authority set extra 'verify' to its bundle's path."
     )
-    advice_for: ClassVar[Mapping[str, str]] = {
+    hint_for: ClassVar[Mapping[str, str]] = {
         "download": (
             "Check that this machine may reach the host that files are downloaded from, which need not be the connection's "
             "(firewall, proxy); for a private certificate authority set extra 'verify' to its bundle's path."
@@ -131,97 +131,97 @@ class ServiceUnreachable(CloudStoreError):
     }
 
 
-class RateLimited(CloudStoreError):
+class RateLimitError(CloudStoreError):
     """HTTP 429, or 503 with ``Retry-After``: the service refused the request and asks for a pause."""
 
-    again = True
-    advice = "The service asks for a pause. Spread the calls, for example with an Airflow pool."
+    retryable = True
+    hint = "The service asks for a pause. Spread the calls, for example with an Airflow pool."
 
 
-class ServerFailure(CloudStoreError):
+class TransientServiceError(CloudStoreError):
     """The request was sent and the outcome is unknown, or the service failed; repeating the request is safe."""
 
-    again = True
-    advice = "The service failed or went silent. Airflow's retries may try again; if it lasts, ask who runs the service."
+    retryable = True
+    hint = "The service failed or went silent. Airflow's retries may try again; if it lasts, ask who runs the service."
 
 
-class OutcomeUnknown(CloudStoreError):
+class OutcomeUnknownError(CloudStoreError):
     """An upload may or may not have been queued. It is not resent unless the caller opted in.
 
     :param repeat: whether the caller opted in to sending it again (``retry_unknown_outcome=True``).
     """
 
     permanent = True
-    advice = (
+    hint = (
         "The upload may or may not have been queued. Look in the service for the file before you send it again; "
         "where a second copy does no harm, set retry_unknown_outcome=True."
     )
 
 
-class RepeatableOutcomeUnknown(OutcomeUnknown):
-    """Like :class:`OutcomeUnknown`, but the caller opted in to resending."""
+class RetryableOutcomeUnknownError(OutcomeUnknownError):
+    """Like :class:`OutcomeUnknownError`, but the caller opted in to resending."""
 
     permanent = False
-    again = True
-    advice = "The upload may or may not have been queued, and retry_unknown_outcome=True allows to send it again."
+    retryable = True
+    hint = "The upload may or may not have been queued, and retry_unknown_outcome=True allows to send it again."
 
 
 class ServiceError(CloudStoreError):
     """HTTP 2xx whose body says that the operation failed. Airflow's retries apply."""
 
-    advice = "The service answered with an error of its own; its words above say which."
+    hint = "The service answered with an error of its own; its words above say which."
 
 
-class UnusableAnswer(CloudStoreError):
+class InvalidResponseError(CloudStoreError):
     """HTTP 2xx with a body that is not a usable response: too large, a web page, or without a token."""
 
-    advice = "Check that the connection's host is the API's base URL and that no proxy or login page answers in its place."
-    advice_for: ClassVar[Mapping[str, str]] = {
-        "download link": f"{advice[:-1]}; for a service that answers in a shape of its own set extra 'token_path'.",
+    hint = "Check that the connection's host is the API's base URL and that no proxy or login page answers in its place."
+    hint_for: ClassVar[Mapping[str, str]] = {
+        "download link": f"{hint[:-1]}; for a service that answers in a shape of its own set extra 'token_path'.",
         "download": "Check that the download URL leads to the file itself, and that no proxy or login page answers in its place.",
     }
 
 
-class RequestRefused(CloudStoreError):
+class RequestRejectedError(CloudStoreError):
     """HTTP 3xx or 4xx: the same request would be refused again, so Airflow does not retry it."""
 
     permanent = True
-    advice = "The same request would be refused again. Check the connection's host (base URL) and the operator's arguments."
+    hint = "The same request would be refused again. Check the connection's host (base URL) and the operator's arguments."
 
 
-class RedirectRefused(RequestRefused):
+class RedirectError(RequestRejectedError):
     """HTTP 3xx. Redirects are never followed, because they could carry the token elsewhere."""
 
-    advice = "Redirects are not followed, because the token must not travel. Set the connection's host to the final base URL."
-    advice_for: ClassVar[Mapping[str, str]] = {
+    hint = "Redirects are not followed, because the token must not travel. Set the connection's host to the final base URL."
+    hint_for: ClassVar[Mapping[str, str]] = {
         "download": "A download follows a few redirects, over https only, or from this machine to itself."
     }
 
 
-class BadRequest(RequestRefused):
+class BadRequestError(RequestRejectedError):
     """HTTP 400."""
 
-    advice = "Check the id that was given: the service did not accept it."
-    advice_for: ClassVar[Mapping[str, str]] = {"remote upload": "Check the URL that was given: the service did not accept it."}
+    hint = "Check the id that was given: the service did not accept it."
+    hint_for: ClassVar[Mapping[str, str]] = {"remote upload": "Check the URL that was given: the service did not accept it."}
 
 
-class TokenRefused(RequestRefused):
+class AuthenticationError(RequestRejectedError):
     """HTTP 401, also after the connection was read once more for a newer token."""
 
-    advice = "Put a valid access token into the connection's password: it was read again, and no newer token works."
+    hint = "Put a valid access token into the connection's password: it was read again, and no newer token works."
 
 
-class PermissionDenied(RequestRefused):
+class PermissionDeniedError(RequestRejectedError):
     """HTTP 403."""
 
-    advice = "The token is known but may not do this. Use a token with the right to it, or check the id."
+    hint = "The token is known but may not do this. Use a token with the right to it, or check the id."
 
 
-class NotFound(RequestRefused):
+class NotFoundError(RequestRejectedError):
     """HTTP 404 or 410."""
 
-    advice = "Check that the connection's host is the base URL: the part before /cloud/api/v2."
-    advice_for: ClassVar[Mapping[str, str]] = {
+    hint = "Check that the connection's host is the base URL: the part before /cloud/api/v2."
+    hint_for: ClassVar[Mapping[str, str]] = {
         "delete folder": (
             "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
             "Where it is fine that the folder is gone already, set ignore_missing=True."
@@ -233,10 +233,10 @@ class NotFound(RequestRefused):
     }
 
 
-class DownloadLinkRejectedError(RequestRefused):
+class DownloadLinkRejectedError(RequestRejectedError):
     """HTTP 401, 403, 404 or 410 from the download host, even for new links."""
 
-    advice = (
+    hint = (
         "Fresh links do not work either. If extra 'download_url' of the connection gives their address, check it; "
         "else ask who runs the service why its download host refuses them."
     )
@@ -246,60 +246,60 @@ class ChecksumError(CloudStoreError):
     """A downloaded file does not have the expected SHA-256. Nothing was left at the target."""
 
     permanent = True
-    advice = "Nothing was left at the target. Check expected_sha256, and whether the file was replaced in the service."
+    hint = "Nothing was left at the target. Check expected_sha256, and whether the file was replaced in the service."
 
 
 class FileChangedError(CloudStoreError):
     """A file was replaced in the service while it was read."""
 
-    advice = "The file was replaced while it was read. Airflow's retries read it from its start."
+    hint = "The file was replaced while it was read. Airflow's retries read it from its start."
 
 
-class FileNotAvailable(CloudStoreError):
+class FileWaitTimeoutError(CloudStoreError):
     """The file did not become available in time. Airflow does not retry a wait that timed out."""
 
     permanent = True
-    advice = "Look in the service whether the upload failed, or allow more time with 'timeout'."
+    hint = "Look in the service whether the upload failed, or allow more time with 'timeout'."
 
 
 class StateStoreError(CloudStoreError):
     """Airflow's task state store could not be read or written before an upload. Nothing was sent."""
 
-    advice = (
+    hint = (
         "Nothing was sent: without its record an upload that is killed could be sent twice. Airflow's retries try again; "
         "check that the API server can be reached."
     )
 
 
-class BatchFailed(CloudStoreError):
+class BatchFailedError(CloudStoreError):
     """A batch ended with uploads that failed or may not have been queued. An Airflow retry would have nothing to do."""
 
     permanent = True
-    advice = (
+    hint = (
         "The XCom lists the first failures, the receipts all of them. Clear the task once their cause is gone: it sends what "
         "failed again, and nothing that was queued. What is unknown may have been queued: look in the service first; "
         "retry_unknown_outcome=True sends it again, too."
     )
 
 
-class BatchKilled(CloudStoreError):
+class BatchInterruptedError(CloudStoreError):
     """The task of a batch was terminated."""
 
-    advice = (
+    hint = (
         "With receipts or Airflow's state store (3.3 and later) a retry of the task resumes there; without, it sends all again."
     )
 
 
-class BatchStopped(CloudStoreError):
+class BatchStoppedError(CloudStoreError):
     """A batch with ``on_error="stop"`` ended with its first failure; a retry sends that URL again."""
 
-    advice = "A retry of the task sends this one again; what was queued before is not sent again."
+    hint = "A retry of the task sends this one again; what was queued before is not sent again."
 
 
-class BatchStoppedAtUnknown(BatchStopped):
+class BatchStoppedAtUnknownError(BatchStoppedError):
     """A batch with ``on_error="stop"`` ended with an upload that may have been queued; a retry resumes after it."""
 
-    advice = (
+    hint = (
         "It may have been queued: look in the service for the file. A retry of the task resumes after it; "
         "with retry_unknown_outcome=True it is sent again."
     )
@@ -308,7 +308,7 @@ class BatchStoppedAtUnknown(BatchStopped):
 class BatchServiceError(CloudStoreError):
     """A batch ended because the service failed for every URL."""
 
-    advice = (
+    hint = (
         "With receipts or Airflow's state store (3.3 and later) a retry of the task resumes once the service works; without, it "
         "sends all again. Check the connection's host, too."
     )
@@ -317,13 +317,13 @@ class BatchServiceError(CloudStoreError):
 class BatchStoreError(CloudStoreError):
     """A batch ended because its progress could not be recorded, so a retry would not have known what was sent."""
 
-    advice = "Nothing is sent while it cannot be recorded. A retry of the task resumes once the store is back."
+    hint = "Nothing is sent while it cannot be recorded. A retry of the task resumes once the store is back."
 
 
 class ManifestChangedError(CloudStoreError):
     """A batch ended because its manifest changed between the count and the sending. What was sent before is recorded."""
 
-    advice = (
+    hint = (
         "Write a manifest once, or each version under a name of its own. A retry counts it anew; with receipts or Airflow's "
         "state store it does not send again what was queued."
     )
@@ -333,7 +333,7 @@ class ReceiptsLostError(CloudStoreError):
     """The receipts folder of a batch was removed or emptied while the batch ran."""
 
     permanent = True
-    advice = (
+    hint = (
         "Nothing more is sent, and Airflow's retries are not spent on it: without the receipts they would send every URL again, "
         "unless Airflow's state store (3.3 and later) has the progress, too. Restore the folder, or clear the task."
     )
@@ -342,10 +342,10 @@ class ReceiptsLostError(CloudStoreError):
 class BatchSupersededError(CloudStoreError):
     """A try of a batch stopped because a newer try has taken over."""
 
-    advice = "Another try of this task is at work, or was: this one sends nothing any more."
+    hint = "Another try of this task is at work, or was: this one sends nothing any more."
 
 
-class MethodNotAllowed(RequestRefused):
+class MethodNotAllowedError(RequestRejectedError):
     """HTTP 405: something other than this API answers at that address."""
 
-    advice = "Something other than the version 2 API answers there. Check the connection's host (base URL)."
+    hint = "Something other than the version 2 API answers there. Check the connection's host (base URL)."

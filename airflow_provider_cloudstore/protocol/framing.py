@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_provider_cloudstore.protocol.values import MAX_LINE_BYTES
+from airflow_provider_cloudstore.protocol.messages import MAX_LINE_BYTES
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] [0-9]{3}(?: [^\r\n]*)?\r?\n")
 _NAME = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"

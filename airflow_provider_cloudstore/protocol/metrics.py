@@ -9,15 +9,15 @@ from airflow_provider_cloudstore.protocol import errors
 PREFIX = "cloudstore"
 # The first that fits; error classes may be renamed, these may not.
 _OUTCOMES: tuple[tuple[type[errors.CloudStoreError], str], ...] = (
-    (errors.RateLimited, "rate_limited"),
-    (errors.ServiceUnreachable, "unreachable"),
-    (errors.ServerFailure, "server_failure"),
-    (errors.OutcomeUnknown, "outcome_unknown"),
+    (errors.RateLimitError, "rate_limited"),
+    (errors.ServiceUnreachableError, "unreachable"),
+    (errors.TransientServiceError, "server_failure"),
+    (errors.OutcomeUnknownError, "outcome_unknown"),
     (errors.ServiceError, "service_error"),
-    (errors.UnusableAnswer, "invalid_response"),
-    (errors.NotFound, "not_found"),
-    (errors.TokenRefused, "unauthorized"),
-    (errors.RequestRefused, "rejected"),
+    (errors.InvalidResponseError, "invalid_response"),
+    (errors.NotFoundError, "not_found"),
+    (errors.AuthenticationError, "unauthorized"),
+    (errors.RequestRejectedError, "rejected"),
 )
 _OTHER = "error"
 SUCCESS = "success"

@@ -12,10 +12,10 @@ from urllib.parse import quote
 from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.identifiers import MAX_LENGTH, is_nothing, is_root, readings
+from airflow_provider_cloudstore.protocol.messages import Request
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
-from airflow_provider_cloudstore.protocol.values import Request
 
 _USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
 _WHERE_FROM = {
@@ -44,9 +44,9 @@ class Operation:
     method: str
     path: str
     field: str
-    repeatable: bool
-    deletes: bool
-    check: Callable[[Any, Settings], str]
+    idempotent: bool
+    missing_is_success: bool
+    validate: Callable[[Any, Settings], str]
 
     def request(self, subject: str, settings: Settings) -> Request:
         """The HTTP request for ``subject``.
@@ -63,7 +63,7 @@ class Operation:
         headers |= {"Authorization": f"Bearer {token}", "Content-Type": "application/x-www-form-urlencoded"}
         return Request(self.method, url, headers, f"{self.field}={_encode(subject)}".encode("ascii"))
 
-    def shown(self, subject: str) -> str:
+    def redacted(self, subject: str) -> str:
         """``subject`` as it may be printed: an id as it is, a source URL redacted."""
         return redact_url(subject) if self.field == "url" else subject
 
@@ -109,15 +109,15 @@ def validate_present(value: Any, field: str) -> str:
     return text
 
 
-def _check_id(value: Any, field: str) -> str:
+def _validate_id(value: Any, field: str) -> str:
     text = validate_present(value, field)
     if len(text) > MAX_LENGTH:
         raise InvalidInputError(f"{field} has more than {MAX_LENGTH:,} characters; nothing was sent")
     return text
 
 
-def _check_folder_id(value: Any, settings: Settings) -> str:
-    folder_id = _check_id(value, "folder_id")
+def _validate_folder_id(value: Any, settings: Settings) -> str:
+    folder_id = _validate_id(value, "folder_id")
     if is_root(folder_id):
         raise InvalidInputError(
             f"folder_id {folder_id!r} is protected: it can be taken for the root, and deleting that would delete every file "
@@ -131,11 +131,11 @@ def _check_folder_id(value: Any, settings: Settings) -> str:
     return folder_id
 
 
-def _check_file_id(value: Any, settings: Settings) -> str:
-    return _check_id(value, "file_id")
+def _validate_file_id(value: Any, settings: Settings) -> str:
+    return _validate_id(value, "file_id")
 
 
-def _check_source_url(value: Any, settings: Settings) -> str:
+def _validate_source_url(value: Any, settings: Settings) -> str:
     url = validate_present(value, "url")
     problem = _problem_of_source(url)
     if problem:
@@ -148,8 +148,8 @@ def _problem_of_source(url: str) -> str:
     try:
         scheme = split_url(url).scheme
     except AmbiguousUrlError as error:
-        words = str(error)
-        return words if ": write" in words else f"{words}: {_ABSOLUTE}"
+        message = str(error)
+        return message if ": write" in message else f"{message}: {_ABSOLUTE}"
     if scheme not in _SOURCE_SCHEMES:
         return f"has the scheme '{scheme}': {_ABSOLUTE}"
     if " " in url or not url.isprintable():
@@ -157,9 +157,11 @@ def _problem_of_source(url: str) -> str:
     return ""
 
 
-DELETE_FOLDER = Operation("delete folder", "POST", f"{API_PREFIX}/folder/delete", "folder_id", True, True, _check_folder_id)
+DELETE_FOLDER = Operation("delete folder", "POST", f"{API_PREFIX}/folder/delete", "folder_id", True, True, _validate_folder_id)
 """API document, section 4.1."""
-UPLOAD_FROM_URL = Operation("remote upload", "POST", f"{API_PREFIX}/file/url_upload_add", "url", False, False, _check_source_url)
+UPLOAD_FROM_URL = Operation(
+    "remote upload", "POST", f"{API_PREFIX}/file/url_upload_add", "url", False, False, _validate_source_url
+)
 """API document, section 4.2."""
-CREATE_DOWNLOAD_LINK = Operation("download link", "GET", f"{API_PREFIX}/file/download", "file_id", True, False, _check_file_id)
+CREATE_DOWNLOAD_LINK = Operation("download link", "GET", f"{API_PREFIX}/file/download", "file_id", True, False, _validate_file_id)
 """API document, section 4.3."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
-LONGEST_DELAY = 86_400.0
+MAX_DELAY = 86_400.0
 """Seconds. A service that asks for more is asked once a day: a broken ``Retry-After`` must not park a task for years."""
 
 
@@ -21,4 +21,4 @@ def retry_delay(error: BaseException, planned: float) -> float | None:
         return None
     if not error.retry_after_too_long and error.retry_after <= planned:
         return None
-    return min(error.retry_after, LONGEST_DELAY)
+    return min(error.retry_after, MAX_DELAY)

@@ -18,11 +18,11 @@ MASK = "***"
 # The characters that requests and yarl (aiohttp) leave alone when they encode a URL that somebody else put together.
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
-_SHORTEST_VALUE = 8  # of a query parameter that may be a credential
+_MIN_VALUE_LENGTH = 8  # of a query parameter that may be a credential
 _WORD = re.compile(r"[a-z]{1,12}|[A-Z][a-z]{0,11}|[A-Z]{1,12}")  # `format=response` is none, and would hide the word everywhere
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~-]*")
-_SHORTEST = 3  # a shorter "secret" would blank out half of every sentence, and hides nothing
+_MIN_LENGTH = 3  # a shorter "secret" would blank out half of every sentence, and hides nothing
 
 
 class Secret:
@@ -69,7 +69,7 @@ def printed_forms(secret: Secret) -> tuple[str, ...]:
     :param secret: the secret; one of fewer than three characters has no forms.
     """
     value = secret.reveal()
-    if len(value) < _SHORTEST:
+    if len(value) < _MIN_LENGTH:
         return ()
     if value.isascii() and value.isalnum():
         return (value,)  # it is the same in every encoding
@@ -146,7 +146,7 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
         *userinfo.split(":", 1),
         parts.fragment,
         parts.query,
-        *(value for value in values if len(value) >= _SHORTEST_VALUE),
+        *(value for value in values if len(value) >= _MIN_VALUE_LENGTH),
     ]
     found = {decoded for piece in pieces for decoded in (piece, unquote(piece), unquote_plus(piece)) if decoded}
     return tuple(Secret(piece) for piece in sorted(found))

@@ -14,14 +14,14 @@ from typing import Any
 
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 
-MOST_CHARACTERS = 32 * 1024
+MAX_CHARACTERS = 32 * 1024
 """Of one value, keys included; the task state store of Airflow 3.3 takes 64 KiB."""
-_DEEPEST = 32
+_MAX_DEPTH = 32
 _OMITTED = "(omitted: the response is too large to store whole)"
 _INTEGERS = range(-(2**63), 2**63)
 _EXACT = 2.0**53  # a larger float comes back from PostgreSQL as an integer that is not equal to it
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_SMALLEST = 8  # characters that any value counts for: punctuation and numbers take space as well
+_MIN_FLOAT = 8  # characters that any value counts for: punctuation and numbers take space as well
 
 
 def storable(value: Any, clean: Callable[[str], str] = str) -> Json:
@@ -39,24 +39,24 @@ def storable(value: Any, clean: Callable[[str], str] = str) -> Json:
 class _Storing:
     def __init__(self, clean: Callable[[str], str]) -> None:
         self._clean = clean
-        self._left = MOST_CHARACTERS
+        self._left = MAX_CHARACTERS
 
     def store(self, value: Any, depth: int) -> Json:
-        self._left -= _SMALLEST
+        self._left -= _MIN_FLOAT
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, (int, float)):
             return self._number(value)
         if isinstance(value, str):
             return self._text(value)
-        if depth >= _DEEPEST or self._left <= 0:
+        if depth >= _MAX_DEPTH or self._left <= 0:
             return _OMITTED
         return self._object(value, depth) if isinstance(value, dict) else self._array(value, depth)
 
     def _number(self, value: int | float) -> Json:
-        fits = value in _INTEGERS if isinstance(value, int) else math.isfinite(value) and abs(value) <= _EXACT
+        is_exact = value in _INTEGERS if isinstance(value, int) else math.isfinite(value) and abs(value) <= _EXACT
         text = json.dumps(value)
-        return value if fits and self._clean(text) == text else self._text(text)
+        return value if is_exact and self._clean(text) == text else self._text(text)
 
     def _text(self, value: str) -> str:
         text = _UNSTORABLE.sub("\ufffd", self._clean(value))

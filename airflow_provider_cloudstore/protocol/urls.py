@@ -42,10 +42,10 @@ def split_url(url: str) -> SplitResult:
         raise AmbiguousUrlError(
             "has an '@' that may end user info with a '/', '?' or '#' in it: write those as %2F, %3F, %23, %40"
         )
-    return _checked(url, address)
+    return _validated(url, address)
 
 
-def _checked(url: str, address: str) -> SplitResult:
+def _validated(url: str, address: str) -> SplitResult:
     host, colon, port = address.rpartition(":") if not address.endswith("]") else (address, "", "")
     if ":" in host and not host.startswith("["):
         raise AmbiguousUrlError("has more than one ':' in its host and port")
@@ -53,7 +53,7 @@ def _checked(url: str, address: str) -> SplitResult:
         raise AmbiguousUrlError("has a port that is no number from 1 to 65535")
     try:
         parts = urlsplit(url)
-        _check_host(parts.hostname or "", bracketed=(host if colon else address).startswith("["))
+        _validate_host(parts.hostname or "", bracketed=(host if colon else address).startswith("["))
     except ValueError:  # brackets without an IPv6 address, or characters that NFKC turns into delimiters
         pass
     else:
@@ -61,7 +61,7 @@ def _checked(url: str, address: str) -> SplitResult:
     raise AmbiguousUrlError("has no valid host")
 
 
-def _check_host(host: str, *, bracketed: bool) -> None:
+def _validate_host(host: str, *, bracketed: bool) -> None:
     if bracketed:
         ipaddress.IPv6Address(host)
     elif not host or re.search(r"[^\w.~-]", host):

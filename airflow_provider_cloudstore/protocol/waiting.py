@@ -14,11 +14,11 @@ from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
 _NOT_YET = (
-    errors.NotFound,  # still in the queue
+    errors.NotFoundError,  # still in the queue
     errors.ServiceError,  # HTTP 200 with an error envelope: how many services say "not found"
-    errors.RateLimited,
-    errors.ServerFailure,
-    errors.ServiceUnreachable,
+    errors.RateLimitError,
+    errors.TransientServiceError,
+    errors.ServiceUnreachableError,
 )
 _JITTER = 0.2
 
@@ -32,7 +32,7 @@ ODD_POLLS = 3
 ODD_SECONDS = 30.0
 
 
-_LONGEST = 1e9  # seconds: what is longer than thirty years overflows a date sooner or later
+_MAX_SECONDS = 1e9  # seconds: what is longer than thirty years overflows a date sooner or later
 
 
 def is_duration(value: object) -> bool:
@@ -40,19 +40,19 @@ def is_duration(value: object) -> bool:
 
     :param value: what was given; a text such as ``1h`` is none.
     """
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _LONGEST
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _MAX_SECONDS
 
 
-def says_nothing_of_the_file(error: CloudStoreError) -> bool:
+def is_inconclusive(error: CloudStoreError) -> bool:
     """Whether something other than the service may have answered: a front end under maintenance, a login page, a proxy.
 
     :param error: what a poll ended with.
     """
-    if isinstance(error, (*_NOT_YET, errors.TokenRefused)):
+    if isinstance(error, (*_NOT_YET, errors.AuthenticationError)):
         return False
-    if isinstance(error, errors.BadRequest):  # which speaks of the id, unless a front end wrote it
+    if isinstance(error, errors.BadRequestError):  # which speaks of the id, unless a front end wrote it
         return error.web_page
-    return isinstance(error, errors.UnusableAnswer | errors.RequestRefused)
+    return isinstance(error, errors.InvalidResponseError | errors.RequestRejectedError)
 
 
 class OddResponses:
@@ -72,7 +72,7 @@ class OddResponses:
         :param error: what the poll ended with.
         :param now: when it ended (UTC).
         """
-        if not says_nothing_of_the_file(error):
+        if not is_inconclusive(error):
             self._polls, self._first = 0, None
             return False
         self._polls += 1
@@ -93,7 +93,7 @@ class FileWait:
     def __init__(self, file_id: str, interval: float, deadline: DateTime, *, remembered: bool = True) -> None:
         self.file_id = file_id
         self.deadline = deadline
-        self.words = ""
+        self.message = ""
         """What the last poll found, without secrets."""
         self._interval = interval
         self._first: DateTime | None = None
@@ -111,16 +111,16 @@ class FileWait:
         odd = self._odd.tolerates(error, now)
         if not odd and not isinstance(error, _NOT_YET):
             raise error
-        if error.what == self.words:
+        if error.reason == self.message:
             return None
-        self.words = error.what
+        self.message = error.reason
         ends = f"looking every {self._interval:g} s until {self.deadline.to_datetime_string()} UTC"
         if odd:
             return (
-                f"The response says nothing of file '{self.file_id}' ({self.words}); {ends}, "
+                f"The response says nothing of file '{self.file_id}' ({self.message}); {ends}, "
                 f"or until {ODD_POLLS} such responses in a row span {ODD_SECONDS:g} s"
             )
-        return f"File '{self.file_id}' is not there yet ({self.words}); {ends}"
+        return f"File '{self.file_id}' is not there yet ({self.message}); {ends}"
 
     def first_pause(self, now: DateTime) -> float:
         """Seconds until the first poll of a trigger: spread over the interval, after the scheduler has settled the deferral.
@@ -129,7 +129,7 @@ class FileWait:
         """
         return self._until_deadline(now, SETTLE_SECONDS + random.uniform(0, self._interval))
 
-    def leaves_worker(self, now: DateTime, error: CloudStoreError) -> bool:
+    def should_defer(self, now: DateTime, error: CloudStoreError) -> bool:
         """Whether a deferrable wait has polled on the worker for long enough; a pause that the service asks for is no worker's.
 
         :param now: the time now (UTC).
@@ -166,22 +166,22 @@ class FileWait:
         return now >= self.deadline
 
 
-def file_not_available(file_id: str, seconds: float, words: str) -> errors.FileNotAvailable:
+def file_wait_timeout(file_id: str, seconds: float, message: str) -> errors.FileWaitTimeoutError:
     """The error of a wait that ended without the file: for how long, for what, and the service's last words.
 
     :param file_id: the file.
     :param seconds: how long the wait was allowed to take.
     :param words: what the last look found.
     """
-    what = f"the file was not there within {seconds:g} s, the last answer was: {words or 'none'}"
-    return errors.FileNotAvailable(what, operation="wait", subject=file_id)
+    what = f"the file was not there within {seconds:g} s, the last answer was: {message or 'none'}"
+    return errors.FileWaitTimeoutError(what, operation="wait", subject=file_id)
 
 
 RECORD_AFTER_SECONDS = 5.0
 """How long after an event a watcher records that the file was reported. The triggerer hands its events on about once a second: a
 record that is written at once outlives the event when the triggerer is killed between the two, and the event is lost."""
-_HOPELESS_PAUSE = 60.0
-_LONGEST_PAUSE = 3600.0
+_PERMANENT_ERROR_PAUSE = 60.0
+_MAX_PAUSE = 3600.0
 
 
 class FileWatch:
@@ -192,7 +192,7 @@ class FileWatch:
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._words: dict[str, str] = {}
+        self._messages: dict[str, str] = {}
 
     def first_pause(self) -> float:
         """Seconds until the first poll: spread, so that a triggerer that starts is not held up by all watchers at once."""
@@ -205,10 +205,10 @@ class FileWatch:
         :param error: what it ended with.
         :returns: a line for the log where the reason has changed, else None.
         """
-        if self._words.get(subject) == error.what:
+        if self._messages.get(subject) == error.reason:
             return None
-        self._words[subject] = error.what
-        return f"{subject} is not there yet ({error.what}); polling every {self._interval:g} s"
+        self._messages[subject] = error.reason
+        return f"{subject} is not there yet ({error.reason}); polling every {self._interval:g} s"
 
     def pause(self, errors_of_round: Sequence[CloudStoreError]) -> float:
         """Seconds until the next poll: the interval with some jitter, longer if the service asks for it or polling cannot help.
@@ -217,6 +217,6 @@ class FileWatch:
         """
         wanted = self._interval * random.uniform(1 - _JITTER, 1 + _JITTER)
         if any(not isinstance(error, _NOT_YET) for error in errors_of_round):
-            wanted = max(wanted, _HOPELESS_PAUSE)
+            wanted = max(wanted, _PERMANENT_ERROR_PAUSE)
         asked = max((error.retry_after or 0.0 for error in errors_of_round), default=0.0)
-        return min(max(wanted, asked), max(wanted, _LONGEST_PAUSE))
+        return min(max(wanted, asked), max(wanted, _MAX_PAUSE))

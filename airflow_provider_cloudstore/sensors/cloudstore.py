@@ -12,10 +12,10 @@ from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensor
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
 from airflow_provider_cloudstore.metrics import counted_wait
-from airflow_provider_cloudstore.operators.typed import check_flags
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileNotAvailable
-from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
-from airflow_provider_cloudstore.triggers.cloudstore import check_event, defer_until_available
+from airflow_provider_cloudstore.operators.typed import validate_flags
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileWaitTimeoutError
+from airflow_provider_cloudstore.protocol.waiting import FileWait, file_wait_timeout
+from airflow_provider_cloudstore.triggers.cloudstore import defer_until_available, validate_event
 
 
 class FileAvailableSensor(BaseSensorOperator):
@@ -44,7 +44,7 @@ class FileAvailableSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_flags(deferrable=deferrable)
+        validate_flags(deferrable=deferrable)
         self.file_id: Any = file_id
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
@@ -56,8 +56,8 @@ class FileAvailableSensor(BaseSensorOperator):
             with counted_wait():
                 return super().execute(context)
         except AirflowSensorTimeout:  # Airflow's own words know neither the file nor what the service said
-            words = self._wait.words if self._wait else ""
-        raise AirflowSensorTimeout(str(file_not_available(self.file_id, self.timeout, words)))
+            message = self._wait.message if self._wait else ""
+        raise AirflowSensorTimeout(str(file_wait_timeout(self.file_id, self.timeout, message)))
 
     def poke(self, context: Context) -> bool:
         """Poll once. A deferrable sensor polls for a few seconds, and defers from here if the file does not come."""
@@ -66,32 +66,32 @@ class FileAvailableSensor(BaseSensorOperator):
             remembered = self.deferrable or not self.reschedule
             self._wait = FileWait(str(self.file_id), self.poke_interval, ends_at, remembered=remembered)
         with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
-            while isinstance(found := hook.look_for_file(self.file_id), CloudStoreError):
+            while isinstance(found := hook.poll_file(self.file_id), CloudStoreError):
                 now = pendulum.now("UTC")
                 if line := self._wait.not_yet(found, now):
                     self.log.info(line)
                 if not self.deferrable:
                     return False
-                if self._wait.leaves_worker(now, found):
+                if self._wait.should_defer(now, found):
                     defer_until_available(
                         self, context, self._wait, cloudstore_conn_id=self.cloudstore_conn_id, poll_interval=self.poke_interval
                     )
                 time.sleep(self._wait.pause_on_worker(now, found))
-        self._is_there(context)
+        self._file_available(context)
         return True
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
         """Go on after the triggerer has waited."""
         try:
             with counted_wait():
-                check_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
-        except FileNotAvailable as error:
+                validate_event(self, context, event, file_id=str(self.file_id), seconds=self.timeout)
+        except FileWaitTimeoutError as error:
             late = str(error)
         else:
-            self._is_there(context)
+            self._file_available(context)
             return
         raise AirflowSensorTimeout(late)
 
-    def _is_there(self, context: Context) -> None:
+    def _file_available(self, context: Context) -> None:
         self.log.info("File '%s' is there", self.file_id)
         attach_file_id(self, context, self.file_id)

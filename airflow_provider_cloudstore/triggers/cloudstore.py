@@ -20,18 +20,19 @@ from airflow.providers.common.compat.triggers import BaseEventTrigger
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from pendulum import DateTime
 
-from airflow_provider_cloudstore.airflow_versions import asset_stores
 from airflow_provider_cloudstore.assets.cloudstore import EXTRA_FILE_ID
+from airflow_provider_cloudstore.compat import asset_stores
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook, airflow_errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, ConfigurationError
 from airflow_provider_cloudstore.protocol.operations import validate_present
-from airflow_provider_cloudstore.protocol.waiting import RECORD_AFTER_SECONDS, FileWait, FileWatch, file_not_available
+from airflow_provider_cloudstore.protocol.waiting import RECORD_AFTER_SECONDS, FileWait, FileWatch, file_wait_timeout
 
 
 class FileAvailableTrigger(BaseTrigger):
     """Waits until a download link for a file can be created. The event reports only that, without the link.
 
-    The event is ``{"status": "available"}``, ``{"status": "timeout", "words": ...}`` or ``{"status": "failed", "error": {...}}``.
+    The event is ``{"status": "available"}``, ``{"status": "timeout", "message": ...}`` or
+    ``{"status": "failed", "error": {...}}``.
 
     :param cloudstore_conn_id: the Airflow connection.
     :param file_id: the file.
@@ -74,23 +75,23 @@ class FileAvailableTrigger(BaseTrigger):
         await asyncio.sleep(wait.first_pause(pendulum.now("UTC")))
         try:
             async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
-                event = await self._look_until(hook, wait)
+                event = await self._poll_until(hook, wait)
         except CloudStoreError as error:
             event = {"status": "failed", "error": error.to_dict()}
         yield TriggerEvent(event)
 
-    async def _look_until(self, hook: CloudStoreAsyncHook, wait: FileWait) -> dict[str, Any]:
-        while (missing := await hook.look_for_file(self.file_id)) is not None:
+    async def _poll_until(self, hook: CloudStoreAsyncHook, wait: FileWait) -> dict[str, Any]:
+        while (missing := await hook.poll_file(self.file_id)) is not None:
             now = pendulum.now("UTC")
             if line := wait.not_yet(missing, now):
                 self.log.info(line)
             if wait.over(now):
-                return {"status": "timeout", "words": wait.words}
+                return {"status": "timeout", "message": wait.message}
             await asyncio.sleep(wait.pause(now, missing))
         return {"status": "available"}
 
 
-_MOST_WATCHED = 1000
+_MAX_WATCHED = 1000
 _IDLE = 3600.0  # a run() that returns is started again after two seconds
 
 
@@ -114,8 +115,8 @@ class FileAvailableEventTrigger(BaseEventTrigger):
         self, file_ids: Sequence[str], poll_interval: float = 30.0, cloudstore_conn_id: str = CloudStoreHook.default_conn_name
     ) -> None:
         super().__init__()
-        if isinstance(file_ids, str) or not 0 < len(file_ids) <= _MOST_WATCHED:
-            raise ValueError(f"file_ids must be a list of 1 to {_MOST_WATCHED:,} files")
+        if isinstance(file_ids, str) or not 0 < len(file_ids) <= _MAX_WATCHED:
+            raise ValueError(f"file_ids must be a list of 1 to {_MAX_WATCHED:,} files")
         if not 0 < poll_interval < math.inf:
             raise ValueError(f"poll_interval must be a number of seconds above 0, not {poll_interval!r}")
         if not (isinstance(cloudstore_conn_id, str) and cloudstore_conn_id):
@@ -166,7 +167,7 @@ class FileAvailableEventTrigger(BaseEventTrigger):
         try:
             # Opened for each round: a connection that was changed is read again, and nothing is open at the yield.
             async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
-                answers = await asyncio.gather(*(hook.look_for_file(file_id) for file_id in file_ids))
+                answers = await asyncio.gather(*(hook.poll_file(file_id) for file_id in file_ids))
             errors = {file_id: error for file_id, error in zip(file_ids, answers, strict=True) if error is not None}
         except AirflowNotFoundException:
             errors = dict.fromkeys(file_ids, ConfigurationError(f"there is no connection '{self.cloudstore_conn_id}'"))
@@ -199,11 +200,11 @@ def defer_until_available(
     deadline = min(wait.deadline, _execution_ends(task, context) or DateTime.max.replace(tzinfo=now.tzinfo))
     trigger = FileAvailableTrigger(cloudstore_conn_id, wait.file_id, poll_interval, deadline.to_iso8601_string())
     # A plain timedelta: Airflow 3 cannot send pendulum's kind to its supervisor, and fails the task without a reason.
-    patience = timedelta(seconds=(deadline - now).total_seconds()) + _GRACE
-    task.defer(trigger=trigger, method_name="execute_complete", timeout=patience)
+    outage_limit = timedelta(seconds=(deadline - now).total_seconds()) + _GRACE
+    task.defer(trigger=trigger, method_name="execute_complete", timeout=outage_limit)
 
 
-def check_event(task: BaseOperator, context: Context, event: Mapping[str, Any], *, file_id: str, seconds: float) -> None:
+def validate_event(task: BaseOperator, context: Context, event: Mapping[str, Any], *, file_id: str, seconds: float) -> None:
     """Return if the event says that the file is there.
 
     :param task: the task that waited.
@@ -211,7 +212,7 @@ def check_event(task: BaseOperator, context: Context, event: Mapping[str, Any], 
     :param event: the trigger's event.
     :param file_id: the file.
     :param seconds: how long the wait was allowed to take.
-    :raises FileNotAvailable: if the wait took too long.
+    :raises FileWaitTimeoutError: if the wait took too long.
     :raises AirflowTaskTimeout: if it took longer than ``execution_timeout``.
     :raises CloudStoreError: what ended the wait in the triggerer.
     :raises AirflowException: if the event is none of this trigger's.
@@ -219,13 +220,13 @@ def check_event(task: BaseOperator, context: Context, event: Mapping[str, Any], 
     match event:
         case {"status": "available"}:
             return
-        case {"status": "timeout", "words": str(words)}:
+        case {"status": "timeout", "message": str(message)}:
             ends = _execution_ends(task, context)
             if task.execution_timeout and ends and pendulum.now("UTC") >= ends:
                 allowed = task.execution_timeout.total_seconds()
-                raise AirflowTaskTimeout(f"execution_timeout is over: {file_not_available(file_id, allowed, words)}")
+                raise AirflowTaskTimeout(f"execution_timeout is over: {file_wait_timeout(file_id, allowed, message)}")
             with airflow_errors():
-                raise file_not_available(file_id, seconds, words)
+                raise file_wait_timeout(file_id, seconds, message)
         case {"status": "failed", "error": dict(error)}:
             with airflow_errors():
                 raise CloudStoreError.from_dict(error)

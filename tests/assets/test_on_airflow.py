@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_cloudstore.airflow_versions import HAS_RETRY_POLICIES
+from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.leaks import leaks
 from tests.real_airflow import AIRFLOW_2, RealAirflow

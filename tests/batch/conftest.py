@@ -77,7 +77,7 @@ def folder() -> MemoryFolder:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_BACKOFF_FROM", 0.01)
+    monkeypatch.setattr(calls, "_INITIAL_BACKOFF", 0.01)
 
 
 @pytest.fixture

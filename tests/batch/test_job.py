@@ -102,7 +102,7 @@ class Gate:
     def take(self, operation: str) -> Gate | None:
         return None if operation == "*" else self
 
-    async def spoil(self, request: Any, shape: Any, work: Callable[[], Any]) -> Any:
+    async def apply(self, request: Any, shape: Any, work: Callable[[], Any]) -> Any:
         self.here += 1
         self.peak = max(self.peak, self.here)
         try:
@@ -209,7 +209,7 @@ def test_a_storm_of_429_loses_nothing_and_sends_nothing_twice(
 def test_a_service_that_fails_for_every_url_ends_the_batch_after_some_for_a_later_retry(
     emulator: Emulator, job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch, state: Any, fault: Any
 ) -> None:
-    monkeypatch.setattr(throttle, "_PATIENCE", 1.0)
+    monkeypatch.setattr(throttle, "_OUTAGE_LIMIT", 1.0)
     monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
     emulator.fault(times=0, **fault)
     report = run(job(urls(1000), store=state))
@@ -246,7 +246,7 @@ def test_nobody_listens_for_a_while_and_no_url_is_lost(job: Any, run: Run, urls:
 def test_where_nobody_listens_the_batch_ends_so_that_a_retry_sends_all(
     emulator: Emulator, job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch, state: Any
 ) -> None:
-    monkeypatch.setattr(throttle, "_PATIENCE", 1.0)
+    monkeypatch.setattr(throttle, "_OUTAGE_LIMIT", 1.0)
     monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
     own = settings(f"http://127.0.0.1:{free_port()}", "secret-token", max_attempts=3, timeout=5.0)
     report = run(job(urls(300), own=own, store=state))
@@ -284,14 +284,14 @@ def test_a_url_that_is_refused_among_others_costs_one_request(emulator: Emulator
     emulator.fault("status", status=404, times=3)
     report = run(job(urls(100)))
     assert counts(report) == {"queued": 97, "failed": 3}
-    assert isinstance(report.error, errors.BatchFailed)
+    assert isinstance(report.error, errors.BatchFailedError)
     assert requests(emulator) == 100
 
 
 def test_failures_in_a_row_end_the_batch_whatever_they_are(emulator: Emulator, job: Any, run: Run, urls: Urls) -> None:
     emulator.fault("status", status=400, times=0)
     report = run(job(urls(1000), max_consecutive_failures=30))
-    assert isinstance(report.error, errors.BatchFailed)
+    assert isinstance(report.error, errors.BatchFailedError)
     assert 30 <= requests(emulator) <= 30 + 16
     assert "30 uploads in a row" in str(report.error)
     assert counts(run(job(urls(200), max_consecutive_failures=None))) == {"failed": 200}
@@ -347,7 +347,7 @@ def test_a_token_that_is_refused_for_good_ends_the_batch_and_leaves_the_rest_for
     emulator: Emulator, job: Any, run: Run, urls: Urls
 ) -> None:
     report = run(job(urls(100), token="wrong-token"))
-    assert isinstance(report.error, errors.TokenRefused)
+    assert isinstance(report.error, errors.AuthenticationError)
     assert counts(report) == {}
     assert requests(emulator) <= 32
 
@@ -358,7 +358,7 @@ def test_stop_ends_with_the_first_failure_and_a_retry_sends_it_again(
     wanted = urls(100)
     wanted[40] = "file:///x"
     first = run(job(wanted, stop_on_error=True, store=state))
-    assert type(first.error) is errors.BatchStopped
+    assert type(first.error) is errors.BatchStoppedError
     assert "line 41" in str(first.error)
     wanted[40] = urls(1, 500)[0]  # the line is corrected in its place
     again = run(job(wanted, stop_on_error=True, store=state, number=2))
@@ -371,7 +371,7 @@ def test_stop_at_an_unknown_one_says_so_and_a_retry_resumes_after_it(
 ) -> None:
     emulator.fault("drop_after", times=1)
     first = run(job(urls(50), stop_on_error=True, store=state, max_concurrency=1))
-    assert isinstance(first.error, errors.BatchStoppedAtUnknown)
+    assert isinstance(first.error, errors.BatchStoppedAtUnknownError)
     assert "resumes after it" in str(first.error)
     run(job(urls(50), stop_on_error=True, store=state, max_concurrency=1, number=2))
     assert requests(emulator) == 50
@@ -388,7 +388,7 @@ def test_an_interrupted_batch_resumes_where_it_stopped(
     emulator.fault("delay", seconds=0.02, times=0)
     wanted = [*urls(300), *urls(10)]
     first = run(job(wanted, killed=killed_after(emulator, 40), **kept))
-    assert isinstance(first.error, errors.BatchKilled)
+    assert isinstance(first.error, errors.BatchInterruptedError)
     assert 0 < first.count(Status.QUEUED) < 300
     again = run(job(wanted, number=2, **kept))
     assert (counts(again), again.error) == ({"queued": 300, "skipped": 10}, None)
@@ -438,7 +438,7 @@ def test_since_try_sends_everything_again_but_for_what_that_try_and_later_ones_s
     emulator.fault("delay", seconds=0.01, times=0)
     run(job(urls(100), **kept))
     second = run(job(urls(100), number=2, since_try=2, killed=killed_after(emulator, 130), **kept))
-    assert isinstance(second.error, errors.BatchKilled)
+    assert isinstance(second.error, errors.BatchInterruptedError)
     third = run(job(urls(100), number=3, since_try=2, **kept))
     assert counts(third) == {"queued": 100}
     assert requests(emulator) == 200
@@ -566,7 +566,7 @@ def test_a_time_limit_ends_it_as_a_kill_does(emulator: Emulator, job: Any, run: 
     emulator.fault("delay", seconds=60, times=0)
     began = time.monotonic()
     report = run(job(urls(1000), time_limit=0.5))
-    assert isinstance(report.error, errors.BatchKilled)
+    assert isinstance(report.error, errors.BatchInterruptedError)
     assert "execution_timeout" in str(report.error)
     assert time.monotonic() - began < 0.5 + AT_ONCE
 
@@ -581,7 +581,7 @@ def test_a_kill_ends_it_within_two_seconds_whatever_it_waits_for(
     threading.Timer(0.4, lambda: emulator.fault(times=0, **fault)).start()
     report = run(job(urls(2000), store=state, killed=lambda: time.monotonic() > began + 0.8))
     assert time.monotonic() - began < 0.8 + AT_ONCE
-    assert isinstance(report.error, errors.BatchKilled)
+    assert isinstance(report.error, errors.BatchInterruptedError)
     known = job(urls(2000), store=state, number=2, killed=lambda: True)
     assert report.count(Status.QUEUED) == len(arrived())
     run(known)
@@ -619,20 +619,20 @@ def test_a_kill_ends_it_within_two_seconds_even_when_the_manifest_or_a_store_han
     report = run(job([], entries=entries, store=state, folder=folder, killed=lambda: time.monotonic() > began + 0.7))
     took = time.monotonic() - began - 0.7
     release.set()
-    assert isinstance(report.error, errors.BatchKilled)
+    assert isinstance(report.error, errors.BatchInterruptedError)
     assert took < AT_ONCE
     assert requests(emulator) <= (300 if hangs == "manifest" else 0)
 
 
 def test_a_task_that_is_killed_before_it_began_sends_nothing(emulator: Emulator, job: Any, run: Run, urls: Urls) -> None:
-    assert isinstance(run(job(urls(100), killed=lambda: True)).error, errors.BatchKilled)
+    assert isinstance(run(job(urls(100), killed=lambda: True)).error, errors.BatchInterruptedError)
     assert requests(emulator) == 0
 
 
 def test_the_progress_is_stored_once_a_second_and_reported(
     emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_module, "_REPORT_EVERY", 1.0)
+    monkeypatch.setattr(job_module, "_REPORT_INTERVAL", 1.0)
     emulator.fault("delay", seconds=0.1, times=0)
     lines: list[str] = []
     began = time.monotonic()

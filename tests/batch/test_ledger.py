@@ -52,7 +52,7 @@ def test_a_change_of_one_line_costs_a_hundredth_of_what_stands_before_it(count: 
 
 
 def test_the_state_is_small_whatever_fails_and_forgets_nothing_that_was_queued(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "_LARGEST_SETTLED", 6_000)  # a sixth, for a test that is six times as fast
+    monkeypatch.setattr(ledger_module, "_MAX_SETTLED_SIZE", 6_000)  # a sixth, for a test that is six times as fast
     urls = [f"https://h/{number}" for number in range(50_000)]
     ledger, moves = Ledger(surveyed(urls)[0]), random.Random(1)
     queued = set()

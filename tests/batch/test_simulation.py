@@ -22,14 +22,14 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore.batch.job import Job, Report
-from airflow_provider_cloudstore.batch.lease import LEASE, Keeper, Lease
+from airflow_provider_cloudstore.batch.lease import LEASE, Checkpointer, Lease
 from airflow_provider_cloudstore.batch.ledger import Ledger, Status
 from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_list
 from airflow_provider_cloudstore.batch.receipts import Receipts, Try
 from airflow_provider_cloudstore.batch.sending import Options
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.values import Break, Failure, Response
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from tests.support import settings
 
 HISTORIES = int(os.environ.get("CLOUDSTORE_HISTORIES", "60"))
@@ -200,11 +200,11 @@ class Process:
 
     @asynccontextmanager
     async def connect(self, own: Any, reload: Any, options: Any) -> AsyncIterator[AsyncClient]:
-        client = AsyncClient(own, reload, type("Session", (), {"turn": asyncio.Semaphore(99)})())
+        client = AsyncClient(own, reload, type("Session", (), {"slots": asyncio.Semaphore(99)})())
         client._send = self.send  # type: ignore[assignment, method-assign]
         yield client
 
-    async def send(self, request: Any, *_: Any) -> Response | Failure:
+    async def send(self, request: Any, *_: Any) -> Response | TransportFailure:
         if self.dead:
             raise asyncio.CancelledError
         now, world = self.loop.time(), self.world
@@ -215,9 +215,9 @@ class Process:
             world.effects[parse_qs(request.body.decode())["url"][0]] += 1
         await asyncio.sleep(world.dice.uniform(2, 9) if mode == "slow" else world.dice.uniform(0.01, 0.2))
         if mode == "unreachable":
-            return Failure(Break.NEVER_SENT, "connection refused")
+            return TransportFailure(FailureKind.NEVER_SENT, "connection refused")
         if mode.startswith("lost"):
-            return Failure(Break.OUTCOME_UNKNOWN, "connection lost")
+            return TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection lost")
         status = {"ok": 200, "slow": 200}.get(mode) or int(mode)
         return Response(status, {"retry-after": "0.7"} if mode == "429" else {}, b"{}", NOW, NOW)
 
@@ -268,7 +268,7 @@ def history(seed: int) -> None:
             interruptions += isinstance(away, errors.BatchStoreError)
             check_counts(world, process.report, seed)
         now = process.loop.now + 1
-        if process.report and (process.report.error is None or isinstance(process.report.error, errors.BatchFailed)):
+        if process.report and (process.report.error is None or isinstance(process.report.error, errors.BatchFailedError)):
             break
     assert process
     assert process.report, (seed, process.error)
@@ -310,8 +310,8 @@ def verdict(world: World, report: Report, interruptions: int, seed: int) -> None
     if world.keeps_receipts and once:
         parts = (content for name, content in world.files.items() if name.startswith("part-"))
         receipts = [json.loads(line) for content in parts for line in content.splitlines()]
-        told = {receipt["digest"] for receipt in receipts if receipt["status"] == "queued"}
-        assert len(told) >= counted[Status.QUEUED], (seed, "receipts lost", len(told), counted)
+        reported = {receipt["digest"] for receipt in receipts if receipt["status"] == "queued"}
+        assert len(reported) >= counted[Status.QUEUED], (seed, "receipts lost", len(reported), counted)
     if report.error is None:
         assert bad == 0, (seed, counted)
         assert counted[Status.QUEUED] == (len(wanted) if once else len(world.urls)), (seed, counted)
@@ -344,7 +344,7 @@ def test_a_batch_that_sends_without_a_lease_is_found(monkeypatch: pytest.MonkeyP
 
 
 def test_a_batch_that_forgets_what_it_could_not_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint = Keeper.checkpoint
+    checkpoint = Checkpointer.checkpoint
 
     async def forget(self: Any) -> float:
         try:
@@ -353,7 +353,7 @@ def test_a_batch_that_forgets_what_it_could_not_write_is_found(monkeypatch: pyte
             self._taken = None
             raise
 
-    monkeypatch.setattr(Keeper, "checkpoint", forget)
+    monkeypatch.setattr(Checkpointer, "checkpoint", forget)
     assert fails(range(200))
 
 

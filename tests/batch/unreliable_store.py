@@ -23,7 +23,7 @@ from tests.real_airflow import AIRFLOW_2
 PROTOCOL = "unreliable"
 _FAILING = 0.2
 _AWAY = 0.1
-_LONGEST_ABSENCE = 4.0
+_MAX_ABSENCE_LENGTH = 4.0
 
 
 class StoreError(Exception):
@@ -55,7 +55,7 @@ class Luck:
         """
         now = time.monotonic()
         if now >= self._away_until and self._dice.random() < _FAILING * _AWAY:
-            self._away_until = now + self._dice.uniform(1.0, _LONGEST_ABSENCE)
+            self._away_until = now + self._dice.uniform(1.0, _MAX_ABSENCE_LENGTH)
         lost = now < self._away_until or self._dice.random() < _FAILING
         if lost:
             with self._failures.open("a") as sink:

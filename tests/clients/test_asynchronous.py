@@ -11,7 +11,7 @@ import trustme
 
 from airflow_provider_cloudstore.clients import asynchronous
 from airflow_provider_cloudstore.clients.asynchronous import POOL_LIMIT, AsyncClient, Session, shared_session
-from airflow_provider_cloudstore.clients.trust import tls_context
+from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, DeleteFolder
@@ -133,7 +133,7 @@ def test_a_proxy_that_cannot_be_reached_means_never_sent() -> None:
         async with shared_session(own) as session:
             await AsyncClient(own, never, session).perform(DeleteFolder("d1", own))
 
-    with pytest.raises(errors.ServiceUnreachable, match="connection refused") as failed:
+    with pytest.raises(errors.ServiceUnreachableError, match="connection refused") as failed:
         asyncio.run(run())
     assert "hunter2" not in str(failed.value)
 

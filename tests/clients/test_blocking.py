@@ -98,7 +98,7 @@ def test_a_proxy_that_cannot_be_reached_means_never_sent(scheme: str) -> None:
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
     own = settings(f"{scheme}://localhost.example", proxy=Secret("http://u:hunter2@127.0.0.1:9"), max_attempts=1)
-    with pytest.raises(errors.ServiceUnreachable, match="connection refused") as failed:
+    with pytest.raises(errors.ServiceUnreachableError, match="connection refused") as failed:
         perform(DeleteFolder("d1", own), own)
     assert "hunter2" not in str(failed.value)
 
@@ -135,7 +135,7 @@ def test_a_body_of_exactly_one_mebibyte_is_read_and_one_byte_more_is_not(serve: 
         if fine:
             assert perform(DeleteFolder("d1", own), own).response[:3] == "xxx"
         else:
-            with pytest.raises(errors.UnusableAnswer, match="1024 KiB"):
+            with pytest.raises(errors.InvalidResponseError, match="1024 KiB"):
                 perform(DeleteFolder("d1", own), own)
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_provider_cloudstore.clients.downloads import DownloadClient
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.answers import DownloadLink
 from airflow_provider_cloudstore.protocol.downloads import Download
+from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.clients.conftest import RawServer, Serve
@@ -67,7 +67,7 @@ def requests(server: RawServer) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider_cloudstore.protocol.calls._BACKOFF_TO", 0.01)
+    monkeypatch.setattr("airflow_provider_cloudstore.protocol.calls._MAX_BACKOFF", 0.01)
 
 
 def test_the_bytes_come_and_neither_the_access_token_nor_a_cookie_goes(serve: Serve) -> None:
@@ -148,14 +148,14 @@ def test_a_redirect_to_another_port_is_followed_without_a_secret_of_ours(serve: 
 @pytest.mark.parametrize("location", ["http://files.example.com/x", "file:///etc/passwd", "ftp://127.0.0.1/x"])
 def test_a_redirect_to_elsewhere_ends_the_download_and_spends_no_attempt(serve: Serve, location: str) -> None:
     server = serve(response("302 Found", f"Location: {location}"))
-    with pytest.raises(errors.RedirectRefused):
+    with pytest.raises(errors.RedirectError):
         download(Minter(server.url))
     assert len(server.requests) == 1
 
 
 def test_a_redirect_loop_ends(serve: Serve) -> None:
     server = serve(response("302 Found", "Location: /again"))
-    with pytest.raises(errors.RedirectRefused, match="after 5 others"):
+    with pytest.raises(errors.RedirectError, match="after 5 others"):
         download(Minter(server.url))
     assert len(server.requests) == 6
 
@@ -171,7 +171,7 @@ def test_a_host_that_refuses_every_link_is_asked_a_bounded_number_of_times(serve
 
 def test_a_host_that_fails_is_asked_as_often_as_the_connection_says(serve: Serve) -> None:
     server = serve(response("500 Oops", body=LINK_TOKEN.encode()))
-    with pytest.raises(errors.ServerFailure, match="HTTP 500") as failed:
+    with pytest.raises(errors.TransientServiceError, match="HTTP 500") as failed:
         download(Minter(server.url), settings(max_attempts=3))
     assert len(server.requests) == 3
     assert LINK_TOKEN not in str(failed.value)
@@ -181,14 +181,14 @@ def test_a_host_that_goes_silent_in_the_middle_is_left_after_the_timeout(serve: 
     over = threading.Event()
     server = serve(cut(DATA, 10), then=lambda _: bool(over.wait(30)) and None)
     try:
-        with pytest.raises(errors.ServerFailure, match=r"no whole answer within 0\.3 s at byte 10 of 262,144"):
+        with pytest.raises(errors.TransientServiceError, match=r"no whole answer within 0\.3 s at byte 10 of 262,144"):
             download(Minter(server.url), settings(timeout=0.3, max_attempts=2))
     finally:
         over.set()
 
 
 def test_a_host_that_is_not_there_is_named_as_such_and_its_link_is_not(serve: Serve) -> None:
-    with pytest.raises(errors.ServiceUnreachable) as failed:
+    with pytest.raises(errors.ServiceUnreachableError) as failed:
         download(Minter(f"http://127.0.0.1:9/{LINK_TOKEN}"), settings(max_attempts=2))
     assert "host that files are downloaded from" in str(failed.value)
     assert LINK_TOKEN not in str(failed.value)
@@ -199,9 +199,9 @@ def test_what_makes_no_link_is_not_tried_again_by_the_download(serve: Serve) -> 
 
     def fail(file_id: str) -> DownloadLink:
         asked.append(file_id)
-        raise errors.ServerFailure("HTTP 500", operation="download link", subject=file_id, status=500)
+        raise errors.TransientServiceError("HTTP 500", operation="download link", subject=file_id, status=500)
 
-    with pytest.raises(errors.ServerFailure), DownloadClient(settings(), fail) as client:
+    with pytest.raises(errors.TransientServiceError), DownloadClient(settings(), fail) as client:
         client.run(Download("f1", settings()), Target(), on_retry=print)
     assert asked == ["f1"]
 

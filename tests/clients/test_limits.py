@@ -23,11 +23,11 @@ from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import DeleteFolder
-from airflow_provider_cloudstore.protocol.failures import judge_failure
+from airflow_provider_cloudstore.protocol.failures import classify_failure
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Response
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.values import Break, Response
 from tests.support import TOKEN, settings
 
 pytestmark = pytest.mark.slow  # make test-in-time
@@ -85,7 +85,7 @@ def test_dead_addresses_behind_one_name_take_no_longer_than_the_limit_and_are_ne
     began = time.monotonic()
     outcome = send(settings(f"{scheme}://{HOST}", timeout=2))[0]
     assert time.monotonic() - began < 3
-    assert outcome.kind is Break.NEVER_SENT
+    assert outcome.kind is FailureKind.NEVER_SENT
     assert "timed out" in outcome.reason
 
 
@@ -113,7 +113,7 @@ def test_a_name_whose_look_up_hangs_takes_no_longer_than_the_limit_and_is_never_
     began = time.monotonic()
     outcome = send(settings(f"http://{HOST}", timeout=1))[0]
     assert time.monotonic() - began < 3
-    assert outcome.kind is Break.NEVER_SENT
+    assert outcome.kind is FailureKind.NEVER_SENT
     assert "timed out" in outcome.reason
 
 
@@ -128,7 +128,7 @@ def test_a_server_that_goes_silent_takes_no_longer_than_the_limit(send: Any, ser
     began = time.monotonic()
     outcome = send(own)[0]
     assert time.monotonic() - began < 2
-    assert outcome.kind is (Break.NEVER_SENT if stage == "handshake" else Break.OUTCOME_UNKNOWN)
+    assert outcome.kind is (FailureKind.NEVER_SENT if stage == "handshake" else FailureKind.OUTCOME_UNKNOWN)
 
 
 @pytest.mark.parametrize("stage", ["head", "body", "interim"])
@@ -144,7 +144,7 @@ def test_a_server_that_trickles_takes_no_longer_than_the_limit(send: Any, serve:
     began = time.monotonic()
     outcome = send(settings(serve(pieces).url, timeout=1))[0]
     assert time.monotonic() - began < 2
-    assert (outcome.kind, outcome.reason) == (Break.OUTCOME_UNKNOWN, "no whole answer within 1 s")
+    assert (outcome.kind, outcome.reason) == (FailureKind.OUTCOME_UNKNOWN, "no whole answer within 1 s")
 
 
 def proxy_of(port: int, userinfo: str = "us%40er:p%2Fw%20d%C3%A9") -> Secret:
@@ -157,16 +157,20 @@ AUTHORIZATION = b"Proxy-Authorization: Basic " + base64.b64encode("us@er:p/w dé
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n", Break.PROXY_REFUSED, "extra 'proxy'"),
-        (b"HTTP/1.1 403 us@er p/w d\xe9\r\nContent-Length: 4\r\n\r\nhttp", Break.NEVER_SENT, "the proxy answered HTTP 403"),
-        (b"HTTP/1.1 502 Bad\r\n\r\n", Break.NEVER_SENT, "the proxy answered HTTP 502"),
-        (b"HTTP/1.1 302 Found\r\nLocation: http://[x\r\n\r\n", Break.NEVER_SENT, "the proxy answered HTTP 302"),
-        (b"garbage\r\n\r\n", Break.NEVER_SENT, "not valid HTTP"),
-        (b"", Break.NEVER_SENT, "without an answer"),
+        (
+            b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n",
+            FailureKind.PROXY_REFUSED,
+            "extra 'proxy'",
+        ),
+        (b"HTTP/1.1 403 us@er p/w d\xe9\r\nContent-Length: 4\r\n\r\nhttp", FailureKind.NEVER_SENT, "the proxy answered HTTP 403"),
+        (b"HTTP/1.1 502 Bad\r\n\r\n", FailureKind.NEVER_SENT, "the proxy answered HTTP 502"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://[x\r\n\r\n", FailureKind.NEVER_SENT, "the proxy answered HTTP 302"),
+        (b"garbage\r\n\r\n", FailureKind.NEVER_SENT, "not valid HTTP"),
+        (b"", FailureKind.NEVER_SENT, "without an answer"),
     ],
 )
 def test_a_proxy_that_opens_no_tunnel_says_why_and_means_never_sent(
-    send: Any, serve: Any, answer: bytes, kind: Break, words: str
+    send: Any, serve: Any, answer: bytes, kind: FailureKind, words: str
 ) -> None:
     proxy = serve(answer)
     outcome = send(settings(f"https://{HOST}", proxy=proxy_of(proxy.port)))[0]
@@ -359,8 +363,8 @@ def test_whatever_a_library_raises_ends_in_the_client_with_a_reason(
         monkeypatch.setattr("socket.getaddrinfo", fail)
         monkeypatch.setattr("aiohttp.TCPConnector._resolve_host", fail)
     outcome = send(own)[0]
-    assert outcome.kind is (Break.OUTCOME_UNKNOWN if sent else Break.NEVER_SENT)
+    assert outcome.kind is (FailureKind.OUTCOME_UNKNOWN if sent else FailureKind.NEVER_SENT)
     assert error.__name__ in outcome.reason
     assert TOKEN not in outcome.reason
-    kind, _ = judge_failure(DELETE_FOLDER, outcome, repeat=False)
-    assert kind is (errors.ServerFailure if sent else errors.ServiceUnreachable)
+    kind, _ = classify_failure(DELETE_FOLDER, outcome, retry_unknown_outcome=False)
+    assert kind is (errors.TransientServiceError if sent else errors.ServiceUnreachableError)

@@ -81,7 +81,7 @@ def rows() -> Iterator[Row]:
     }.items():
         for operation in OPERATIONS:
             yield Row(what, fault, operation, 2, 1)
-            yield Row(f"{what}-for-ever", {**fault, "times": 0}, operation, 3, 0, errors.RateLimited)
+            yield Row(f"{what}-for-ever", {**fault, "times": 0}, operation, 3, 0, errors.RateLimitError)
     # Sent, outcome unknown: again, but an upload only where the caller opted in.
     lost: dict[str, tuple[dict[str, Any], int]] = {
         "500": (status(500), 0),
@@ -96,16 +96,17 @@ def rows() -> Iterator[Row]:
     for what, (fault, effects) in lost.items():
         yield Row(what, fault, "delete", 2, 1)
         yield Row(what, fault, "link", 2, effects + 1)
-        yield Row(what, fault, "upload", 1, effects, errors.OutcomeUnknown)
+        yield Row(what, fault, "upload", 1, effects, errors.OutcomeUnknownError)
         yield Row(what, fault, "upload", 2, effects + 1, repeat=True)
-    yield Row("500-for-ever", status(500, times=0), "delete", 3, 0, errors.ServerFailure)
-    yield Row("500-for-ever", status(500, times=0), "link", 3, 0, errors.ServerFailure)
-    yield Row("500-for-ever", status(500, times=0), "upload", 3, 0, errors.RepeatableOutcomeUnknown, repeat=True)
+    yield Row("500-for-ever", status(500, times=0), "delete", 3, 0, errors.TransientServiceError)
+    yield Row("500-for-ever", status(500, times=0), "link", 3, 0, errors.TransientServiceError)
+    yield Row("500-for-ever", status(500, times=0), "upload", 3, 0, errors.RetryableOutcomeUnknownError, repeat=True)
     # Refused for good: once, for every operation.
     refused = {
-        301: errors.RedirectRefused, 302: errors.RedirectRefused, 307: errors.RedirectRefused, 308: errors.RedirectRefused,
-        400: errors.BadRequest, 403: errors.PermissionDenied, 404: errors.NotFound, 405: errors.MethodNotAllowed,
-        410: errors.NotFound, 409: errors.RequestRefused, 422: errors.RequestRefused,
+        301: errors.RedirectError, 302: errors.RedirectError, 307: errors.RedirectError, 308: errors.RedirectError,
+        400: errors.BadRequestError, 403: errors.PermissionDeniedError, 404: errors.NotFoundError,
+        405: errors.MethodNotAllowedError, 410: errors.NotFoundError,
+        409: errors.RequestRejectedError, 422: errors.RequestRejectedError,
     }  # fmt: skip
     for operation in OPERATIONS:
         for code, kind in refused.items():
@@ -114,25 +115,25 @@ def rows() -> Iterator[Row]:
         # The body is no JSON object: words are an answer, a web page is not.
         yield Row("wrong-type", {"kind": "wrong_type"}, operation, 1, 1)
     for what, fault in {"endless": {"kind": "endless"}, "oversized": {"kind": "oversized"}}.items():
-        yield Row(what, fault, "delete", 1, 1, errors.UnusableAnswer)
-        yield Row(what, fault, "link", 1, 1, errors.UnusableAnswer)
-        yield Row(what, fault, "upload", 1, 1, errors.OutcomeUnknown)
+        yield Row(what, fault, "delete", 1, 1, errors.InvalidResponseError)
+        yield Row(what, fault, "link", 1, 1, errors.InvalidResponseError)
+        yield Row(what, fault, "upload", 1, 1, errors.OutcomeUnknownError)
     page = status(200, body="<!doctype html><title>Sign in</title>")
-    yield Row("web-page", page, "delete", 1, 0, errors.UnusableAnswer)
-    yield Row("web-page", page, "link", 1, 0, errors.UnusableAnswer)
-    yield Row("web-page", page, "upload", 1, 0, errors.OutcomeUnknown)
+    yield Row("web-page", page, "delete", 1, 0, errors.InvalidResponseError)
+    yield Row("web-page", page, "link", 1, 0, errors.InvalidResponseError)
+    yield Row("web-page", page, "upload", 1, 0, errors.OutcomeUnknownError)
     yield Row("no-body", status(204), "delete", 1, 0)
     yield Row("no-body", status(204), "upload", 1, 0)
-    yield Row("no-body", status(204), "link", 1, 0, errors.UnusableAnswer)
+    yield Row("no-body", status(204), "link", 1, 0, errors.InvalidResponseError)
     yield Row("words", status(200, body="not JSON, just words"), "upload", 1, 0)
-    yield Row("no-json", status(200, body="{broken"), "delete", 1, 0, errors.UnusableAnswer)
-    yield Row("no-json", status(200, body="{broken"), "upload", 1, 0, errors.OutcomeUnknown)
-    yield Row("no-json", status(200, body="{broken or not"), "link", 1, 0, errors.UnusableAnswer)
+    yield Row("no-json", status(200, body="{broken"), "delete", 1, 0, errors.InvalidResponseError)
+    yield Row("no-json", status(200, body="{broken"), "upload", 1, 0, errors.OutcomeUnknownError)
+    yield Row("no-json", status(200, body="{broken or not"), "link", 1, 0, errors.InvalidResponseError)
 
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_BACKOFF_FROM", 0.01)
+    monkeypatch.setattr(calls, "_INITIAL_BACKOFF", 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +174,7 @@ def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says
     own = settings(fresh.url, max_attempts=3, timeout=0.6 if row.what in ("too-slow", "trickle") else 30.0)
     failed: errors.CloudStoreError | None = None
     try:
-        perform(kind(subject, own, repeat=row.repeat), own, unused, 60)
+        perform(kind(subject, own, retry_unknown_outcome=row.repeat), own, unused, 60)
     except errors.CloudStoreError as error:
         failed = error
     state = fresh.state()
@@ -206,7 +207,7 @@ def test_a_time_that_the_budget_does_not_hold_is_not_waited_for(perform: Perform
     kind, subject = OPERATIONS[operation]
     own = settings(fresh.url)
     began = time.monotonic()
-    with pytest.raises(errors.RateLimited):
+    with pytest.raises(errors.RateLimitError):
         perform(kind(subject, own), own, unused, 300)
     assert time.monotonic() - began < 5
 
@@ -218,7 +219,7 @@ def test_no_request_outlives_the_budget(perform: Perform, fresh: Emulator, opera
     own = settings(fresh.url, timeout=30)
     began = time.monotonic()
     with pytest.raises(errors.CloudStoreError):
-        perform(kind(subject, own, repeat=True), own, unused, 1.0)
+        perform(kind(subject, own, retry_unknown_outcome=True), own, unused, 1.0)
     assert time.monotonic() - began < 5
 
 
@@ -236,7 +237,7 @@ def test_a_rotated_token_is_used_after_one_401(perform: Perform, fresh: Emulator
 def test_a_token_that_is_not_rotated_is_refused_after_one_401(perform: Perform, fresh: Emulator, operation: str) -> None:
     kind, subject = OPERATIONS[operation]
     old = settings(fresh.url, token="old-token")
-    with pytest.raises(errors.TokenRefused, match="password"):
+    with pytest.raises(errors.AuthenticationError, match="password"):
         perform(kind(subject, old), old, lambda: old, 60)
     assert fresh.state()["requests"] == {operation: 1}
 
@@ -246,7 +247,7 @@ def test_a_token_that_is_not_rotated_is_refused_after_one_401(perform: Perform, 
 def test_what_cannot_be_reached_is_tried_again_and_known_as_never_sent(perform: Perform, operation: str, host: str) -> None:
     kind, subject = OPERATIONS[operation]
     own = settings(host, max_attempts=3)
-    with pytest.raises(errors.ServiceUnreachable) as failed:
+    with pytest.raises(errors.ServiceUnreachableError) as failed:
         perform(kind(subject, own), own, unused, 60)
     assert failed.value.attempts == 3
     assert not failed.value.sent
@@ -266,7 +267,7 @@ def test_a_certificate_that_nobody_vouches_for_stops_the_request_before_it_is_se
     with Emulator(access_token=TOKEN, tls=tls) as emulator:
         store_file(emulator)
         own = settings(emulator.url, max_attempts=2)
-        with pytest.raises(errors.ServiceUnreachable, match="TLS certificate not accepted") as failed:
+        with pytest.raises(errors.ServiceUnreachableError, match="TLS certificate not accepted") as failed:
             perform(kind(subject, own), own, unused, 60)
         assert not failed.value.sent
         assert emulator.state()["requests"] == {}
@@ -281,7 +282,7 @@ def test_a_certificate_that_nobody_vouches_for_stops_the_request_before_it_is_se
 def test_a_server_that_speaks_no_tls_is_known_as_never_sent(perform: Perform, fresh: Emulator, operation: str) -> None:
     kind, subject = OPERATIONS[operation]
     own = settings(fresh.url.replace("http:", "https:"), max_attempts=1)
-    with pytest.raises(errors.ServiceUnreachable, match="TLS failed"):
+    with pytest.raises(errors.ServiceUnreachableError, match="TLS failed"):
         perform(kind(subject, own), own, unused, 60)
 
 

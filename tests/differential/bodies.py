@@ -86,7 +86,7 @@ def echo(rng: Random) -> str:
     return FORMS[rng.choice(list(FORMS))](secret)
 
 
-def _words(rng: Random) -> str:
+def _messages(rng: Random) -> str:
     """A JSON string: a sentence, or one that repeats a secret."""
     if rng.random() < 0.35:
         said = echo(rng)
@@ -101,7 +101,7 @@ def _value(rng: Random, depth: int = 0) -> str:
     if roll < 0.35 or depth > 4:
         return rng.choice(_ODD_VALUES)
     if roll < 0.5:
-        return _words(rng)
+        return _messages(rng)
     if roll < 0.65:
         return "[" + ", ".join(_value(rng, depth + 1) for _ in range(rng.randint(0, 3))) + "]"
     if roll < 0.8:
@@ -178,7 +178,7 @@ def envelope(rng: Random) -> str:
     if rng.random() < 0.1:
         pairs.append((rng.choice(["_status", "status"]), rng.choice(_ERRORS + _NO_ERRORS)))
     if rng.random() < 0.6:
-        pairs.append((rng.choice(["response", "message"]), _words(rng) if rng.random() < 0.8 else _value(rng)))
+        pairs.append((rng.choice(["response", "message"]), _messages(rng) if rng.random() < 0.8 else _value(rng)))
     if rng.random() < 0.3:
         pairs += _link_parts(rng)
     if rng.random() < 0.6:

@@ -74,15 +74,15 @@ class End:
 
 
 _PERMANENT = {
-    "OutcomeUnknown",
-    "TokenRefused",
+    "OutcomeUnknownError",
+    "AuthenticationError",
     "ConfigurationError",
-    "RedirectRefused",
-    "BadRequest",
-    "PermissionDenied",
-    "NotFound",
-    "MethodNotAllowed",
-    "RequestRefused",
+    "RedirectError",
+    "BadRequestError",
+    "PermissionDeniedError",
+    "NotFoundError",
+    "MethodNotAllowedError",
+    "RequestRejectedError",
 }
 
 
@@ -107,13 +107,13 @@ def _end(operation: str, chosen: Sequence[Reading]) -> End:
         meaning, last = reading.meaning, number == len(chosen)
         if meaning is Meaning.DONE:
             if operation == LINK and reading.token is None:
-                return _error("UnusableAnswer", number, reading)
+                return _error("InvalidResponseError", number, reading)
             return End(None, number, token=reading.token if operation == LINK else None)
         if meaning is Meaning.GONE and operation == DELETE and may_have_worked:
             return End(None, number)
         failed = meaning is Meaning.FAILED or (meaning is Meaning.NOT_THE_SERVICES and operation == UPLOAD)
         if failed and operation == UPLOAD:
-            return _error("OutcomeUnknown", number, reading)
+            return _error("OutcomeUnknownError", number, reading)
         may_have_worked |= failed
         if last or meaning not in (Meaning.FAILED, Meaning.RATE_LIMITED):
             return _error(_name(reading), number, reading)
@@ -121,20 +121,26 @@ def _end(operation: str, chosen: Sequence[Reading]) -> End:
 
 
 def _name(reading: Reading) -> str:
-    by_status = {400: "BadRequest", 403: "PermissionDenied", 404: "NotFound", 410: "NotFound", 405: "MethodNotAllowed"}
+    by_status = {
+        400: "BadRequestError",
+        403: "PermissionDeniedError",
+        404: "NotFoundError",
+        410: "NotFoundError",
+        405: "MethodNotAllowedError",
+    }
     by_meaning = {
         Meaning.SAYS_ERROR: "ServiceError",
-        Meaning.NOT_THE_SERVICES: "UnusableAnswer",
-        Meaning.RATE_LIMITED: "RateLimited",
-        Meaning.RATE_LIMITED_FOR_LONG: "RateLimited",
-        Meaning.FAILED: "ServerFailure",
-        Meaning.UNAUTHORIZED: "TokenRefused",
+        Meaning.NOT_THE_SERVICES: "InvalidResponseError",
+        Meaning.RATE_LIMITED: "RateLimitError",
+        Meaning.RATE_LIMITED_FOR_LONG: "RateLimitError",
+        Meaning.FAILED: "TransientServiceError",
+        Meaning.UNAUTHORIZED: "AuthenticationError",
         Meaning.PROXY: "ConfigurationError",
     }
     if reading.meaning in by_meaning:
         return by_meaning[reading.meaning]
     status = reading.status or 0
-    return "RedirectRefused" if 300 <= status < 400 else by_status.get(status, "RequestRefused")
+    return "RedirectError" if 300 <= status < 400 else by_status.get(status, "RequestRejectedError")
 
 
 def _error(name: str, requests: int, reading: Reading) -> End:

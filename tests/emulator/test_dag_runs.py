@@ -20,7 +20,7 @@ def test_a_failed_run_says_which_tasks_failed_and_why(emulator: Emulator) -> Non
     run = run_dag(dags.link)
     assert run.state == "failed"
     assert run.tasks == {"link": "failed", "use": "upstream_failed"}
-    assert run.errors["link"].startswith("NotFound: download link 'f1': HTTP 404: Could not find the file.")
+    assert run.errors["link"].startswith("NotFoundError: download link 'f1': HTTP 404: Could not find the file.")
     assert str(run).splitlines()[0] == "The run ended as failed."
     assert f"  link: failed: {run.errors['link']}" in str(run)
     assert "  use: upstream_failed" in str(run)
@@ -56,7 +56,7 @@ def test_a_failed_assertion_shows_in_pytest_which_tasks_failed_and_why(tmp_path:
     (tmp_path / "test_run.py").write_text(f"""\
 from airflow_provider_cloudstore.emulator.fixtures import DagRunResult
 
-ERRORS = {{f"task_{{number}}": f"NotFound: HTTP 404: reason {{number}}" + " and more" * 20 for number in range(5)}}
+ERRORS = {{f"task_{{number}}": f"NotFoundError: HTTP 404: reason {{number}}" + " and more" * 20 for number in range(5)}}
 
 
 def test_run():
@@ -69,4 +69,4 @@ def test_run():
         cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     for number in range(5):
-        assert f"task_{number}: failed: NotFound: HTTP 404: reason {number}{' and more' * 20}" in done.stdout, done.stdout
+        assert f"task_{number}: failed: NotFoundError: HTTP 404: reason {number}{' and more' * 20}" in done.stdout, done.stdout

@@ -118,7 +118,7 @@ def test_a_wrong_request_gets_the_status_for_it_in_an_envelope(
         ("text", "", "", "Could not"),
     ],
 )
-def test_answers_come_in_three_shapes(shape: str, uploaded: str, linked: str, refused: str) -> None:
+def test_results_come_in_three_shapes(shape: str, uploaded: str, linked: str, refused: str) -> None:
     with Emulator(answers=shape) as emulator:
         store_file(emulator)
         upload, link = queue(emulator, "http://127.0.0.1:9/x").text, make_link(emulator, "f1").text

@@ -88,7 +88,7 @@ def test_a_file_that_is_not_there_is_not_found_and_no_other_error_says_so(emulat
         with pytest.raises(FileNotFoundError, match="nope"):
             work()
     emulator.fault("status", operation="link", status=403)
-    with pytest.raises(errors.PermissionDenied):
+    with pytest.raises(errors.PermissionDeniedError):
         fs.exists("f1")
 
 
@@ -122,7 +122,7 @@ def test_no_link_is_shown_or_pickled(emulator: Emulator, fs: CloudStoreFileSyste
         pickled = pickle.dumps(file) + pickle.dumps(fs)
         assert pickle.loads(pickled).read(5) == DATA[10:15]
         emulator.fault("status", operation="download", status=402, times=0)
-        with pytest.raises(errors.RequestRefused) as failed:
+        with pytest.raises(errors.RequestRejectedError) as failed:
             file.read()
     assert len(tokens(emulator)) == 2
     for token in tokens(emulator):

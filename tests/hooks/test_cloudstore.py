@@ -47,9 +47,9 @@ def test_the_three_operations_do_what_they_say(emulator: Emulator) -> None:
 
 
 def test_a_traceback_names_the_error_as_it_is_imported(emulator: Emulator) -> None:
-    with pytest.raises(errors.NotFound) as failed:
+    with pytest.raises(errors.NotFoundError) as failed:
         CloudStoreHook().create_download_link("f1")
-    assert f"{errors.__name__}.NotFound: " in "".join(traceback.format_exception(failed.value))
+    assert f"{errors.__name__}.NotFoundError: " in "".join(traceback.format_exception(failed.value))
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_a_refused_value_costs_no_airflow_retry_and_no_request(emulator: Emulato
 
 
 def test_a_permanent_error_is_also_an_airflow_fail_exception_with_its_data(emulator: Emulator) -> None:
-    with pytest.raises(errors.NotFound, match="Could not find the file") as failed:
+    with pytest.raises(errors.NotFoundError, match="Could not find the file") as failed:
         CloudStoreHook().create_download_link("f1")
     assert isinstance(failed.value, AirflowFailException)
     assert (failed.value.status, failed.value.subject) == (404, "f1")
-    assert type(failed.value).__name__ == "NotFound"
+    assert type(failed.value).__name__ == "NotFoundError"
 
 
 def test_a_passing_error_is_left_to_airflows_retries(emulator: Emulator) -> None:
@@ -80,7 +80,7 @@ def test_a_passing_error_is_left_to_airflows_retries(emulator: Emulator) -> None
 def test_an_unknown_outcome_is_permanent_unless_the_caller_opted_in(emulator: Emulator) -> None:
     emulator.fault("drop_after", operation="upload", times=2)
     hook = CloudStoreHook()
-    with pytest.raises(errors.OutcomeUnknown) as failed:
+    with pytest.raises(errors.OutcomeUnknownError) as failed:
         hook.upload_from_url("ftp://127.0.0.1:9/f")
     assert isinstance(failed.value, AirflowFailException)
     assert hook.upload_from_url("ftp://127.0.0.1:9/f", retry_unknown_outcome=True).response
@@ -166,7 +166,7 @@ def test_a_connection_test_uses_a_token_that_was_rotated_meanwhile(emulator: Emu
     assert emulator.state()["requests"] == {"link": 2}
 
 
-def test_a_connection_test_answers_within_the_timeout(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_test_results_within_the_timeout(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connect(monkeypatch, host=f"http://127.0.0.1:{silent.getsockname()[1]}", password="token", extra={"timeout": 0.5})
         began = time.monotonic()
@@ -379,7 +379,7 @@ def test_an_async_hook_that_was_left_says_how_it_is_used(emulator: Emulator) -> 
 MISSING = r"connection 'nowhere': it is not defined: add it in Admin > Connections .* AIRFLOW_CONN_NOWHERE"
 
 
-@pytest.mark.parametrize("method", ["delete_folder", "upload_from_url", "create_download_link", "look_for_file"])
+@pytest.mark.parametrize("method", ["delete_folder", "upload_from_url", "create_download_link", "poll_file"])
 def test_a_connection_that_is_not_defined_is_permanent_and_says_where_to_define_it(method: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=MISSING) as failed:
         getattr(CloudStoreHook("nowhere"), method)("https://h/f")
@@ -439,7 +439,7 @@ def test_an_unreachable_service_is_named_with_its_proxy_and_without_credentials(
         port = closed.getsockname()[1]
     extra = {"max_attempts": 1, "allow_http": True, "proxy": proxy.format(port=port)}
     connect(monkeypatch, host=f"http://localhost:{port}/base", password="s3cr3t-t0ken", extra=json.dumps(extra))
-    with pytest.raises(errors.ServiceUnreachable) as failed:
+    with pytest.raises(errors.ServiceUnreachableError) as failed:
         CloudStoreHook().delete_folder("d1")
     where = f"http://localhost:{port}/base" + (f" through the proxy http://***@127.0.0.1:{port}" if proxy else "")
     assert f"delete folder 'd1': no connection to the service: connection refused, at {where}." in str(failed.value)

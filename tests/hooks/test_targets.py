@@ -9,12 +9,12 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from airflow_provider_cloudstore.hooks.targets import written_whole
+from airflow_provider_cloudstore.hooks.targets import atomic_write
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 
 class StoredPath:
-    """A path on one of fsspec's stores, as ``written_whole`` sees an ``ObjectStoragePath``."""
+    """A path on one of fsspec's stores, as ``atomic_write`` sees an ``ObjectStoragePath``."""
 
     def __init__(self, fs: Any, protocol: str, path: str) -> None:
         self.fs, self.protocol, self.path = fs, protocol, path
@@ -70,7 +70,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 def test_a_file_is_there_whole_once_the_block_ends(target: Any) -> None:
     path, listed, content = target
-    with written_whole(path) as sink:
+    with atomic_write(path) as sink:
         sink.restart()
         sink.write(b"wrong")
         sink.restart()
@@ -82,7 +82,7 @@ def test_a_file_is_there_whole_once_the_block_ends(target: Any) -> None:
 
 
 def fail(path: Any, error: BaseException) -> None:
-    with written_whole(path) as sink:
+    with atomic_write(path) as sink:
         sink.write(b"new" * 10**6)
         raise error
 
@@ -92,7 +92,7 @@ def test_a_failed_one_leaves_nothing_and_what_was_there_stays(target: Any, error
     path, listed, content = target
     for there in (False, True):
         if there:
-            with written_whole(path) as sink:
+            with atomic_write(path) as sink:
                 sink.write(b"old")
         with pytest.raises(type(error)):
             fail(path, error)
@@ -105,7 +105,7 @@ def test_a_symlink_stays_one_and_the_file_behind_it_keeps_its_mode(tmp_path: Pat
     real.write_bytes(b"old")
     real.chmod(0o600)
     link.symlink_to(real)
-    with written_whole(link) as file:
+    with atomic_write(link) as file:
         file.write(b"new")
     assert (link.is_symlink(), real.read_bytes(), real.stat().st_mode & 0o777) == (True, b"new", 0o600)
 
@@ -118,13 +118,13 @@ def test_what_is_no_file_is_refused_and_stays(tmp_path: Path, kind: str) -> None
     else:
         os.mkfifo(target)
     before = target.stat().st_mode
-    with pytest.raises(InvalidInputError, match="no file"), written_whole(target):
+    with pytest.raises(InvalidInputError, match="no file"), atomic_write(target):
         pass
     assert target.stat().st_mode == before
     assert [*tmp_path.iterdir()] == [target]
 
 
 def test_a_long_name_in_any_script_is_a_file(tmp_path: Path) -> None:
-    with written_whole(tmp_path / ("文" * 80)) as file:
+    with atomic_write(tmp_path / ("文" * 80)) as file:
         file.write(b"new")
     assert (tmp_path / ("文" * 80)).read_bytes() == b"new"

@@ -89,13 +89,13 @@ def test_a_retry_after_a_kill_sends_nothing_and_says_what_to_look_for(
     assert airflow.finish(run_id) == {("upload", -1): "failed"}
     assert uploads(emulator) == 1
     assert tries(airflow, run_id) == 2  # of three: the failure is permanent
-    told = log(airflow, run_id, 2)
-    assert "OutcomeUnknown" in told
-    assert "try 1 ended while it was sending this upload" in told
-    assert "Look in the service for the file" in told
+    reported = log(airflow, run_id, 2)
+    assert "OutcomeUnknownError" in reported
+    assert "try 1 ended while it was sending this upload" in reported
+    assert "Look in the service for the file" in reported
     stored = str(airflow.rows("select key, value from task_state_store"))
     assert "unknown" in stored
-    assert "hunter" not in stored + told
+    assert "hunter" not in stored + reported
     assert clear(airflow, "killed_while", run_id) == {("upload", -1): "success"}
     assert uploads(emulator) == 2
     airflow.until("nothing is recorded any more", lambda: not airflow.rows("select * from task_state_store"), 30)

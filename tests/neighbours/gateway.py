@@ -65,10 +65,10 @@ class Gateway:
 
             def __getattr__(self, name: str) -> Any:
                 if name.startswith("do_"):
-                    return self._answer
+                    return self._response
                 raise AttributeError(name)
 
-            def _answer(self) -> None:
+            def _response(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 if gateway.expired:
                     gateway.refused += 1

@@ -63,8 +63,8 @@ def assert_is_refused(emulator: Emulator, manifest: str, receipts: str) -> None:
 def assert_all_is_queued_and_told(emulator: Emulator, summary: dict[str, Any], parts: list[bytes]) -> None:
     assert (summary["total"], summary["queued"]) == (len(URLS), len(URLS))
     assert sorted(stored["source"] for stored in emulator.state()["files"]) == sorted(URLS)
-    told = [json.loads(line) for part in parts for line in part.decode().splitlines()]
-    assert [receipt["position"] for receipt in sorted(told, key=lambda one: one["position"])] == list(range(len(URLS)))
+    reported = [json.loads(line) for part in parts for line in part.decode().splitlines()]
+    assert [receipt["position"] for receipt in sorted(reported, key=lambda one: one["position"])] == list(range(len(URLS)))
     assert b"hunter" not in b"".join(parts)
 
 

@@ -59,10 +59,10 @@ def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(emulator: E
     assert state == "success"
     assert (summary["queued"], summary["receipts"]) == (30, str(tmp_path / "receipts"))
     assert arrived(emulator) == sorted(urls(30))
-    told = "".join(part.read_text() for part in (tmp_path / "receipts").glob("part-*.jsonl"))
-    assert len(told.splitlines()) == 30
-    assert "hunter" not in told
-    assert json.loads(told.splitlines()[0])["url"].endswith("?***")
+    reported = "".join(part.read_text() for part in (tmp_path / "receipts").glob("part-*.jsonl"))
+    assert len(reported.splitlines()) == 30
+    assert "hunter" not in reported
+    assert json.loads(reported.splitlines()[0])["url"].endswith("?***")
 
 
 def test_failures_fail_the_task_after_all_the_rest_and_are_told(emulator: Emulator, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def context(store: Store, pushed: dict[str, Any] | None = None, **more: Any) -> 
 def test_the_state_stays_until_all_is_queued(emulator: Emulator) -> None:
     store, pushed = Store(), dict[str, Any]()
     emulator.fault("status", status=400, times=1)
-    with pytest.raises(errors.BatchFailed) as failed:
+    with pytest.raises(errors.BatchFailedError) as failed:
         RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50)).execute(context(store, pushed))
     assert failed.value.permanent
     assert pushed["return_value"]["failed"] == 1
@@ -205,7 +205,7 @@ def test_resume_false_sends_all_again_but_not_in_a_retry(
 def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) -> None:
     operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50))
     copy.copy(operator).on_kill()
-    with pytest.raises(errors.BatchKilled):
+    with pytest.raises(errors.BatchInterruptedError):
         operator.execute(context(Store()))
     assert emulator.state()["requests"] == {}
 

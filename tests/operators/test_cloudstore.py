@@ -68,8 +68,8 @@ def test_a_url_rendered_twice_is_still_sent_as_it_was() -> None:
     for _ in range(2):
         operator.render_template_fields({})
         assert operator.url == SHOWN
-        assert operator._source is not None
-        assert operator._source.reveal() == SOURCE
+        assert operator._unredacted_url is not None
+        assert operator._unredacted_url.reveal() == SOURCE
 
 
 @pytest.mark.parametrize("broken", ["user:hunter2@host/x", "https:/user:hunter2@host/x", "https://[bad/?sig=hunter2"])

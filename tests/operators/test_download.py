@@ -73,7 +73,7 @@ def test_a_download_that_fails_leaves_no_target(emulator: Emulator, tmp_path: Pa
     emulator.put_file(DATA, "f1")
     emulator.fault("drop_body", operation="download", after=70_000)
     emulator.fault("status", operation="download", status=402, times=0)
-    with pytest.raises(errors.RequestRefused):
+    with pytest.raises(errors.RequestRejectedError):
         CloudStoreHook().download("f1", tmp_path / "f")
     assert list(tmp_path.iterdir()) == []
 
@@ -125,7 +125,7 @@ def test_a_download_goes_on_through_lost_connections_redirects_and_an_ended_link
 
 
 def test_a_missing_file_is_the_services_own_not_found(emulator: Emulator, tmp_path: Path) -> None:
-    with pytest.raises(errors.NotFound, match="Could not find the file"):
+    with pytest.raises(errors.NotFoundError, match="Could not find the file"):
         CloudStoreHook().download("f1", tmp_path / "f")
     assert emulator.state()["requests"] == {"link": 1}
 
@@ -149,5 +149,5 @@ def test_a_download_over_tls_trusts_what_the_connection_trusts(monkeypatch: pyte
             if fine:
                 assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
                 continue
-            with pytest.raises(errors.ServiceUnreachable, match="certificate not accepted"):
+            with pytest.raises(errors.ServiceUnreachableError, match="certificate not accepted"):
                 CloudStoreHook().download("f1", tmp_path / "f")

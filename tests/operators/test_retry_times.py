@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import DAG, BaseOperator
 
-from airflow_provider_cloudstore.airflow_versions import HAS_RETRY_POLICIES
+from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
@@ -15,7 +15,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, RateLimited
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, RateLimitError
 from tests.real_airflow import AIRFLOW_2
 
 OPERATORS: dict[type[BaseOperator], dict[str, Any]] = {
@@ -63,7 +63,7 @@ def test_any_other_end_leaves_the_retry_to_the_task() -> None:
     from airflow.sdk import RetryAction
 
     task = DeleteFolderOperator(task_id="delete", folder_id="d", retry_delay=timedelta(seconds=30))
-    for error in (ValueError("x"), RateLimited("HTTP 429", retry_after=7), RateLimited("HTTP 429")):
+    for error in (ValueError("x"), RateLimitError("HTTP 429", retry_after=7), RateLimitError("HTTP 429")):
         assert decide(task, error).action is RetryAction.DEFAULT
 
 

@@ -127,7 +127,7 @@ def test_a_retry_after_a_kill_while_sending_ends_as_unknown_and_sends_nothing(
     emulator: Emulator, killed_while_sending: Task, store: Store
 ) -> None:
     for _ in range(2):  # also when this one is killed before Airflow knows how it ended
-        with pytest.raises(errors.OutcomeUnknown) as ended:
+        with pytest.raises(errors.OutcomeUnknownError) as ended:
             killed_while_sending.attempt()
         assert isinstance(ended.value, AirflowFailException)
         assert str(ended.value).startswith(f"remote upload '{SHOWN}': try 1 ended while it was sending this upload (at 20")
@@ -146,7 +146,7 @@ def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(
 
 
 def test_who_clears_the_task_after_it_was_told_to_look_sends_again(emulator: Emulator, killed_while_sending: Task) -> None:
-    with pytest.raises(errors.OutcomeUnknown):
+    with pytest.raises(errors.OutcomeUnknownError):
         killed_while_sending.attempt()
     killed_while_sending.clear()
     assert killed_while_sending.attempt()["url"] == SHOWN
@@ -160,7 +160,7 @@ def test_who_clears_a_task_that_was_killed_for_good_is_told_to_look_first(emulat
         task.attempt()
     store.kill_after = None
     task.clear()
-    with pytest.raises(errors.OutcomeUnknown):
+    with pytest.raises(errors.OutcomeUnknownError):
         task.attempt()
     task.clear()
     assert task.attempt()["url"] == SHOWN
@@ -231,10 +231,10 @@ def test_an_outcome_that_is_unknown_stays_so_for_a_retry_and_not_for_who_clears_
     emulator: Emulator, task: Task, store: Store
 ) -> None:
     emulator.fault("drop_after")
-    with pytest.raises(errors.OutcomeUnknown):
+    with pytest.raises(errors.OutcomeUnknownError):
         task.attempt()
     assert store.state == "unknown"
-    with pytest.raises(errors.OutcomeUnknown):  # killed between the error and Airflow's knowledge of it
+    with pytest.raises(errors.OutcomeUnknownError):  # killed between the error and Airflow's knowledge of it
         task.attempt()
     task.clear()
     task.attempt()
@@ -270,7 +270,7 @@ def test_a_store_that_fails_after_the_upload_was_queued_fails_nothing(
 def test_a_store_that_fails_after_a_failure_hides_it_not(emulator: Emulator, task: Task, store: Store) -> None:
     store.away = {"delete"}
     emulator.fault("status", status=403)
-    with pytest.raises(errors.PermissionDenied):
+    with pytest.raises(errors.PermissionDeniedError):
         task.attempt()
 
 

@@ -13,15 +13,15 @@ from tenacity import Retrying
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl, retry_policy
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.values import Break, Failure, Response
 from tests.support import TOKEN, settings
 
 SENT = pendulum.datetime(2026, 1, 1)
 GOT = pendulum.datetime(2026, 1, 1, 0, 0, 1)
 SOURCE = "https://user:pass%2Bword@host/file?sig=pre%2Fsigned"
 
-Outcome = Response | Failure
+Outcome = Response | TransportFailure
 
 
 def answer(status: int = 200, body: Any = None, **headers: str) -> Response:
@@ -29,8 +29,8 @@ def answer(status: int = 200, body: Any = None, **headers: str) -> Response:
     return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, raw, SENT, GOT)
 
 
-LOST = Failure(Break.OUTCOME_UNKNOWN, "connection reset")
-NEVER_SENT = Failure(Break.NEVER_SENT, "no connection to the service: connection refused")
+LOST = TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection reset")
+NEVER_SENT = TransportFailure(FailureKind.NEVER_SENT, "no connection to the service: connection refused")
 
 
 class Loop:
@@ -46,11 +46,11 @@ class Loop:
         policy = retry_policy(self.call, self.budget, self.lines.append)
         for attempt in Retrying(**policy, sleep=self.slept.append):
             with attempt:
-                if self.call.token_refused:
-                    self.call.renew(replace(self.call.settings, access_token=Secret(self.next_token)))
+                if self.call.token_rejected:
+                    self.call.replace_credentials(replace(self.call.settings, access_token=Secret(self.next_token)))
                 request = self.call.request()
                 self.tokens.append(request.headers.get("Authorization", request.url))
-                result = self.call.finish(next(self.outcomes))
+                result = self.call.handle_outcome(next(self.outcomes))
         return result
 
 
@@ -126,7 +126,7 @@ def test_no_pause_is_longer_than_a_minute() -> None:
 
 def test_attempts_end_with_the_number_of_the_connection_and_the_error_says_so() -> None:
     loop = Loop(DeleteFolder("d1", settings(max_attempts=2)), NEVER_SENT, NEVER_SENT, answer())
-    with pytest.raises(errors.ServiceUnreachable) as failed:
+    with pytest.raises(errors.ServiceUnreachableError) as failed:
         loop.run()
     assert (failed.value.attempts, failed.value.sent, failed.value.status) == (2, False, None)
     assert "(attempt 2)" in str(failed.value)
@@ -134,7 +134,7 @@ def test_attempts_end_with_the_number_of_the_connection_and_the_error_says_so() 
 
 def test_a_pause_that_would_end_after_the_budget_is_not_begun() -> None:
     loop = Loop(DeleteFolder("d1", settings()), answer(429, retry_after="3600"), answer())
-    with pytest.raises(errors.RateLimited) as failed:
+    with pytest.raises(errors.RateLimitError) as failed:
         loop.run()
     assert loop.slept == []
     assert failed.value.retry_after == 3600
@@ -153,19 +153,19 @@ def test_a_lost_deletion_is_remembered_over_other_failures() -> None:
 
 @pytest.mark.parametrize("first", [NEVER_SENT, answer(429, retry_after="0"), answer(503, retry_after="0")])
 def test_a_deletion_that_was_not_lost_and_finds_nothing_fails(first: Outcome) -> None:
-    with pytest.raises(errors.NotFound):
+    with pytest.raises(errors.NotFoundError):
         Loop(DeleteFolder("d1", settings()), first, answer(404)).run()
 
 
 def test_a_lost_link_that_finds_nothing_the_second_time_fails() -> None:
-    with pytest.raises(errors.NotFound):
+    with pytest.raises(errors.NotFoundError):
         Loop(CreateDownloadLink("f1", settings()), LOST, answer(404)).run()
 
 
 @pytest.mark.parametrize("lost", [LOST, answer(500), answer(200, b"<html>")])
 def test_an_upload_whose_outcome_is_unknown_is_not_sent_again(lost: Outcome) -> None:
     loop = Loop(UploadFromUrl(SOURCE, settings()), lost, answer())
-    with pytest.raises(errors.OutcomeUnknown, match="Look in the service for the file") as failed:
+    with pytest.raises(errors.OutcomeUnknownError, match="Look in the service for the file") as failed:
         loop.run()
     assert len(loop.tokens) == 1
     assert failed.value.permanent
@@ -173,7 +173,7 @@ def test_an_upload_whose_outcome_is_unknown_is_not_sent_again(lost: Outcome) -> 
 
 
 def test_an_upload_whose_outcome_is_unknown_is_sent_again_where_the_caller_opted_in() -> None:
-    loop = Loop(UploadFromUrl(SOURCE, settings(), repeat=True), LOST, answer(500), answer(body={"id": 1}))
+    loop = Loop(UploadFromUrl(SOURCE, settings(), retry_unknown_outcome=True), LOST, answer(500), answer(body={"id": 1}))
     assert loop.run().response == {"id": 1}
     assert len(loop.tokens) == 3
 
@@ -191,18 +191,19 @@ def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now() 
 def test_a_refused_token_that_has_not_changed_is_permanent_and_not_sent_again() -> None:
     loop = Loop(DeleteFolder("d1", settings()), answer(401))
     with pytest.raises(
-        errors.TokenRefused, match=r"^delete folder 'd1': HTTP 401: the service refused the access token.*no newer token works"
+        errors.AuthenticationError,
+        match=r"^delete folder 'd1': HTTP 401: the service refused the access token.*no newer token works",
     ) as failed:
         loop.run()
     assert failed.value.permanent
-    assert not failed.value.again
+    assert not failed.value.retryable
     assert failed.value.status == 401
     assert len(loop.tokens) == 1
 
 
 def test_a_second_new_token_is_not_tried() -> None:
     loop = Loop(DeleteFolder("d1", settings()), answer(401), answer(401), next_token="new-token")
-    with pytest.raises(errors.TokenRefused):
+    with pytest.raises(errors.AuthenticationError):
         loop.run()
     assert len(loop.tokens) == 2
 
@@ -215,7 +216,7 @@ def test_a_renewal_leaves_the_attempts_for_other_failures() -> None:
 
 def test_a_renewal_adds_one_attempt_and_no_more() -> None:
     loop = Loop(DeleteFolder("d1", settings(max_attempts=1)), answer(401), NEVER_SENT, answer(), next_token="new-token")
-    with pytest.raises(errors.ServiceUnreachable):
+    with pytest.raises(errors.ServiceUnreachableError):
         loop.run()
     assert len(loop.tokens) == 2
 
@@ -234,19 +235,19 @@ def test_the_services_words_stand_in_the_message_without_any_secret() -> None:
 
 def test_the_old_token_stays_a_secret_after_it_was_replaced() -> None:
     loop = Loop(DeleteFolder("d1", settings()), answer(401), answer(400, f"{TOKEN} new-token".encode()), next_token="new-token")
-    with pytest.raises(errors.BadRequest, match=r"HTTP 400: \*\*\* \*\*\*"):
+    with pytest.raises(errors.BadRequestError, match=r"HTTP 400: \*\*\* \*\*\*"):
         loop.run()
 
 
 def test_an_id_that_holds_the_token_is_not_shown() -> None:
-    with pytest.raises(errors.BadRequest) as failed:
+    with pytest.raises(errors.BadRequestError) as failed:
         Loop(DeleteFolder(f"x-{TOKEN}", settings()), answer(400)).run()
     assert TOKEN not in str(failed.value)
     assert TOKEN not in failed.value.subject
 
 
 def test_an_error_names_operation_subject_status_and_what_to_do() -> None:
-    with pytest.raises(errors.NotFound) as failed:
+    with pytest.raises(errors.NotFoundError) as failed:
         Loop(CreateDownloadLink("f1", settings()), answer(404, {"response": "No such file"})).run()
     error = failed.value
     assert (error.operation, error.subject, error.status, error.sent, error.attempts) == ("download link", "f1", 404, True, 1)
@@ -256,7 +257,7 @@ def test_an_error_names_operation_subject_status_and_what_to_do() -> None:
 
 
 def test_an_answer_without_a_token_names_its_keys() -> None:
-    with pytest.raises(errors.UnusableAnswer, match=r"it has the keys data, data\.x") as failed:
+    with pytest.raises(errors.InvalidResponseError, match=r"it has the keys data, data\.x") as failed:
         Loop(CreateDownloadLink("f1", settings()), answer(body={"data": {"x": "hunter2"}})).run()
     assert "hunter2" not in str(failed.value)
     assert failed.value.status == 200
@@ -264,7 +265,7 @@ def test_an_answer_without_a_token_names_its_keys() -> None:
 
 def test_a_body_that_was_cut_off_is_not_quoted() -> None:
     cut = Response(200, {}, b"x" * 100, SENT, GOT, too_large=True)
-    with pytest.raises(errors.UnusableAnswer) as failed:
+    with pytest.raises(errors.InvalidResponseError) as failed:
         Loop(DeleteFolder("d1", settings()), cut).run()
     assert "xx" not in str(failed.value)
 
@@ -294,7 +295,7 @@ def test_an_answer_is_stored_as_it_is_where_it_only_looks_like_a_part_of_the_sou
 
 def test_a_secret_that_would_be_cut_in_two_is_redacted_before() -> None:
     for padding in range(285, 302):
-        with pytest.raises(errors.BadRequest) as failed:
+        with pytest.raises(errors.BadRequestError) as failed:
             Loop(DeleteFolder("d1", settings()), answer(400, ("x" * padding + TOKEN * 3).encode())).run()
         assert TOKEN[:6] not in str(failed.value)
         assert "HTTP 400: xxx" in str(failed.value)
@@ -302,8 +303,8 @@ def test_a_secret_that_would_be_cut_in_two_is_redacted_before() -> None:
 
 @pytest.mark.parametrize("last", [NEVER_SENT, answer(429, retry_after="9999"), answer(409), answer(200, {"status": "error"})])
 def test_an_upload_that_may_have_been_queued_stays_so_whatever_the_later_attempts_end_with(last: Outcome) -> None:
-    loop = Loop(UploadFromUrl(SOURCE, settings(max_attempts=2), repeat=True), LOST, last)
-    with pytest.raises(errors.OutcomeUnknown) as failed:
+    loop = Loop(UploadFromUrl(SOURCE, settings(max_attempts=2), retry_unknown_outcome=True), LOST, last)
+    with pytest.raises(errors.OutcomeUnknownError) as failed:
         loop.run()
     assert failed.value.sent
     assert "Nothing was sent" not in str(failed.value)
@@ -311,7 +312,7 @@ def test_an_upload_that_may_have_been_queued_stays_so_whatever_the_later_attempt
 
 @pytest.mark.parametrize("kind", [DeleteFolder, CreateDownloadLink])
 def test_after_a_lost_attempt_nobody_says_that_nothing_was_sent(kind: type[Call[Any]]) -> None:
-    with pytest.raises(errors.ServerFailure) as failed:
+    with pytest.raises(errors.TransientServiceError) as failed:
         Loop(kind("x1", settings(max_attempts=2)), LOST, NEVER_SENT).run()
     assert failed.value.sent
     assert "Nothing was sent" not in str(failed.value)
@@ -322,7 +323,7 @@ def test_an_answer_however_deep_is_stored_without_a_secret_or_is_not_the_service
     body = b"[" * depth + json.dumps(TOKEN).encode() + b"]" * depth
     try:
         stored = json.dumps(Loop(DeleteFolder("d1", settings()), answer(body=body)).run().response)
-    except errors.UnusableAnswer as error:  # deeper than Python reads
+    except errors.InvalidResponseError as error:  # deeper than Python reads
         stored = f"*** {error}"
         assert depth >= 900
     assert TOKEN not in stored
@@ -358,7 +359,7 @@ def test_a_secret_that_a_stored_answer_hides_is_withheld_and_the_rest_is_kept(en
 def test_a_proxys_credentials_are_secrets_of_every_call() -> None:
     proxied = settings(proxy=Secret("http://squid:pr0xy-passw0rd@proxy:3128"))
     for words in ("pr0xy-passw0rd", base64.b64encode(b"squid:pr0xy-passw0rd").decode()):
-        with pytest.raises(errors.BadRequest) as failed:
+        with pytest.raises(errors.BadRequestError) as failed:
             Loop(DeleteFolder("d1", proxied), answer(400, {"message": f"Basic {words}"})).run()
         assert words not in str(failed.value)
 
@@ -374,21 +375,21 @@ def test_an_error_envelope_with_odd_values_is_an_error_for_every_operation(odd: 
 @pytest.mark.parametrize("body", [b"{broken", b"[1, 2", b"<html>", b"\xef\xbb\xbf {"])
 def test_what_is_not_the_services_answer_is_neither_a_token_nor_a_success(body: bytes) -> None:
     for call in (DeleteFolder("d1", settings()), CreateDownloadLink("f1", settings())):
-        with pytest.raises(errors.UnusableAnswer):
+        with pytest.raises(errors.InvalidResponseError):
             Loop(call, answer(body=body)).run()
-    with pytest.raises(errors.OutcomeUnknown):
+    with pytest.raises(errors.OutcomeUnknownError):
         Loop(UploadFromUrl(SOURCE, settings()), answer(body=body)).run()
 
 
 def test_a_web_page_that_says_not_found_does_not_prove_that_a_lost_deletion_worked() -> None:
-    with pytest.raises(errors.NotFound) as failed:
+    with pytest.raises(errors.NotFoundError) as failed:
         Loop(DeleteFolder("d1", settings()), LOST, answer(404, b"<html>")).run()
     assert failed.value.web_page
     assert Loop(DeleteFolder("d1", settings()), LOST, answer(404, {"message": "gone"})).run().folder_id == "d1"
 
 
 def test_an_error_says_whether_a_web_page_came() -> None:
-    with pytest.raises(errors.NotFound) as failed:
+    with pytest.raises(errors.NotFoundError) as failed:
         Loop(DeleteFolder("d1", settings()), answer(404, {"message": "gone"})).run()
     assert not failed.value.web_page
     assert errors.CloudStoreError.from_dict(failed.value.to_dict()).web_page is False
@@ -400,13 +401,15 @@ ENVELOPE = {"status": "error", "response": "There is no such folder"}
 
 @pytest.mark.parametrize("status", [200, 400, 403, 500])
 def test_an_envelope_whose_words_match_the_pattern_means_not_found(status: int) -> None:
-    with pytest.raises(errors.NotFound) as caught:
-        DeleteFolder("f", settings(not_found_pattern=PATTERN)).finish(answer(status, ENVELOPE))
+    with pytest.raises(errors.NotFoundError) as caught:
+        DeleteFolder("f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(status, ENVELOPE))
     assert caught.value.permanent
-    with pytest.raises(errors.NotFound):
-        CreateDownloadLink("f", settings(not_found_pattern=PATTERN)).finish(answer(status, ENVELOPE))
+    with pytest.raises(errors.NotFoundError):
+        CreateDownloadLink("f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(status, ENVELOPE))
     assert (
-        DeleteFolder("f", settings(not_found_pattern=PATTERN), ignore_missing=True).finish(answer(status, ENVELOPE)).existed
+        DeleteFolder("f", settings(not_found_pattern=PATTERN), ignore_missing=True)
+        .handle_outcome(answer(status, ENVELOPE))
+        .existed
         is False
     )
 
@@ -423,24 +426,24 @@ def test_an_envelope_whose_words_match_the_pattern_means_not_found(status: int) 
 )
 def test_what_does_not_mean_that_the_folder_is_gone_is_an_error_all_the_same(pattern: Any, outcome: Response) -> None:
     with pytest.raises(errors.CloudStoreError):
-        DeleteFolder("f", settings(not_found_pattern=pattern), ignore_missing=True).finish(outcome)
+        DeleteFolder("f", settings(not_found_pattern=pattern), ignore_missing=True).handle_outcome(outcome)
 
 
 def test_an_upload_has_no_subject_that_could_be_missing() -> None:
     with pytest.raises(errors.ServiceError):
-        UploadFromUrl("http://h/f", settings(not_found_pattern=PATTERN)).finish(answer(200, ENVELOPE))
+        UploadFromUrl("http://h/f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(200, ENVELOPE))
 
 
 @pytest.mark.parametrize(("status", "existed"), [(200, True), (404, False), (410, False)])
 def test_a_deletion_tells_whether_the_folder_was_there(status: int, existed: bool) -> None:
-    assert DeleteFolder("f", settings(), ignore_missing=True).finish(answer(status)).existed is existed
+    assert DeleteFolder("f", settings(), ignore_missing=True).handle_outcome(answer(status)).existed is existed
 
 
 def test_after_a_lost_deletion_nobody_can_tell_whether_the_folder_was_there() -> None:
     call = DeleteFolder("f", settings())
-    with pytest.raises(errors.ServerFailure):
-        call.finish(Failure(Break.OUTCOME_UNKNOWN, "lost"))
-    assert call.finish(answer(404)).existed is None
+    with pytest.raises(errors.TransientServiceError):
+        call.handle_outcome(TransportFailure(FailureKind.OUTCOME_UNKNOWN, "lost"))
+    assert call.handle_outcome(answer(404)).existed is None
 
 
 @pytest.mark.parametrize(
@@ -463,4 +466,4 @@ def test_after_a_lost_deletion_nobody_can_tell_whether_the_folder_was_there() ->
     ],
 )
 def test_an_upload_tells_the_id_of_its_file_where_the_answer_does(body: Any, path: tuple[str, ...], file_id: str | None) -> None:
-    assert UploadFromUrl("http://h/f", settings(file_id_path=path)).finish(answer(200, body)).file_id == file_id
+    assert UploadFromUrl("http://h/f", settings(file_id_path=path)).handle_outcome(answer(200, body)).file_id == file_id

@@ -10,7 +10,7 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore.protocol.content import Content, read_content
-from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Response
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
 
 NOW = pendulum.datetime(2026, 1, 1)
 

@@ -7,9 +7,9 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.answers import DownloadLink
-from airflow_provider_cloudstore.protocol.downloads import MAX_REDIRECTS, MAX_REFUSED_LINKS, Download, download_url
-from airflow_provider_cloudstore.protocol.values import Break, Failure, Response
+from airflow_provider_cloudstore.protocol.downloads import MAX_REDIRECTS, MAX_REJECTED_LINKS, Download, download_url
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.results import DownloadLink
 from tests.support import TOKEN, settings
 
 URL = "https://cdn.example.com/d/t0ken-of-a-link?sig=a%2Bb"
@@ -33,9 +33,9 @@ def begun(headers: dict[str, str] | None = None, *, total: int = 10, received: b
     assert download.begin(head(200, content_length=str(total), **(headers or {"etag": ETAG}))) == 0
     if received:
         download.received(received)
-    with pytest.raises(errors.ServerFailure) as broken:
-        download.end(Failure(Break.OUTCOME_UNKNOWN, "connection reset"))
-    assert broken.value.again
+    with pytest.raises(errors.TransientServiceError) as broken:
+        download.end(TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection reset"))
+    assert broken.value.retryable
     return download
 
 
@@ -105,7 +105,7 @@ def test_a_part_that_does_not_continue_exactly_makes_the_download_start_over(hea
     download.first_request()
     with pytest.raises(errors.FileChangedError) as changed:
         download.begin(head(206, **headers))
-    assert changed.value.again
+    assert changed.value.retryable
     assert "Range" not in download.first_request().headers
     assert download.position == 0
 
@@ -124,7 +124,7 @@ def test_a_shorter_part_than_asked_for_is_kept_and_the_rest_asked_for() -> None:
     download.begin(head(206, content_range="bytes 5-6/10", etag=ETAG))
     assert download.wanted == 2
     download.received(b"56")
-    with pytest.raises(errors.ServerFailure, match="ended early at byte 7 of 10"):
+    with pytest.raises(errors.TransientServiceError, match="ended early at byte 7 of 10"):
         download.end(None)
     assert download.first_request().headers["Range"] == "bytes=7-"
 
@@ -132,20 +132,20 @@ def test_a_shorter_part_than_asked_for_is_kept_and_the_rest_asked_for() -> None:
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 def test_a_link_that_has_ended_is_replaced_at_once_and_a_bounded_number_of_times(status: int) -> None:
     download = begun()
-    for number in range(MAX_REFUSED_LINKS):
+    for number in range(MAX_REJECTED_LINKS):
         assert download.needs_link == (number > 0)
         download.use(link())
         assert download.first_request().headers["Range"] == "bytes=5-"
         with pytest.raises(errors.DownloadLinkRejectedError) as refused:
             download.begin(head(status))
-        assert refused.value.again
+        assert refused.value.retryable
         assert refused.value.retry_after == (0.0 if number == 0 else None)
         assert not download.exhausted
     download.use(link())
     download.first_request()
     with pytest.raises(errors.DownloadLinkRejectedError) as last:
         download.begin(head(status))
-    assert not last.value.again
+    assert not last.value.retryable
     assert last.value.permanent
 
 
@@ -175,15 +175,15 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
 @pytest.mark.parametrize(
     ("response", "kind", "again"),
     [
-        (head(429, retry_after="7"), errors.RateLimited, True),
-        (head(503, retry_after="7"), errors.RateLimited, True),
-        (head(500), errors.ServerFailure, True),
-        (head(304), errors.RedirectRefused, False),
-        (head(402), errors.RequestRefused, False),
-        (head(204), errors.UnusableAnswer, False),
-        (head(200, content_length="3", content_encoding="gzip"), errors.UnusableAnswer, False),
-        (head(200, content_length="3", transfer_encoding="chunked"), errors.UnusableAnswer, False),
-        (head(200), errors.UnusableAnswer, False),
+        (head(429, retry_after="7"), errors.RateLimitError, True),
+        (head(503, retry_after="7"), errors.RateLimitError, True),
+        (head(500), errors.TransientServiceError, True),
+        (head(304), errors.RedirectError, False),
+        (head(402), errors.RequestRejectedError, False),
+        (head(204), errors.InvalidResponseError, False),
+        (head(200, content_length="3", content_encoding="gzip"), errors.InvalidResponseError, False),
+        (head(200, content_length="3", transfer_encoding="chunked"), errors.InvalidResponseError, False),
+        (head(200), errors.InvalidResponseError, False),
     ],
 )
 def test_every_other_response_is_an_error_that_says_whether_to_try_again(response: Response, kind: Any, again: bool) -> None:
@@ -192,7 +192,7 @@ def test_every_other_response_is_an_error_that_says_whether_to_try_again(respons
     download.first_request()
     with pytest.raises(kind) as failed:
         download.begin(response)
-    assert failed.value.again is again
+    assert failed.value.retryable is again
     assert failed.value.retry_after == (7.0 if "retry-after" in response.headers else None)
     assert "t0ken" not in str(failed.value)
 
@@ -236,11 +236,11 @@ def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> 
         assert "#" not in download.request().url
         assert download.first_request().url == URL, "the next attempt begins at the link again"
         return
-    with pytest.raises(errors.RedirectRefused) as refused:
+    with pytest.raises(errors.RedirectError) as refused:
         download.redirects(response)
     assert "hunter2" not in str(refused.value)
     assert problem in str(refused.value)
-    assert not refused.value.again
+    assert not refused.value.retryable
 
 
 def test_this_machine_may_redirect_to_itself() -> None:
@@ -256,7 +256,7 @@ def test_redirects_are_followed_a_bounded_number_of_times() -> None:
     download.first_request()
     for _ in range(MAX_REDIRECTS):
         assert download.redirects(head(301, location="/next"))
-    with pytest.raises(errors.RedirectRefused, match="after 5 others"):
+    with pytest.raises(errors.RedirectError, match="after 5 others"):
         download.redirects(head(301, location="/next"))
 
 
@@ -311,7 +311,7 @@ def test_a_part_is_asked_for_by_its_bytes_and_skipped_to_where_the_host_knows_no
     assert download.first_request().headers["If-Range"] == ETAG
     with pytest.raises(errors.FileChangedError) as changed:
         download.begin(head(200, content_length="10", etag='"v2"'))
-    assert not changed.value.again
+    assert not changed.value.retryable
 
 
 def test_an_empty_file_has_no_part() -> None:
@@ -330,5 +330,5 @@ def test_a_size_that_nobody_tells_is_an_error_and_no_guess() -> None:
     download.narrow(0, 1)
     download.first_request()
     download.begin(head(206, content_range="bytes 0-0/*"))
-    with pytest.raises(errors.UnusableAnswer, match="size"):
+    with pytest.raises(errors.InvalidResponseError, match="size"):
         _ = download.size

@@ -21,7 +21,7 @@ DATA: dict[str, Any] = {
 
 def raised(kind: type[errors.CloudStoreError], *, in_airflow: bool) -> errors.CloudStoreError:
     error = kind("HTTP 418", **DATA)
-    error.again = not kind.again
+    error.retryable = not kind.retryable
     if in_airflow:
         with pytest.raises(errors.CloudStoreError), airflow_errors():
             raise error
@@ -29,7 +29,15 @@ def raised(kind: type[errors.CloudStoreError], *, in_airflow: bool) -> errors.Cl
 
 
 def seen(error: errors.CloudStoreError) -> tuple[Any, ...]:
-    return type(error), str(error), error.args, vars(error), error.permanent, error.again, isinstance(error, AirflowFailException)
+    return (
+        type(error),
+        str(error),
+        error.args,
+        vars(error),
+        error.permanent,
+        error.retryable,
+        isinstance(error, AirflowFailException),
+    )
 
 
 @pytest.mark.parametrize("in_airflow", [False, True], ids=["by itself", "as Airflow's"])
@@ -45,16 +53,16 @@ def test_an_error_survives_pickling_and_copying_unchanged(kind: type[errors.Clou
 
 def fail() -> None:
     with airflow_errors():
-        raise errors.NotFound("HTTP 404", **DATA)
+        raise errors.NotFoundError("HTTP 404", **DATA)
 
 
 def test_an_error_of_another_process_is_the_same_here() -> None:
-    with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(errors.NotFound) as failed:
+    with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(errors.NotFoundError) as failed:
         pool.apply(fail)
     assert isinstance(failed.value, AirflowFailException)
     assert (failed.value.status, failed.value.subject, str(failed.value).count("HTTP 404")) == (418, "d1", 1)
 
 
 def test_an_error_survives_the_event_of_a_trigger_with_the_services_words() -> None:
-    error = errors.NotFound("HTTP 404", **DATA)
+    error = errors.NotFoundError("HTTP 404", **DATA)
     assert vars(errors.CloudStoreError.from_dict(error.to_dict())) == vars(error)

@@ -8,9 +8,9 @@ import pytest
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.content import read_content
-from airflow_provider_cloudstore.protocol.failures import judge_failure, judge_response, retry_after
+from airflow_provider_cloudstore.protocol.failures import classify_failure, classify_response, retry_after
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
-from airflow_provider_cloudstore.protocol.values import Break, Failure, Response
 
 NOW = pendulum.datetime(2026, 1, 1)
 EVERY = [DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK]
@@ -23,8 +23,8 @@ def response(status: int, body: Any = None, too_large: bool = False, **headers: 
     return Response(status, named, raw, NOW, NOW, too_large=too_large)
 
 
-def judged(operation: Operation, got: Response, repeat: bool = False) -> type[errors.CloudStoreError] | None:
-    verdict = judge_response(operation, got, read_content(got), repeat=repeat)
+def judged(operation: Operation, got: Response, retry_unknown_outcome: bool = False) -> type[errors.CloudStoreError] | None:
+    verdict = classify_response(operation, got, read_content(got), retry_unknown_outcome=retry_unknown_outcome)
     return verdict[0] if verdict else None
 
 
@@ -32,19 +32,19 @@ def judged(operation: Operation, got: Response, repeat: bool = False) -> type[er
 @pytest.mark.parametrize(
     ("got", "kind"),
     [
-        (response(429), errors.RateLimited),
-        (response(503, retry_after="1"), errors.RateLimited),
-        (response(300), errors.RedirectRefused),
-        (response(304), errors.RedirectRefused),
-        (response(399), errors.RedirectRefused),
-        (response(400), errors.BadRequest),
-        (response(401), errors.TokenRefused),
-        (response(403), errors.PermissionDenied),
-        (response(404), errors.NotFound),
-        (response(410), errors.NotFound),
-        (response(405), errors.MethodNotAllowed),
-        (response(418), errors.RequestRefused),
-        (response(499), errors.RequestRefused),
+        (response(429), errors.RateLimitError),
+        (response(503, retry_after="1"), errors.RateLimitError),
+        (response(300), errors.RedirectError),
+        (response(304), errors.RedirectError),
+        (response(399), errors.RedirectError),
+        (response(400), errors.BadRequestError),
+        (response(401), errors.AuthenticationError),
+        (response(403), errors.PermissionDeniedError),
+        (response(404), errors.NotFoundError),
+        (response(410), errors.NotFoundError),
+        (response(405), errors.MethodNotAllowedError),
+        (response(418), errors.RequestRejectedError),
+        (response(499), errors.RequestRejectedError),
         (response(407), errors.ConfigurationError),
         (response(400, b"<p>The plain HTTP request was sent to HTTPS port"), errors.ConfigurationError),
         (response(400, b"Client sent an HTTP request to an HTTPS server.\n"), errors.ConfigurationError),
@@ -58,15 +58,15 @@ def judged(operation: Operation, got: Response, repeat: bool = False) -> type[er
 )
 def test_an_answer_means_the_same_for_every_operation(operation: Operation, got: Response, kind: Any) -> None:
     assert judged(operation, got) is kind
-    assert judged(operation, got, repeat=True) is kind
+    assert judged(operation, got, retry_unknown_outcome=True) is kind
 
 
 @pytest.mark.parametrize("status", [101, 500, 502, 503, 504, 599, 999])
 def test_a_server_error_leaves_the_outcome_of_an_upload_unknown(status: int) -> None:
-    assert judged(UPLOAD_FROM_URL, response(status)) is errors.OutcomeUnknown
-    assert judged(UPLOAD_FROM_URL, response(status), repeat=True) is errors.RepeatableOutcomeUnknown
+    assert judged(UPLOAD_FROM_URL, response(status)) is errors.OutcomeUnknownError
+    assert judged(UPLOAD_FROM_URL, response(status), retry_unknown_outcome=True) is errors.RetryableOutcomeUnknownError
     for operation in REPEATABLE:
-        assert judged(operation, response(status)) is errors.ServerFailure
+        assert judged(operation, response(status)) is errors.TransientServiceError
 
 
 @pytest.mark.parametrize(
@@ -82,29 +82,29 @@ def test_a_server_error_leaves_the_outcome_of_an_upload_unknown(status: int) -> 
     ],
 )
 def test_a_success_that_cannot_be_the_services_answer_leaves_the_outcome_of_an_upload_unknown(got: Response) -> None:
-    assert judged(UPLOAD_FROM_URL, got) is errors.OutcomeUnknown
-    assert judged(UPLOAD_FROM_URL, got, repeat=True) is errors.RepeatableOutcomeUnknown
+    assert judged(UPLOAD_FROM_URL, got) is errors.OutcomeUnknownError
+    assert judged(UPLOAD_FROM_URL, got, retry_unknown_outcome=True) is errors.RetryableOutcomeUnknownError
     for operation in REPEATABLE:
-        assert judged(operation, got) is errors.UnusableAnswer
+        assert judged(operation, got) is errors.InvalidResponseError
 
 
 @pytest.mark.parametrize("operation", EVERY, ids=lambda operation: operation.name)
 def test_what_was_never_sent_is_unreachable_for_every_operation(operation: Operation) -> None:
-    verdict = judge_failure(operation, Failure(Break.NEVER_SENT, "why"), repeat=False)
-    assert verdict == (errors.ServiceUnreachable, "why")
+    verdict = classify_failure(operation, TransportFailure(FailureKind.NEVER_SENT, "why"), retry_unknown_outcome=False)
+    assert verdict == (errors.ServiceUnreachableError, "why")
 
 
 def test_what_was_sent_and_lost_is_unknown_for_an_upload_only() -> None:
-    lost = Failure(Break.OUTCOME_UNKNOWN, "why")
-    assert judge_failure(UPLOAD_FROM_URL, lost, repeat=False) == (errors.OutcomeUnknown, "why")
-    assert judge_failure(UPLOAD_FROM_URL, lost, repeat=True) == (errors.RepeatableOutcomeUnknown, "why")
+    lost = TransportFailure(FailureKind.OUTCOME_UNKNOWN, "why")
+    assert classify_failure(UPLOAD_FROM_URL, lost, retry_unknown_outcome=False) == (errors.OutcomeUnknownError, "why")
+    assert classify_failure(UPLOAD_FROM_URL, lost, retry_unknown_outcome=True) == (errors.RetryableOutcomeUnknownError, "why")
     for operation in REPEATABLE:
-        assert judge_failure(operation, lost, repeat=False) == (errors.ServerFailure, "why")
+        assert classify_failure(operation, lost, retry_unknown_outcome=False) == (errors.TransientServiceError, "why")
 
 
 def test_what_happened_is_said_in_a_clause() -> None:
     def what(got: Response, operation: Operation = DELETE_FOLDER) -> str:
-        verdict = judge_response(operation, got, read_content(got), repeat=False)
+        verdict = classify_response(operation, got, read_content(got), retry_unknown_outcome=False)
         assert verdict is not None
         return verdict[1]
 
@@ -120,27 +120,27 @@ def test_what_happened_is_said_in_a_clause() -> None:
 @pytest.mark.parametrize(
     ("kind", "again", "permanent"),
     [
-        (errors.ServiceUnreachable, True, False),
-        (errors.RateLimited, True, False),
-        (errors.ServerFailure, True, False),
-        (errors.OutcomeUnknown, False, True),
-        (errors.RepeatableOutcomeUnknown, True, False),
+        (errors.ServiceUnreachableError, True, False),
+        (errors.RateLimitError, True, False),
+        (errors.TransientServiceError, True, False),
+        (errors.OutcomeUnknownError, False, True),
+        (errors.RetryableOutcomeUnknownError, True, False),
         (errors.ServiceError, False, False),
-        (errors.UnusableAnswer, False, False),
-        (errors.TokenRefused, False, True),
-        (errors.PermissionDenied, False, True),
-        (errors.NotFound, False, True),
-        (errors.BadRequest, False, True),
-        (errors.MethodNotAllowed, False, True),
-        (errors.RedirectRefused, False, True),
-        (errors.RequestRefused, False, True),
+        (errors.InvalidResponseError, False, False),
+        (errors.AuthenticationError, False, True),
+        (errors.PermissionDeniedError, False, True),
+        (errors.NotFoundError, False, True),
+        (errors.BadRequestError, False, True),
+        (errors.MethodNotAllowedError, False, True),
+        (errors.RedirectError, False, True),
+        (errors.RequestRejectedError, False, True),
         (errors.ConfigurationError, False, True),
         (errors.InvalidInputError, False, True),
     ],
 )
 def test_each_error_says_whether_it_is_tried_again_here_and_by_airflow(kind: Any, again: bool, permanent: bool) -> None:
     error = kind("what")
-    assert (error.again, error.permanent) == (again, permanent)
+    assert (error.retryable, error.permanent) == (again, permanent)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_cloudstore.protocol.framing import Chunks, is_head
-from airflow_provider_cloudstore.protocol.values import MAX_LINE_BYTES
+from airflow_provider_cloudstore.protocol.messages import MAX_LINE_BYTES
 
 LINE = b"HTTP/1.1 200 OK\r\n"
 

@@ -155,14 +155,14 @@ def disguised(draw: st.DrawFn, spellings: list[str]) -> str:
 @pytest.mark.parametrize("folder_id", ROOTS)
 def test_a_spelling_of_the_root_is_never_deleted(folder_id: str) -> None:
     with pytest.raises(InvalidInputError, match="can be taken for the root"):
-        DELETE_FOLDER.check(folder_id, settings(protected_folder_ids=frozenset()))
+        DELETE_FOLDER.validate(folder_id, settings(protected_folder_ids=frozenset()))
 
 
 @cases(max_examples=500, deadline=None)
 @given(disguised(ROOTS))
 def test_no_disguise_gets_the_root_past_the_guard(folder_id: str) -> None:
     with pytest.raises(InvalidInputError):
-        DELETE_FOLDER.check(folder_id, settings(protected_folder_ids=frozenset()))
+        DELETE_FOLDER.validate(folder_id, settings(protected_folder_ids=frozenset()))
 
 
 @cases(max_examples=500, deadline=None)
@@ -170,30 +170,30 @@ def test_no_disguise_gets_the_root_past_the_guard(folder_id: str) -> None:
 def test_no_disguise_gets_a_protected_folder_past_the_guard(folder_id: str) -> None:
     own = settings(protected_folder_ids=frozenset({"finance", "a"}))
     with pytest.raises(InvalidInputError, match=r"is protected|has more than"):
-        DELETE_FOLDER.check(folder_id, own)
+        DELETE_FOLDER.validate(folder_id, own)
 
 
 @pytest.mark.parametrize("spelling", [" finance ", "/finance/", "%66inance", "finance"])
 def test_how_the_connection_spells_a_protected_folder_does_not_matter_either(spelling: str) -> None:
     with pytest.raises(InvalidInputError, match="is protected"):
-        DELETE_FOLDER.check("finance", settings(protected_folder_ids=frozenset({spelling})))
-    assert DELETE_FOLDER.check("finances", settings(protected_folder_ids=frozenset({spelling}))) == "finances"
+        DELETE_FOLDER.validate("finance", settings(protected_folder_ids=frozenset({spelling})))
+    assert DELETE_FOLDER.validate("finances", settings(protected_folder_ids=frozenset({spelling}))) == "finances"
 
 
 @pytest.mark.parametrize("folder_id", ORDINARY)
 def test_an_ordinary_id_is_sent_as_it_is(folder_id: str) -> None:
-    assert DELETE_FOLDER.check(folder_id, settings()) == folder_id
+    assert DELETE_FOLDER.validate(folder_id, settings()) == folder_id
 
 
 @given(st.from_regex(r"[a-zA-Z][\w-]{0,20}(/[a-zA-Z][\w-]{0,20})?", fullmatch=True))
 def test_any_id_that_begins_with_a_letter_is_sent_as_it_is(folder_id: str) -> None:
     if not is_nothing(folder_id):
-        assert DELETE_FOLDER.check(folder_id, settings()) == folder_id
+        assert DELETE_FOLDER.validate(folder_id, settings()) == folder_id
 
 
 @given(st.integers(1, 10**30))
 def test_any_number_but_zero_is_an_id(number: int) -> None:
-    assert DELETE_FOLDER.check(number, settings()) == DELETE_FOLDER.check(str(number), settings()) == str(number)
+    assert DELETE_FOLDER.validate(number, settings()) == DELETE_FOLDER.validate(str(number), settings()) == str(number)
 
 
 @pytest.mark.parametrize("text", NOTHING)
@@ -214,8 +214,8 @@ def test_reading_an_id_ends_and_reading_it_again_changes_nothing(text: str) -> N
 
 def test_an_id_that_takes_too_long_to_read_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"more than 4,096 characters"):
-        DELETE_FOLDER.check("%" + "25" * 100_000 + "30", settings())
+        DELETE_FOLDER.validate("%" + "25" * 100_000 + "30", settings())
     with pytest.raises(InvalidInputError, match="can be taken for the root"):
-        DELETE_FOLDER.check("%" + "25" * 2_000 + "30", settings())
+        DELETE_FOLDER.validate("%" + "25" * 2_000 + "30", settings())
     with pytest.raises(InvalidInputError, match="must be a text"):
-        DELETE_FOLDER.check(10**5000, settings())
+        DELETE_FOLDER.validate(10**5000, settings())

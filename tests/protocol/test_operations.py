@@ -21,7 +21,7 @@ def test_a_missing_value_is_refused_with_its_likely_cause(operation: Operation, 
     with pytest.raises(
         InvalidInputError, match=f"^{operation.field} is .*template renders when its source is missing"
     ) as refused:
-        operation.check(value, settings())
+        operation.validate(value, settings())
     assert refused.value.permanent
     assert not refused.value.sent
     assert "missing: check that the upstream task ran and returned the value" in str(refused.value)
@@ -34,7 +34,7 @@ def test_a_missing_value_is_refused_with_its_likely_cause(operation: Operation, 
 @pytest.mark.parametrize("value", [True, 1.5, ["a"], {"a": 1}, b"a"])
 def test_a_value_that_is_no_text_is_refused_by_its_type(operation: Operation, value: Any) -> None:
     with pytest.raises(InvalidInputError, match=type(value).__name__):
-        operation.check(value, settings())
+        operation.validate(value, settings())
 
 
 @pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
@@ -50,32 +50,32 @@ def test_a_value_that_is_no_text_is_refused_by_its_type(operation: Operation, va
 )
 def test_a_value_that_cannot_be_sent_is_refused(operation: Operation, value: str, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):
-        operation.check(value, settings())
+        operation.validate(value, settings())
 
 
 @pytest.mark.parametrize("operation", [DELETE_FOLDER, CREATE_DOWNLOAD_LINK], ids=lambda operation: operation.name)
 def test_an_id_may_be_a_number_and_is_sent_without_the_blanks_around_it(operation: Operation) -> None:
-    assert operation.check(42, settings()) == "42"
-    assert operation.check(" a b ", settings()) == "a b"
+    assert operation.validate(42, settings()) == "42"
+    assert operation.validate(" a b ", settings()) == "a b"
 
 
 @pytest.mark.parametrize("folder_id", ["0", 0, "/", " 0 "])
 def test_a_protected_folder_is_never_deleted(folder_id: Any) -> None:
     with pytest.raises(InvalidInputError, match="is protected: it can be taken for the root"):
-        DELETE_FOLDER.check(folder_id, settings())
-    assert CREATE_DOWNLOAD_LINK.check("0", settings()) == "0"
+        DELETE_FOLDER.validate(folder_id, settings())
+    assert CREATE_DOWNLOAD_LINK.validate("0", settings()) == "0"
 
 
 def test_the_connection_adds_to_the_protected_folders_and_takes_none_away() -> None:
     own = settings(protected_folder_ids=frozenset({"root"}))
     for folder_id in ("root", "0", "/"):
         with pytest.raises(InvalidInputError, match="is protected"):
-            DELETE_FOLDER.check(folder_id, own)
+            DELETE_FOLDER.validate(folder_id, own)
 
 
 @pytest.mark.parametrize("url", ["http://h/f", "https://u:p@h:8443/f?sig=a#x", "ftp://h/f", "HTTPS://h/f"])
 def test_a_source_may_be_any_absolute_url_to_fetch(url: str) -> None:
-    assert UPLOAD_FROM_URL.check(url, settings()) == url
+    assert UPLOAD_FROM_URL.validate(url, settings()) == url
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_source_may_be_any_absolute_url_to_fetch(url: str) -> None:
 )  # fmt: skip
 def test_a_source_that_cannot_be_fetched_is_refused_without_its_credentials(url: str) -> None:
     with pytest.raises(InvalidInputError, match="absolute URL") as refused:
-        UPLOAD_FROM_URL.check(url, settings())
+        UPLOAD_FROM_URL.validate(url, settings())
     assert "hunter2" not in str(refused.value)
     assert redact_url(url) in str(refused.value)
 
@@ -121,16 +121,16 @@ def test_a_request_prints_no_token(operation: Operation) -> None:
 
 def test_only_a_source_url_holds_secrets() -> None:
     url = "https://h/f?sig=abcdefgh"
-    assert UPLOAD_FROM_URL.shown(url) == "https://h/f?***"
+    assert UPLOAD_FROM_URL.redacted(url) == "https://h/f?***"
     assert [secret.reveal() for secret in UPLOAD_FROM_URL.secrets(url)] == ["abcdefgh", "sig=abcdefgh"]
-    assert DELETE_FOLDER.shown("a?b") == "a?b"
+    assert DELETE_FOLDER.redacted("a?b") == "a?b"
     assert DELETE_FOLDER.secrets("a?b") == ()
 
 
 def test_a_blank_in_a_source_is_named_and_nothing_else_is() -> None:
     with pytest.raises(InvalidInputError) as refused:
-        UPLOAD_FROM_URL.check("https://h/a b", settings())
-    assert refused.value.what == (
+        UPLOAD_FROM_URL.validate("https://h/a b", settings())
+    assert refused.value.reason == (
         "url https://h/a b has a blank or an invisible character in it: write it percent-encoded, a space as %20; "
         "nothing was sent"
     )
@@ -149,12 +149,12 @@ def test_a_blank_in_a_source_is_named_and_nothing_else_is() -> None:
 )
 def test_a_source_without_its_scheme_is_shown_where_it_holds_nothing_secret(url: str, shown: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        UPLOAD_FROM_URL.check(url, settings())
-    assert refused.value.what.startswith(f"url {shown} has no scheme with '://' after it, such as https://: it must be")
+        UPLOAD_FROM_URL.validate(url, settings())
+    assert refused.value.reason.startswith(f"url {shown} has no scheme with '://' after it, such as https://: it must be")
 
 
 def test_what_an_upload_task_returns_is_no_file_id_and_the_error_says_where_that_is() -> None:
     with pytest.raises(
         InvalidInputError, match=r'a text, not a dict: of an upload task `upload` pass upload.output\["file_id"\]'
     ):
-        CREATE_DOWNLOAD_LINK.check({"url": "https://h/f", "response": {}}, settings())
+        CREATE_DOWNLOAD_LINK.validate({"url": "https://h/f", "response": {}}, settings())

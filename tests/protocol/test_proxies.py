@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
+from airflow_provider_cloudstore.protocol.messages import FailureKind
 from airflow_provider_cloudstore.protocol.proxies import Proxy, connect_refused, environment_proxy, validate_proxy
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.values import Break
 
 P = "http://proxy:3128"
 
@@ -106,6 +106,6 @@ def test_a_proxys_address_holds_no_credentials_and_its_header_does() -> None:
 
 
 def test_a_proxy_that_opens_no_tunnel_is_told_from_one_that_refuses_the_credentials() -> None:
-    assert connect_refused(407).kind is Break.PROXY_REFUSED
-    assert connect_refused(502).kind is Break.NEVER_SENT
+    assert connect_refused(407).kind is FailureKind.PROXY_REFUSED
+    assert connect_refused(502).kind is FailureKind.NEVER_SENT
     assert "502" in connect_refused(502).reason

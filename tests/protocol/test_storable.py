@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cloudstore.protocol.storable import MOST_CHARACTERS, storable
+from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, storable
 
 SERIALIZER_KEYS = ["__id__", "__classname__", "__version__", "__data__", "__type", "__var", "__source", "__class", "__init", "__"]
 
@@ -88,13 +88,13 @@ def test_what_is_too_large_or_too_deep_is_left_out_and_says_so() -> None:
         assert isinstance(stored, dict)
         assert stored["file_id"] == "f1"
         assert "(omitted: the response is too large to store whole)" in json.dumps(stored)
-        assert len(json.dumps(stored, ensure_ascii=False)) < 2 * MOST_CHARACTERS
+        assert len(json.dumps(stored, ensure_ascii=False)) < 2 * MAX_CHARACTERS
         assert all(returned == stored for returned in through_airflow(stored))
 
 
 def test_every_text_and_key_is_cleaned_before_it_is_cut() -> None:
     stored = storable(
-        {"secret": ["secret", 5, "x" * (MOST_CHARACTERS - 60) + "secret"]}, lambda text: text.replace("secret", "***")
+        {"secret": ["secret", 5, "x" * (MAX_CHARACTERS - 60) + "secret"]}, lambda text: text.replace("secret", "***")
     )
     assert "secr" not in json.dumps(stored)
     assert isinstance(stored, dict)

@@ -32,7 +32,7 @@ from tests.support import settings
 )
 def test_an_ambiguous_source_is_refused_with_what_is_wrong_and_not_shown(url: str, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says) as refused:
-        UPLOAD_FROM_URL.check(url, settings())
+        UPLOAD_FROM_URL.validate(url, settings())
     assert not refused.value.sent
     assert "hunter" not in str(refused.value)
     assert redact_url(url) == MASK
@@ -48,7 +48,7 @@ def test_an_ambiguous_source_is_refused_with_what_is_wrong_and_not_shown(url: st
 )
 def test_a_source_that_everybody_reads_alike_is_shown_without_its_secrets(url: str, says: str, shown: str) -> None:
     with pytest.raises(InvalidInputError, match=says) as refused:
-        UPLOAD_FROM_URL.check(url, settings())
+        UPLOAD_FROM_URL.validate(url, settings())
     assert shown in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
@@ -60,11 +60,11 @@ def test_a_source_that_everybody_reads_alike_is_shown_without_its_secrets(url: s
      "https://bücher.example/f", "https://10.0.0.1:65535", "https://a_b/f"],
 )  # fmt: skip
 def test_a_source_that_everybody_reads_alike_is_sent_as_it_is(url: str) -> None:
-    assert UPLOAD_FROM_URL.check(url, settings()) == url
+    assert UPLOAD_FROM_URL.validate(url, settings()) == url
 
 
 @pytest.mark.parametrize("url", [["https://u:hunter2@h/x"], {"https://u:hunter2@h/x": 1}, b"https://u:hunter2@h/x", 1.5])
 def test_a_source_that_is_no_text_is_refused_by_its_type_and_not_shown(url: object) -> None:
     with pytest.raises(InvalidInputError, match=f"must be a text, not a {type(url).__name__}") as refused:
-        UPLOAD_FROM_URL.check(url, settings())
+        UPLOAD_FROM_URL.validate(url, settings())
     assert "hunter2" not in str(refused.value)

@@ -7,14 +7,21 @@ import pytest
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from airflow_provider_cloudstore.protocol.waiting import FileWait, file_not_available
+from airflow_provider_cloudstore.protocol.waiting import FileWait, file_wait_timeout
 
 NOW = pendulum.datetime(2026, 1, 1)
 LATER = NOW.add(seconds=60)
 
 
 @pytest.mark.parametrize(
-    "kind", [errors.NotFound, errors.ServiceError, errors.RateLimited, errors.ServerFailure, errors.ServiceUnreachable]
+    "kind",
+    [
+        errors.NotFoundError,
+        errors.ServiceError,
+        errors.RateLimitError,
+        errors.TransientServiceError,
+        errors.ServiceUnreachableError,
+    ],
 )
 def test_a_file_that_is_not_there_and_a_service_that_is_ailing_are_waited_out(kind: type[CloudStoreError]) -> None:
     assert FileWait("f1", 5, LATER).not_yet(kind("why"), NOW) == (
@@ -23,12 +30,20 @@ def test_a_file_that_is_not_there_and_a_service_that_is_ailing_are_waited_out(ki
 
 
 ODD = [
-    errors.PermissionDenied, errors.MethodNotAllowed, errors.RedirectRefused, errors.RequestRefused, errors.UnusableAnswer,
+    errors.PermissionDeniedError, errors.MethodNotAllowedError, errors.RedirectError,
+    errors.RequestRejectedError, errors.InvalidResponseError,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "kind", [errors.TokenRefused, errors.BadRequest, errors.ConfigurationError, errors.InvalidInputError, errors.OutcomeUnknown]
+    "kind",
+    [
+        errors.AuthenticationError,
+        errors.BadRequestError,
+        errors.ConfigurationError,
+        errors.InvalidInputError,
+        errors.OutcomeUnknownError,
+    ],
 )
 def test_what_looking_again_cannot_help_ends_the_wait_at_once(kind: type[CloudStoreError]) -> None:
     error = kind("why")
@@ -49,7 +64,7 @@ def ended_after(wait: FileWait, polls: Sequence[tuple[float, CloudStoreError]]) 
 
 @pytest.mark.parametrize("kind", ODD)
 def test_one_response_that_says_nothing_of_the_file_ends_no_wait(kind: type[CloudStoreError]) -> None:
-    assert ended_after(FileWait("f1", 5, LATER), [(0, kind("x")), (1, errors.NotFound("y"))]) is None
+    assert ended_after(FileWait("f1", 5, LATER), [(0, kind("x")), (1, errors.NotFoundError("y"))]) is None
 
 
 @pytest.mark.parametrize("kind", ODD)
@@ -75,9 +90,11 @@ def test_the_row_is_of_whatever_says_nothing_of_the_file() -> None:
     assert ended_after(FileWait("f1", 5, LATER), polls) == 30
 
 
-@pytest.mark.parametrize("kind", [errors.NotFound, errors.ServiceError, errors.ServerFailure, errors.ServiceUnreachable])
+@pytest.mark.parametrize(
+    "kind", [errors.NotFoundError, errors.ServiceError, errors.TransientServiceError, errors.ServiceUnreachableError]
+)
 def test_any_other_response_starts_the_row_anew(kind: type[CloudStoreError]) -> None:
-    odd = errors.PermissionDenied("x")
+    odd = errors.PermissionDeniedError("x")
     polls = [(0, odd), (20, odd), (40, kind("y")), (50, odd), (60, odd), (79, odd)]
     assert ended_after(FileWait("f1", 5, LATER), polls) is None
     assert ended_after(FileWait("f1", 5, LATER), [*polls, (80, odd)]) == 80
@@ -86,40 +103,40 @@ def test_any_other_response_starts_the_row_anew(kind: type[CloudStoreError]) -> 
 @pytest.mark.parametrize("kind", ODD)
 def test_where_nothing_is_remembered_the_first_one_ends_the_wait(kind: type[CloudStoreError]) -> None:
     wait = FileWait("f1", 5, LATER, remembered=False)
-    assert ended_after(wait, [(0, errors.NotFound("y")), (1, kind("x"))]) == 1
+    assert ended_after(wait, [(0, errors.NotFoundError("y")), (1, kind("x"))]) == 1
 
 
 def test_a_web_page_speaks_neither_of_the_id_nor_of_the_file() -> None:
-    page = errors.BadRequest("x", web_page=True)
+    page = errors.BadRequestError("x", web_page=True)
     assert ended_after(FileWait("f1", 5, LATER), [(0, page), (15, page), (30, page)]) == 30
-    missing = errors.NotFound("x", web_page=True)
+    missing = errors.NotFoundError("x", web_page=True)
     assert ended_after(FileWait("f1", 5, LATER), [(second, missing) for second in (0, 15, 30, 45)]) is None
-    refused = errors.TokenRefused("x", web_page=True)
+    refused = errors.AuthenticationError("x", web_page=True)
     assert ended_after(FileWait("f1", 5, LATER), [(0, refused)]) == 0
-    down = errors.ServerFailure("x", web_page=True)
+    down = errors.TransientServiceError("x", web_page=True)
     assert ended_after(FileWait("f1", 5, LATER), [(second, down) for second in (0, 15, 30, 45)]) is None
 
 
 def test_the_log_says_once_that_a_response_says_nothing_of_the_file() -> None:
     wait = FileWait("f1", 5, LATER)
-    assert wait.not_yet(errors.PermissionDenied("HTTP 403: no"), NOW) == (
+    assert wait.not_yet(errors.PermissionDeniedError("HTTP 403: no"), NOW) == (
         "The response says nothing of file 'f1' (HTTP 403: no); looking every 5 s until 2026-01-01 00:01:00 UTC, "
         "or until 3 such responses in a row span 30 s"
     )
-    assert wait.not_yet(errors.PermissionDenied("HTTP 403: no"), NOW) is None
-    assert wait.words == "HTTP 403: no"
+    assert wait.not_yet(errors.PermissionDeniedError("HTTP 403: no"), NOW) is None
+    assert wait.message == "HTTP 403: no"
 
 
 def test_the_services_words_are_told_when_they_change_and_not_at_every_look() -> None:
     wait = FileWait("f1", 5, LATER)
-    told = [bool(wait.not_yet(errors.NotFound(what), NOW)) for what in ("a", "a", "b", "b", "a")]
-    assert told == [True, False, True, False, True]
-    assert wait.words == "a"
+    reported = [bool(wait.not_yet(errors.NotFoundError(what), NOW)) for what in ("a", "a", "b", "b", "a")]
+    assert reported == [True, False, True, False, True]
+    assert wait.message == "a"
 
 
 def test_pauses_are_spread_around_the_interval() -> None:
     wait = FileWait("f1", 10, LATER)
-    pauses = [wait.pause(NOW, errors.NotFound("x")) for _ in range(500)]
+    pauses = [wait.pause(NOW, errors.NotFoundError("x")) for _ in range(500)]
     assert 8 <= min(pauses) < 8.5
     assert 11.5 < max(pauses) <= 12
     firsts = [wait.first_pause(NOW) for _ in range(500)]  # the scheduler must have settled the deferral
@@ -129,21 +146,21 @@ def test_pauses_are_spread_around_the_interval() -> None:
 
 
 def test_a_deferrable_wait_polls_on_the_worker_for_five_seconds_at_least_once_a_second() -> None:
-    wait, missing = FileWait("f1", 10, LATER), errors.NotFound("x")
+    wait, missing = FileWait("f1", 10, LATER), errors.NotFoundError("x")
     wait.not_yet(missing, NOW)
-    assert not wait.leaves_worker(NOW.add(seconds=4), missing)
+    assert not wait.should_defer(NOW.add(seconds=4), missing)
     assert wait.pause_on_worker(NOW, missing) == 1.0
-    assert wait.leaves_worker(NOW.add(seconds=5), missing)
-    assert wait.leaves_worker(NOW, errors.RateLimited("x", retry_after=30))  # such a pause is for the triggerer
-    assert wait.leaves_worker(LATER, missing)
+    assert wait.should_defer(NOW.add(seconds=5), missing)
+    assert wait.should_defer(NOW, errors.RateLimitError("x", retry_after=30))  # such a pause is for the triggerer
+    assert wait.should_defer(LATER, missing)
 
 
 def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> None:
     wait = FileWait("f1", 10, LATER)
-    assert wait.pause(NOW, errors.RateLimited("x", retry_after=30)) == 30
-    assert wait.pause(NOW, errors.RateLimited("x", retry_after=300)) == 60
-    assert wait.pause(LATER.add(seconds=-3), errors.NotFound("x")) == 3
-    assert wait.pause(LATER.add(seconds=3), errors.NotFound("x")) == 0
+    assert wait.pause(NOW, errors.RateLimitError("x", retry_after=30)) == 30
+    assert wait.pause(NOW, errors.RateLimitError("x", retry_after=300)) == 60
+    assert wait.pause(LATER.add(seconds=-3), errors.NotFoundError("x")) == 3
+    assert wait.pause(LATER.add(seconds=3), errors.NotFoundError("x")) == 0
 
 
 def test_the_wait_is_over_at_the_deadline() -> None:
@@ -153,21 +170,21 @@ def test_the_wait_is_over_at_the_deadline() -> None:
 
 
 def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_words() -> None:
-    assert str(file_not_available("f1", 90, "HTTP 404: no")) == (
+    assert str(file_wait_timeout("f1", 90, "HTTP 404: no")) == (
         "wait 'f1': the file was not there within 90 s, the last answer was: HTTP 404: no. "
         "Look in the service whether the upload failed, or allow more time with 'timeout'."
     )
-    assert "the last answer was: none" in str(file_not_available("f1", 90, ""))
-    assert file_not_available("f1", 90, "").permanent
+    assert "the last answer was: none" in str(file_wait_timeout("f1", 90, ""))
+    assert file_wait_timeout("f1", 90, "").permanent
 
 
 def test_an_error_survives_the_way_through_an_event() -> None:
-    for kind in (errors.PermissionDenied, errors.RateLimited, errors.FileNotAvailable):
+    for kind in (errors.PermissionDeniedError, errors.RateLimitError, errors.FileWaitTimeoutError):
         error = kind("why", operation="o", subject="s", status=403, sent=True, attempts=2, retry_after=1.5)
-        error.again = True
+        error.retryable = True
         back = CloudStoreError.from_dict(error.to_dict())
         assert type(back) is kind
         assert str(back) == str(error)
-        assert (back.status, back.sent, back.attempts, back.retry_after, back.what) == (403, True, 2, 1.5, "why")
+        assert (back.status, back.sent, back.attempts, back.retry_after, back.reason) == (403, True, 2, 1.5, "why")
     with pytest.raises(KeyError):
         CloudStoreError.from_dict({**error.to_dict(), "kind": "NoSuchError"})

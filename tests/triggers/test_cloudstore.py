@@ -96,24 +96,24 @@ def test_a_service_that_cannot_be_reached_is_waited_out(emulator: Emulator, monk
     monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection("http://127.0.0.1:9", "token"))
     event = run(trigger(seconds=0.5))
     assert event["status"] == "timeout"
-    assert "connection refused" in event["words"]
+    assert "connection refused" in event["message"]
 
 
 def test_what_looking_again_cannot_help_ends_the_wait_at_once(emulator: Emulator) -> None:
     emulator.fault("status", status=400, times=0)
     event = run(trigger())
-    assert (event["status"], event["error"]["kind"], event["error"]["status"]) == ("failed", "BadRequest", 400)
+    assert (event["status"], event["error"]["kind"], event["error"]["status"]) == ("failed", "BadRequestError", 400)
     assert emulator.state()["requests"] == {"link": 1}
     json.dumps(event)
 
 
 ODD: dict[str, dict[str, Any]] = {
-    "RedirectRefused": {"status": 301, "headers": {"Location": "/maintenance"}},
-    "PermissionDenied": {"status": 403, "body": "<html>maintenance</html>", "headers": {"Content-Type": "text/html"}},
-    "MethodNotAllowed": {"status": 405},
-    "RequestRefused": {"status": 418},
-    "UnusableAnswer": {"status": 200, "body": "<html>maintenance</html>"},
-    "BadRequest": {"status": 400, "body": "<html>maintenance</html>"},  # a page speaks of no id
+    "RedirectError": {"status": 301, "headers": {"Location": "/maintenance"}},
+    "PermissionDeniedError": {"status": 403, "body": "<html>maintenance</html>", "headers": {"Content-Type": "text/html"}},
+    "MethodNotAllowedError": {"status": 405},
+    "RequestRejectedError": {"status": 418},
+    "InvalidResponseError": {"status": 200, "body": "<html>maintenance</html>"},
+    "BadRequestError": {"status": 400, "body": "<html>maintenance</html>"},  # a page speaks of no id
 }
 
 
@@ -146,7 +146,7 @@ def test_a_refused_token_ends_the_wait_after_the_connection_was_read_again(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection(emulator.url, "wrong-token"))
     event = run(trigger())
-    assert event["error"]["kind"] == "TokenRefused"
+    assert event["error"]["kind"] == "AuthenticationError"
     assert "wrong-token" not in json.dumps(event)
     assert emulator.state()["requests"] == {"link": 1}
 
@@ -172,7 +172,7 @@ def test_a_connection_that_cannot_be_used_ends_the_wait(monkeypatch: pytest.Monk
 def test_the_deadline_ends_the_wait_with_the_services_last_words(emulator: Emulator) -> None:
     began = time.monotonic()
     event = run(trigger(seconds=0.5))
-    assert event == {"status": "timeout", "words": "HTTP 404: Could not find the file"}
+    assert event == {"status": "timeout", "message": "HTTP 404: Could not find the file"}
     assert 0.4 <= time.monotonic() - began < 5
 
 

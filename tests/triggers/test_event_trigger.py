@@ -177,7 +177,7 @@ def test_a_record_that_fails_is_written_later_and_ends_nothing(emulator: Emulato
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500])
 def test_no_error_ends_the_watch(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    monkeypatch.setattr(waiting, "_HOPELESS_PAUSE", 0.1)
+    monkeypatch.setattr(waiting, "_PERMANENT_ERROR_PAUSE", 0.1)
     store_file(emulator)
     emulator.fault("status", status=status, times=5)
 
@@ -190,7 +190,7 @@ def test_no_error_ends_the_watch(emulator: Emulator, monkeypatch: pytest.MonkeyP
 
 
 def test_a_connection_that_is_mended_is_picked_up(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_HOPELESS_PAUSE", 0.1)
+    monkeypatch.setattr(waiting, "_PERMANENT_ERROR_PAUSE", 0.1)
     store_file(emulator)
     good = BaseHook.get_connection("cloudstore_default")
     assert good.host

@@ -118,11 +118,11 @@ def click_test(page: Any, conn_id: str) -> bool:
     row = page.get_by_role("row", name=re.compile(conn_id))
     with page.expect_response("**/connections/test") as response:
         row.get_by_role("button", name="Test Connection").click()
-    told = response.value.json()
+    reported = response.value.json()
     page.wait_for_timeout(1000)
     picture(page, f"tested-{conn_id.partition('_')[0]}")
-    assert WORKS.search(told.get("message", "")), told
-    return bool(told["status"])
+    assert WORKS.search(reported.get("message", "")), reported
+    return bool(reported["status"])
 
 
 @pytest.mark.skipif(AIRFLOW_2, reason="the form of Airflow 3.2 and later")

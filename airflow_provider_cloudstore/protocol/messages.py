@@ -112,7 +112,7 @@ def is_unambiguous(status: int, headers: Mapping[str, str]) -> bool:
     return length is None or re.fullmatch(r"\d{1,18}", length, re.ASCII) is not None
 
 
-class Break(Enum):
+class FailureKind(Enum):
     """How a request ended without a whole answer."""
 
     NEVER_SENT = "never sent"
@@ -121,12 +121,12 @@ class Break(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class TransportFailure:
     """A request that got no whole answer.
 
     :param kind: whether the request can have reached the service.
     :param reason: a few words, of this package's own, such as ``connection refused``.
     """
 
-    kind: Break
+    kind: FailureKind
     reason: str

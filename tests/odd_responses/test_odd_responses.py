@@ -1,6 +1,6 @@
 """Odd answers on a whole Airflow with retries: how often each operator asks, what is stored, and whose exceptions are logged.
 
-Slow: it starts an Airflow. ``make test-odd-answers`` runs it on both Airflows.
+Slow: it starts an Airflow. ``make test-odd-responses`` runs it on both Airflows.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Ends:
 
 DONE = Ends(None, 1)
 REPORTED = Ends("ServiceError", TRIES)
-UNUSABLE = Ends("UnusableAnswer", TRIES)
-UNKNOWN = Ends("OutcomeUnknown", 1)
+UNUSABLE = Ends("InvalidResponseError", TRIES)
+UNKNOWN = Ends("OutcomeUnknownError", 1)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         }
         airflow.store(connections, {})
         airflow.start_all()
-        states = {task_id: state for (task_id, _), state in airflow.finish(airflow.trigger("odd_answers"), 300).items()}
+        states = {task_id: state for (task_id, _), state in airflow.finish(airflow.trigger("odd_responses"), 300).items()}
         rows = airflow.rows("select task_id, key, value from xcom")
         yield Run(
             states,

@@ -13,9 +13,9 @@ import pendulum
 from pendulum import DateTime
 
 from airflow_provider_cloudstore.protocol.encodings import hides_secret
+from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.secrets import Secret, url_secrets
 from airflow_provider_cloudstore.protocol.storable import Json
-from airflow_provider_cloudstore.protocol.values import Response
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +24,10 @@ _URL_NAMES = ("download_url", "url")
 _EXPIRY_NAMES = ("expires_at", "expires", "expires_in")
 _FILE_ID_NAME = "file_id"
 _BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z_-])[\w.:-]{1,256}", re.ASCII)  # neither "OK" nor "1": those are no ids
-_LONGEST_TOKEN = 4096
+_MAX_TOKEN_LENGTH = 4096
 _TOKEN = re.compile('[^\\s<>"{}\\\\\x00-\x20\x7f-\xa0\ud800-\udfff\ufffd]+')
-_LONGEST_URL = 8192
-_LONGEST_DATE = 64
+_MAX_URL_LENGTH = 8192
+_MAX_DATE_LENGTH = 64
 _EPOCH_FROM = 100_000_000  # a smaller number cannot be a date since 1973, so it counts seconds from now
 _MILLISECONDS_FROM = 100_000_000_000
 
@@ -190,7 +190,7 @@ def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
     """Whether ``value`` is an absolute URL that may be handed on."""
     if (
         not isinstance(value, str)
-        or len(value) > _LONGEST_URL
+        or len(value) > _MAX_URL_LENGTH
         or not re.fullmatch(r"https?://[^\s\\\x00-\x20\x7f-\xa0\ud800-\udfff]+", value, re.IGNORECASE)
     ):
         return False
@@ -219,7 +219,7 @@ def _as_token(value: Any) -> str | None:
     """``value`` if it can be a token: printable, in one piece, and neither markup nor broken JSON."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
-    return value if isinstance(value, str) and len(value) <= _LONGEST_TOKEN and _TOKEN.fullmatch(value) else None
+    return value if isinstance(value, str) and len(value) <= _MAX_TOKEN_LENGTH and _TOKEN.fullmatch(value) else None
 
 
 def _at(body: Json, path: tuple[str, ...]) -> Any:
@@ -260,7 +260,7 @@ def _utc(parsed: object) -> DateTime | None:
 
 
 def _moment(value: Any, received_at: DateTime, *, relative: bool) -> DateTime | None:
-    if isinstance(value, bool) or (isinstance(value, str) and len(value) > _LONGEST_DATE):
+    if isinstance(value, bool) or (isinstance(value, str) and len(value) > _MAX_DATE_LENGTH):
         return None
     try:
         if isinstance(value, str) and not re.fullmatch(r"\d+(\.\d+)?", value, re.ASCII):

@@ -21,7 +21,7 @@ class Shape(Enum):
     TEXT = "text"
 
 
-def success(shape: Shape, words: str, data: dict[str, Any], line: str) -> web.Response:
+def success(shape: Shape, message: str, data: dict[str, Any], line: str) -> web.Response:
     """A successful answer.
 
     :param shape: how to answer.
@@ -33,10 +33,10 @@ def success(shape: Shape, words: str, data: dict[str, Any], line: str) -> web.Re
         return web.Response(text=line)
     if shape is Shape.PLAIN:
         return web.json_response(data)
-    return web.json_response({"response": words, "data": data, "_status": "success", "_datetime": _now()})
+    return web.json_response({"response": message, "data": data, "_status": "success", "_datetime": _now()})
 
 
-def failure(shape: Shape, status: int, words: str) -> web.Response:
+def failure(shape: Shape, status: int, message: str) -> web.Response:
     """An error's answer.
 
     :param shape: how to answer.
@@ -44,10 +44,10 @@ def failure(shape: Shape, status: int, words: str) -> web.Response:
     :param words: a sentence for people.
     """
     if shape is Shape.TEXT:
-        return web.Response(text=words, status=status)
+        return web.Response(text=message, status=status)
     if shape is Shape.PLAIN:
-        return web.json_response({"message": words}, status=status)
-    return web.json_response({"status": "error", "response": words, "_datetime": _now()}, status=status)
+        return web.json_response({"message": message}, status=status)
+    return web.json_response({"status": "error", "response": message, "_datetime": _now()}, status=status)
 
 
 def _now() -> str:

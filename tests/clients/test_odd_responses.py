@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.protocol import errors, values
+from airflow_provider_cloudstore.protocol import errors, messages
 from airflow_provider_cloudstore.protocol.content import read_content
-from airflow_provider_cloudstore.protocol.failures import judge_response
+from airflow_provider_cloudstore.protocol.failures import classify_response
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER
-from airflow_provider_cloudstore.protocol.values import MAX_BODY_BYTES, Break, Failure, Response
 from tests.support import TOKEN, settings
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -27,7 +27,7 @@ OTHER = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n[other]"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def bodies(outcomes: list[Response | Failure]) -> list[Any]:
+def bodies(outcomes: list[Response | TransportFailure]) -> list[Any]:
     return [outcome.body if isinstance(outcome, Response) else outcome.reason for outcome in outcomes]
 
 
@@ -39,12 +39,12 @@ def stay_open(connection: socket.socket) -> None:
 def test_a_redirect_is_a_response_and_nobody_resolves_it(send: Any, serve: Any, location: bytes) -> None:
     server = serve(b"HTTP/1.1 302 Found\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n")
     outcome = send(settings(server.url))[0]
-    if location == b"\x00" and isinstance(outcome, Failure):  # no octet of a header (RFC 9110 section 5.5)
-        assert outcome.kind is Break.OUTCOME_UNKNOWN
+    if location == b"\x00" and isinstance(outcome, TransportFailure):  # no octet of a header (RFC 9110 section 5.5)
+        assert outcome.kind is FailureKind.OUTCOME_UNKNOWN
     else:
-        verdict = judge_response(DELETE_FOLDER, outcome, read_content(outcome), repeat=False)
+        verdict = classify_response(DELETE_FOLDER, outcome, read_content(outcome), retry_unknown_outcome=False)
         assert verdict is not None
-        assert verdict[0] is errors.RedirectRefused
+        assert verdict[0] is errors.RedirectError
     assert len(server.requests) == 1
 
 
@@ -86,13 +86,13 @@ def test_interim_responses_are_passed_over_and_no_answer_is_taken_for_another(se
     "answer",
     [
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n" + OK,
-        b"HTTP/1.1 102 Processing\r\n\r\n" * (values.MAX_INTERIM_RESPONSES + 1) + OK,
+        b"HTTP/1.1 102 Processing\r\n\r\n" * (messages.MAX_INTERIM_RESPONSES + 1) + OK,
     ],
     ids=["101", "too-many"],
 )
 def test_what_is_no_final_response_is_an_unknown_outcome(send: Any, serve: Any, answer: bytes) -> None:
     outcome = send(settings(serve(answer).url))[0]
-    assert outcome.kind is Break.OUTCOME_UNKNOWN
+    assert outcome.kind is FailureKind.OUTCOME_UNKNOWN
 
 
 @pytest.mark.parametrize("late", [OTHER, OTHER[:20], b"x", b""], ids=["response", "half", "byte", "end"])
@@ -215,8 +215,8 @@ def test_an_answer_that_is_not_http_is_an_unknown_outcome_in_words_of_our_own(
     with caplog.at_level(logging.DEBUG, ""):
         server = serve(answer)
         outcome = send(settings(server.url), operation=CREATE_DOWNLOAD_LINK)[0]
-    assert isinstance(outcome, Failure)
-    assert outcome.kind is Break.OUTCOME_UNKNOWN
+    assert isinstance(outcome, TransportFailure)
+    assert outcome.kind is FailureKind.OUTCOME_UNKNOWN
     assert "broken (" not in outcome.reason
     assert len(server.requests) == 1
     assert TOKEN not in outcome.reason
@@ -239,8 +239,8 @@ def test_a_reset_does_not_end_a_body_of_unknown_length(send: Any, serve: Any, he
 
     server = serve(head + body, then=reset)
     outcome = send(settings(server.url))[0]
-    assert isinstance(outcome, Failure)
-    assert (outcome.kind, outcome.reason) == (Break.OUTCOME_UNKNOWN, "connection reset")
+    assert isinstance(outcome, TransportFailure)
+    assert (outcome.kind, outcome.reason) == (FailureKind.OUTCOME_UNKNOWN, "connection reset")
 
 
 def test_a_folded_header_is_one_line(send: Any, serve: Any) -> None:
@@ -351,4 +351,4 @@ def test_no_answer_costs_more_memory_or_time_than_its_limit(
     if isinstance(outcome, Response):
         assert (outcome.too_large, len(outcome.body)) == (True, MAX_BODY_BYTES)
     else:
-        assert outcome.kind is Break.OUTCOME_UNKNOWN
+        assert outcome.kind is FailureKind.OUTCOME_UNKNOWN

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.failures import retry_after
-from airflow_provider_cloudstore.protocol.values import Break, Failure, Response
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from tests import support
 
 CASES = int(os.environ.get("CLOUDSTORE_CASES", "300"))
@@ -98,15 +98,17 @@ responses = st.builds(
     bodies,
     st.sampled_from([False] * 9 + [True]),
 )
-outcomes = st.one_of(responses, responses, responses, st.builds(Failure, st.sampled_from(Break), st.text(max_size=50)))
+outcomes = st.one_of(
+    responses, responses, responses, st.builds(TransportFailure, st.sampled_from(FailureKind), st.text(max_size=50))
+)
 
 
-def shown(call: Call[Any], outcome: Response | Failure) -> str:
+def shown(call: Call[Any], outcome: Response | TransportFailure) -> str:
     """All that is printed or stored of what came of an answer; a link's token is stored because that is what it is for."""
     try:
-        result = call.finish(outcome)
+        result = call.handle_outcome(outcome)
     except CloudStoreError as error:
-        return f"{error} {error!r} {error.args} {error.what} {error.subject} {error.__cause__}"
+        return f"{error} {error!r} {error.args} {error.reason} {error.subject} {error.__cause__}"
     stored = json.dumps(result.to_dict(), allow_nan=False)
     stored.encode("utf-8")
     return repr(result) if isinstance(call, CreateDownloadLink) else f"{result!r} {stored}"
@@ -114,13 +116,13 @@ def shown(call: Call[Any], outcome: Response | Failure) -> str:
 
 @pytest.mark.timeout(1200)  # make test-properties runs seven thousand cases
 @pytest.mark.parametrize("kind", [DeleteFolder, UploadFromUrl, CreateDownloadLink], ids=lambda kind: kind.__name__)
-def test_any_answer_is_a_result_or_an_error_of_ours_and_shows_no_secret(kind: type[Call[Any]]) -> None:
+def test_any_response_is_a_result_or_an_error_of_ours_and_shows_no_secret(kind: type[Call[Any]]) -> None:
     # An upload knows what is secret in its source URL; the others were never told of it.
     subject, planted = (SOURCE, (TOKEN, "hunter4pass", SIGNATURE)) if kind is UploadFromUrl else ("x1", (TOKEN,))
 
     @settings(max_examples=CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(first=outcomes, second=outcomes)
-    def check(first: Response | Failure, second: Response | Failure) -> None:
+    def check(first: Response | TransportFailure, second: Response | TransportFailure) -> None:
         call = kind(subject, support.settings(token=TOKEN))
         for outcome in (first, second):
             text = shown(call, outcome)

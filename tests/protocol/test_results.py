@@ -6,14 +6,14 @@ from typing import Any
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.protocol.answers import (
+from airflow_provider_cloudstore.protocol.content import read_content
+from airflow_provider_cloudstore.protocol.messages import Response
+from airflow_provider_cloudstore.protocol.results import (
     FolderDeletion,
     RemoteUpload,
     find_link,
 )
-from airflow_provider_cloudstore.protocol.content import read_content
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.values import Response
 
 SENT = pendulum.datetime(2026, 1, 1)
 GOT = pendulum.datetime(2026, 1, 1, 0, 0, 1)

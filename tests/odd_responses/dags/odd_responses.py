@@ -35,7 +35,7 @@ def pull(task_ids: list[str]) -> None:
     Path(os.environ["ODD_PULLED"]).write_text(json.dumps(found, default=lambda value: f"<{type(value).__name__}>"))
 
 
-with DAG("odd_answers", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
+with DAG("odd_responses", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
     again = {"retries": 2, "retry_delay": timedelta(seconds=1)}
     tasks: list[Any] = []
     for name in SERVICES:
