@@ -465,7 +465,7 @@ def test_batches_that_share_a_folder_keep_their_own_parts(
 def test_while_a_store_is_away_only_two_seconds_are_sent_and_the_other_store_loses_nothing(
     emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any, folder: Any, monkeypatch: pytest.MonkeyPatch, away: str
 ) -> None:
-    monkeypatch.setattr(job_module, "PATIENCE", 4.0)
+    monkeypatch.setattr(job_module, "OUTAGE_LIMIT", 4.0)
     store = state if away == "state" else folder
     since: list[int] = []
 

@@ -202,7 +202,7 @@ def test_a_batch_pauses_while_its_object_store_is_away_and_goes_on(
 def test_a_batch_whose_object_store_stays_away_ends_so_that_a_retry_resumes(
     emulator: Emulator, gateway: Gateway, s3: S3, send: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(job_module, "PATIENCE", 5.0)
+    monkeypatch.setattr(job_module, "OUTAGE_LIMIT", 5.0)
     store = Away(gateway, s3, how)
 
     def interrupt() -> None:
@@ -218,7 +218,7 @@ def test_a_batch_whose_object_store_stays_away_ends_so_that_a_retry_resumes(
     sent = uploads(emulator)
     assert 300 < sent < len(MANY)
     store.end()
-    monkeypatch.setattr(job_module, "PATIENCE", 120.0)
+    monkeypatch.setattr(job_module, "OUTAGE_LIMIT", 120.0)
     summary = send(2)
     twice = uploads(emulator) - len(MANY)
     print(f"{how}: {sent} sent by the first try, {twice} of them again by the second one (at most {CONCURRENCY + 2 * RATE})")
