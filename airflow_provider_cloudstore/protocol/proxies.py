@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
-from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
@@ -86,21 +85,6 @@ def environment_proxy(base_url: str, environ: Mapping[str, str]) -> Secret | Non
         if value:
             return validate_proxy(value, f"the environment's {name}")
     return None
-
-
-def connect_refused(status: int) -> TransportFailure:
-    """What it means that a proxy did not open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service.
-
-    :param status: the HTTP status with which it answered to ``CONNECT``.
-    """
-    if status == 407:
-        return TransportFailure(
-            FailureKind.PROXY_REFUSED,
-            "the proxy refused the credentials (HTTP 407), and nothing was sent: "
-            "set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, "
-            "with user and password percent-encoded",
-        )
-    return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")
 
 
 def _variable(environ: Mapping[str, str], name: str) -> tuple[str, str]:
