@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from itertools import chain
-from typing import Any
+from typing import Any, assert_never
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__
@@ -27,23 +28,34 @@ _ONE_OF_MANY = ': of an upload task `upload` pass upload.output["file_id"], not 
 _SOURCE_SCHEMES = ("http", "https", "ftp")
 
 
+class TokenLocation(Enum):
+    """Where a request carries the access token (API document, section 5)."""
+
+    HEADER = "the Authorization header"
+    QUERY = "the query"
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation of the API.
 
-    :param name: what people call it.
-    :param method: the HTTP method. A GET carries the token in the query, a POST in ``Authorization``.
+    :param key: its short name, in the emulator's faults and counters.
+    :param name: its name in messages and metrics.
+    :param method: the HTTP method: a GET carries the parameter in the query, a POST in a form.
     :param path: the path below the base URL.
-    :param field: the one parameter.
-    :param repeatable: whether doing it twice ends the same as doing it once.
-    :param deletes: whether a subject that is not there is what the operation wants.
-    :param check: the guard; it returns the subject as it is sent.
+    :param field: its only parameter.
+    :param token_location: where the request carries the access token.
+    :param idempotent: whether repeating it has no further effect.
+    :param missing_is_success: whether it is done if its subject does not exist.
+    :param validate: the guard; it returns the subject as it is sent.
     """
 
+    key: str
     name: str
     method: str
     path: str
     field: str
+    token_location: TokenLocation
     idempotent: bool
     missing_is_success: bool
     validate: Callable[[Any, Settings], str]
@@ -51,17 +63,26 @@ class Operation:
     def request(self, subject: str, settings: Settings) -> Request:
         """The HTTP request for ``subject``.
 
-        :param subject: a value that :attr:`check` has let through.
+        :param subject: a value that :attr:`validate` returned.
         :param settings: the address and the token.
         """
         token = settings.access_token.reveal()
         url = settings.base_url + self.path
         headers = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"}
+        parameter = f"{self.field}={_encode(subject)}"
+        match self.token_location:
+            case TokenLocation.HEADER:
+                headers["Authorization"] = f"Bearer {token}"
+                query = ""
+            case TokenLocation.QUERY:
+                query = f"access_token={_encode(token)}&"
+            case _:
+                assert_never(self.token_location)
         if self.method == "GET":
-            query = f"access_token={_encode(token)}&{self.field}={_encode(subject)}"
-            return Request(self.method, f"{url}?{query}", {"Accept": "application/json", **headers})
-        headers |= {"Authorization": f"Bearer {token}", "Content-Type": "application/x-www-form-urlencoded"}
-        return Request(self.method, url, headers, f"{self.field}={_encode(subject)}".encode("ascii"))
+            headers["Accept"] = "application/json"
+            return Request(self.method, f"{url}?{query}{parameter}", headers)
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
+        return Request(self.method, f"{url}?{query}" if query else url, headers, parameter.encode("ascii"))
 
     def redacted(self, subject: str) -> str:
         """``subject`` as it may be printed: an id as it is, a source URL redacted."""
@@ -157,11 +178,41 @@ def _problem_of_source(url: str) -> str:
     return ""
 
 
-DELETE_FOLDER = Operation("delete folder", "POST", f"{API_PREFIX}/folder/delete", "folder_id", True, True, _validate_folder_id)
+DELETE_FOLDER = Operation(
+    key="delete",
+    name="delete folder",
+    method="POST",
+    path=f"{API_PREFIX}/folder/delete",
+    field="folder_id",
+    token_location=TokenLocation.HEADER,
+    idempotent=True,
+    missing_is_success=True,
+    validate=_validate_folder_id,
+)
 """API document, section 4.1."""
 UPLOAD_FROM_URL = Operation(
-    "remote upload", "POST", f"{API_PREFIX}/file/url_upload_add", "url", False, False, _validate_source_url
+    key="upload",
+    name="remote upload",
+    method="POST",
+    path=f"{API_PREFIX}/file/url_upload_add",
+    field="url",
+    token_location=TokenLocation.HEADER,
+    idempotent=False,
+    missing_is_success=False,
+    validate=_validate_source_url,
 )
 """API document, section 4.2."""
-CREATE_DOWNLOAD_LINK = Operation("download link", "GET", f"{API_PREFIX}/file/download", "file_id", True, False, _validate_file_id)
+CREATE_DOWNLOAD_LINK = Operation(
+    key="link",
+    name="download link",
+    method="GET",
+    path=f"{API_PREFIX}/file/download",
+    field="file_id",
+    token_location=TokenLocation.QUERY,
+    idempotent=True,
+    missing_is_success=False,
+    validate=_validate_file_id,
+)
 """API document, section 4.3."""
+OPERATIONS = (DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK)
+"""All of them. The emulator and the tests iterate this: each fails until it knows every operation."""

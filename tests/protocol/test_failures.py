@@ -17,11 +17,17 @@ from airflow_provider_cloudstore.protocol.failures import (
     retry_after,
 )
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
+from airflow_provider_cloudstore.protocol.operations import (
+    CREATE_DOWNLOAD_LINK,
+    DELETE_FOLDER,
+    OPERATIONS,
+    UPLOAD_FROM_URL,
+    Operation,
+)
 
 NOW = pendulum.datetime(2026, 1, 1)
-EVERY = [DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK]
-IDEMPOTENT = [DELETE_FOLDER, CREATE_DOWNLOAD_LINK]
+EVERY = OPERATIONS
+IDEMPOTENT = [operation for operation in OPERATIONS if operation.idempotent]
 
 
 def response(status: int, body: Any = None, too_large: bool = False, **headers: str) -> Response:

@@ -1,17 +1,30 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 
 from airflow_provider_cloudstore import __version__
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
+from airflow_provider_cloudstore.protocol import errors, operations
+from airflow_provider_cloudstore.protocol.calls import Call
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
+from airflow_provider_cloudstore.protocol.operations import (
+    CREATE_DOWNLOAD_LINK,
+    DELETE_FOLDER,
+    OPERATIONS,
+    UPLOAD_FROM_URL,
+    Operation,
+    TokenLocation,
+)
 from airflow_provider_cloudstore.protocol.secrets import redact_url
-from tests.support import settings
+from tests.doc_blocks import ROOT
+from tests.support import CALLS, settings
 
-ALL = [DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK]
+ALL = OPERATIONS
 AWKWARD = "a+b/c=d%e&f g#é"
 
 
@@ -158,3 +171,46 @@ def test_what_an_upload_task_returns_is_no_file_id_and_the_error_says_where_that
         InvalidInputError, match=r'a text, not a dict: of an upload task `upload` pass upload.output\["file_id"\]'
     ):
         CREATE_DOWNLOAD_LINK.validate({"url": "https://h/f", "response": {}}, settings())
+
+
+def test_every_operation_is_registered_once_and_has_one_type_of_call() -> None:
+    assert [value for value in vars(operations).values() if isinstance(value, Operation)] == list(OPERATIONS)
+    assert sorted(kind.operation.key for kind in Call.__subclasses__()) == sorted(CALLS)
+    for names in zip(*((one.key, one.name, (one.method, one.path)) for one in OPERATIONS), strict=True):
+        assert len(set(names)) == len(OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+def test_every_operation_has_a_method_on_both_hooks_and_stands_in_the_docs(operation: Operation) -> None:
+    kind, _ = CALLS[operation.key]
+    method = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    for hook in (CloudStoreHook, CloudStoreAsyncHook):
+        assert callable(vars(hook)[method])
+    docs = ROOT / "docs"
+    table = (docs / "failures.md").read_text().partition("| what happened |")[2].partition("\n")[0]
+    assert f" {operation.name} |" in table
+    assert f"`{operation.name.replace(' ', '_')}`" in (docs / "metrics.md").read_text()
+    assert f"`{method}(" in (docs / "reference.md").read_text()
+
+
+def test_an_error_has_hints_for_names_that_exist_only() -> None:
+    names = {*(operation.name for operation in OPERATIONS), "download"}
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError):
+            assert kind.hint_for.keys() <= names
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+def test_the_token_is_where_the_operation_says_and_nowhere_else(operation: Operation) -> None:
+    _, subject = CALLS[operation.key]
+    for method in ("GET", "POST"):
+        for location in TokenLocation:
+            request = replace(operation, method=method, token_location=location).request(subject, settings(token="t0ken"))
+            found = [
+                "t0ken" in request.headers.get("Authorization", ""),
+                "t0ken" in request.url,
+                b"t0ken" in (request.body or b""),
+            ]
+            assert found == [location is TokenLocation.HEADER, location is TokenLocation.QUERY, False]
+            sent = (request.body or b"").decode() if method == "POST" else request.url.partition("?")[2]
+            assert parse_qs(sent)[operation.field] == [subject]
