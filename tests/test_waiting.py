@@ -169,7 +169,7 @@ def test_a_timeout_says_how_long_for_what_and_the_services_last_words(
     assert isinstance(outcome.error, AirflowSensorTimeout if make is sensor else errors.FileWaitTimeoutError)
     assert str(outcome.error) == (
         "wait 'f1': the file was not there within 0.5 s, the last answer was: HTTP 404: Could not find the file. "
-        "Look in the service whether the upload failed, or allow more time with 'timeout'."
+        "Check in the service whether the upload failed, or allow more time with 'timeout'."
     )
 
 

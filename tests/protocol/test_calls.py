@@ -165,7 +165,7 @@ def test_a_lost_link_that_finds_nothing_the_second_time_fails() -> None:
 @pytest.mark.parametrize("lost", [LOST, answer(500), answer(200, b"<html>")])
 def test_an_upload_whose_outcome_is_unknown_is_not_sent_again(lost: Outcome) -> None:
     loop = Loop(UploadFromUrl(SOURCE, settings()), lost, answer())
-    with pytest.raises(errors.OutcomeUnknownError, match="Look in the service for the file") as failed:
+    with pytest.raises(errors.OutcomeUnknownError, match="Check in the service whether the file arrived") as failed:
         loop.run()
     assert len(loop.tokens) == 1
     assert failed.value.permanent
