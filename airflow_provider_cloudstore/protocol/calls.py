@@ -1,7 +1,6 @@
-"""One call, from its guard to its result: what a client asks between two attempts.
+"""One call, from its guard to its result, and the retry policy of every call.
 
-A client's loop is ``request() -> send -> finish()``, driven by tenacity with :func:`retry_policy`. The call remembers what the
-attempts before it left open: an attempt that may have had its effect, and a token that was refused.
+A client's loop is ``request() -> send -> handle_outcome()``, driven by tenacity with :func:`retry_policy`.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, Json, 
 T = TypeVar("T")
 
 DEFAULT_BUDGET = 300.0
-"""Seconds that one call may take with all its attempts, where no ``execution_timeout`` is shorter."""
+"""Seconds that a call may take with all its attempts, unless ``execution_timeout`` is shorter."""
 _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
 _MAX_MESSAGE_LENGTH = 300
-_WITHHELD = "(withheld: it holds a credential in an encoded form)"
-_MARGIN = 4096  # characters behind what is shown, so that an encoded credential that is cut in two is still recognised
-_SMALL = 8192  # characters of a response that is checked as a whole, which costs less than text by text
+_WITHHELD = "(withheld: it contains an encoded credential)"
+_MARGIN = 4096  # extra characters, so that an encoded credential at the cut is still recognized
+_SMALL = 8192  # characters of a response that is checked as a whole, which is faster than string by string
 
 
 class Call(ABC, Generic[T]):
@@ -208,7 +207,7 @@ class CreateDownloadLink(Call[DownloadLink]):
 
 
 class Retried(Protocol):
-    """What the retry policy asks a call, or a download."""
+    """What the retry policy needs of a call or a download."""
 
     settings: Settings
     attempts: int
@@ -223,12 +222,12 @@ class Retried(Protocol):
 def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) -> dict[str, Any]:
     """The arguments for tenacity's ``Retrying`` and ``AsyncRetrying``: the one policy of every caller.
 
-    Exponential backoff with full jitter, or the time that the service names; it ends with the attempts of the connection, or
-    before a pause that would end after the budget.
+    Exponential backoff with full jitter, or ``Retry-After``; it ends after the connection's ``max_attempts``, or if the next
+    pause would exceed the budget.
 
     :param call: the call.
     :param budget: seconds for all attempts and pauses.
-    :param on_retry: is given one line before each pause: operation, attempt, reason and delay.
+    :param on_retry: is called with one line before each pause: operation, attempt, reason and delay.
     """
     too_late = stop_before_delay(budget)
 
@@ -248,25 +247,25 @@ def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) 
     def announce(state: RetryCallState) -> None:
         error = _error_of(state)
         if call.token_rejected:
-            then = "the service refused the access token; reading the connection again, in case it holds a new one"
+            then = "the service refused the access token; reading the connection again for a new one"
         else:
             then = (
                 f"attempt {call.attempts} of {call.settings.max_attempts} failed ({error.reason}); "
-                f"trying again in {state.upcoming_sleep:.1f} s"
+                f"retrying in {state.upcoming_sleep:.1f} s"
             )
         on_retry(f"{error.operation} '{error.subject}': {then}")
 
-    def again(error: BaseException) -> bool:
+    def is_retryable(error: BaseException) -> bool:
         return isinstance(error, errors.CloudStoreError) and error.retryable
 
-    return {"retry": retry_if_exception(again), "wait": wait, "stop": stop, "before_sleep": announce, "reraise": True}
+    return {"retry": retry_if_exception(is_retryable), "wait": wait, "stop": stop, "before_sleep": announce, "reraise": True}
 
 
 def _backoff(attempts: int) -> float:
-    # By the call's own count, which a download that makes progress begins anew; tenacity's goes on.
+    # By the call's own count, which a download resets when it makes progress; tenacity's is not reset.
     return random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2 ** max(0, attempts - 1)))
 
 
 def _error_of(state: RetryCallState) -> errors.CloudStoreError:
-    # tenacity asks after an attempt that `again` has let through, so there is an outcome, and it is one of ours.
+    # Only for errors that `is_retryable` has accepted.
     return cast("errors.CloudStoreError", state.outcome and state.outcome.exception())

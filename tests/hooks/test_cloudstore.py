@@ -257,7 +257,7 @@ def test_both_hooks_warn_of_another_type_and_of_a_misspelt_extra(
     asyncio.run(enter())
     assert blocking == [record.getMessage() for record in caplog.records if record.name == "test"]
     assert "is of the type 'http' and not 'cloudstore'" in blocking[0]
-    assert "has the extra 'time_out', which means nothing here: did you mean 'timeout'?" in blocking[1]
+    assert "has the unknown extra 'time_out': did you mean 'timeout'?" in blocking[1]
 
 
 def test_a_call_ends_before_airflows_alarm_and_after_five_minutes_at_the_latest() -> None:

@@ -74,7 +74,7 @@ def test_an_id_may_be_a_number_and_is_sent_without_the_blanks_around_it(operatio
 
 @pytest.mark.parametrize("folder_id", ["0", 0, "/", " 0 "])
 def test_a_protected_folder_is_never_deleted(folder_id: Any) -> None:
-    with pytest.raises(InvalidInputError, match="is protected: it can be taken for the root"):
+    with pytest.raises(InvalidInputError, match="is protected: it may mean the root"):
         DELETE_FOLDER.validate(folder_id, settings())
     assert CREATE_DOWNLOAD_LINK.validate("0", settings()) == "0"
 
@@ -144,8 +144,7 @@ def test_a_blank_in_a_source_is_named_and_nothing_else_is() -> None:
     with pytest.raises(InvalidInputError) as refused:
         UPLOAD_FROM_URL.validate("https://h/a b", settings())
     assert refused.value.reason == (
-        "url https://h/a b has a blank or an invisible character in it: write it percent-encoded, a space as %20; "
-        "nothing was sent"
+        "url https://h/a b contains a space or an invisible character: percent-encode it, a space as %20; nothing was sent"
     )
 
 
@@ -168,7 +167,7 @@ def test_a_source_without_its_scheme_is_shown_where_it_holds_nothing_secret(url:
 
 def test_what_an_upload_task_returns_is_no_file_id_and_the_error_says_where_that_is() -> None:
     with pytest.raises(
-        InvalidInputError, match=r'a text, not a dict: of an upload task `upload` pass upload.output\["file_id"\]'
+        InvalidInputError, match=r'a string, not dict: for an upload task `upload`, pass upload.output\["file_id"\]'
     ):
         CREATE_DOWNLOAD_LINK.validate({"url": "https://h/f", "response": {}}, settings())
 
