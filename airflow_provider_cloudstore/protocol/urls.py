@@ -19,9 +19,9 @@ class AmbiguousUrlError(ValueError):
 def split_url(url: str) -> SplitResult:
     """The parts of an absolute URL (RFC 3986 section 3), with a host and, if any, a port from 1 to 65535.
 
-    Most parsers take part of user info with a raw ``/`` or ``@`` for the host or the path. So an ``@`` in a path is rejected if it
-    could end such user info: after a colon in the authority, and unless it begins a segment, as in ``/@scope/package``. A raw
-    ``?`` or ``#`` in a password leaves no valid port, or ends up in the query, which is never displayed.
+    Most parsers take part of user info with a raw ``/`` or ``@`` for the host or the path. So an ``@`` in a path is rejected if
+    it could end such user info: after a colon in the authority, and unless it begins a segment, as in ``/@scope/package``. A
+    raw ``?`` or ``#`` in a password leaves no valid port, or ends up in the query, which is never displayed.
 
     :param url: the URL.
     :raises AmbiguousUrlError: if it is ambiguous or not a URL; the message says why.
