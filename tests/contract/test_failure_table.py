@@ -43,12 +43,8 @@ def asynchronous(call: Call[Any], own: Settings, reload: Callable[[], Settings],
 
 CLIENTS: dict[str, Perform] = {"blocking": blocking, "asynchronous": asynchronous}
 
-NO_BODY: dict[str, type[errors.CloudStoreError] | None] = {
-    "delete": None,
-    "upload": None,
-    "link": errors.InvalidResponseError,
-}
-"""What HTTP 204 means for each operation."""
+NEEDS_A_BODY = {"link": errors.InvalidResponseError}
+"""How an operation ends whose result must be in the body, if there is none."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ def of_every_operation(key: str) -> Iterator[Row]:
     yield Row("error-envelope", {"kind": "error_envelope", "body": "no"}, key, 1, 0, errors.ServiceError)
     # A body that is no JSON object: text is a response, a web page is not.
     yield Row("wrong-type", {"kind": "wrong_type"}, key, 1, 1)
-    yield Row("no-body", status(204), key, 1, 0, NO_BODY[key])
+    yield Row("no-body", status(204), key, 1, 0, NEEDS_A_BODY.get(key))
 
 
 # Sent, outcome unknown: the fault, and the effects that it leaves.

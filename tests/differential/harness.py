@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +29,7 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.differential.oracle import ANY_TOKEN, DELETE, LINK, UPLOAD, End, ends, tame_document, why_not_storable
+from tests.differential.oracle import ANY_TOKEN, LINK, UPLOAD, End, ends, tame_document, why_not_storable
 from tests.differential.raw_server import RawServer, Script
 from tests.differential.responses import RawResponse, generate
 from tests.differential.secret_forms import (
@@ -50,8 +50,6 @@ _PATIENCE, _HURRY = 10.0, 0.3  # seconds that one request may take
 _SLACK = 1.0
 _CPU_LIMIT = 1.0  # seconds of CPU: a client that computes blocks every other user of its event loop
 CLIENTS = ("blocking", "asynchronous")
-_SUBJECT_OF: dict[str, Callable[[str], str]] = {DELETE: str, UPLOAD: source_url, LINK: str}
-"""For each operation: a subject that contains the name of the call."""
 _PROBE_TOKEN = "the-token-of-the-probe"
 
 
@@ -171,7 +169,7 @@ class Harness:
         self._paused = 0.0
         started, cpu = time.monotonic(), time.thread_time()
         try:
-            call = kind(_SUBJECT_OF[operation](name), self._settings[way])
+            call = kind(source_url(name) if operation == UPLOAD else name, self._settings[way])
             if client == "blocking":
                 seen.result = self._blocking[way].perform(call)
             else:

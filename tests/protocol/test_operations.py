@@ -180,15 +180,17 @@ def test_every_operation_is_registered_once_and_has_one_type_of_call() -> None:
 
 
 @pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
-def test_every_operation_has_a_method_on_both_hooks_and_stands_in_the_docs(operation: Operation) -> None:
+def test_every_operation_has_a_method_on_both_hooks_an_operator_in_the_canary_and_its_place_in_the_docs(
+    operation: Operation,
+) -> None:
     kind, _ = CALLS[operation.key]
     method = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
     for hook in (CloudStoreHook, CloudStoreAsyncHook):
         assert callable(vars(hook)[method])
+    assert f'task_id=f"{operation.key}.{{conn_id}}"' in (ROOT / "tests" / "canary" / "dags" / "canary.py").read_text()
     docs = ROOT / "docs"
     table = (docs / "failures.md").read_text().partition("| what happened |")[2].partition("\n")[0]
     assert f" {operation.name} |" in table
-    assert f"`{operation.name.replace(' ', '_')}`" in (docs / "metrics.md").read_text()
     assert f"`{method}(" in (docs / "reference.md").read_text()
 
 
