@@ -5,7 +5,9 @@ urllib3 is given an address without path and query: a link is secret as a whole,
 
 from __future__ import annotations
 
+import functools
 import http.client
+import io
 import math
 import os
 import threading
@@ -90,8 +92,8 @@ class DownloadClient:
             download.use(self._fresh_link(download.file_id))
         request = download.first_request()
         while True:
-            exchange = _Exchange(self._settings, ends_at)
-            head = exchange.open(self._transport(request), request)
+            exchange = _Exchange(self._transport(request), self._settings.timeout, ends_at)
+            head = exchange.open(request)
             if isinstance(head, TransportFailure):
                 return download.end(head)
             try:
@@ -193,6 +195,14 @@ class _Wire:
     def __init__(self) -> None:
         self.target = ""
         self.sent = False
+        self.deadline = 0.0
+
+    def time_left(self) -> float:
+        """Seconds until the deadline."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
 
 
 class _Transport:
@@ -211,8 +221,9 @@ class _Transport:
         self._pools.pool_classes_by_scheme = _pool_classes(self.wire)
         self._in_full = proxy is not None  # to a proxy plain http names the whole address
 
-    def send(self, request: Request, limit: float) -> Any:
+    def send(self, request: Request) -> Any:
         """Send a request, and read the head of its response."""
+        limit = self.wire.time_left()
         parts = urlsplit(request.url)
         origin = f"{parts.scheme}://{parts.netloc}"
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -236,20 +247,20 @@ class _Transport:
 
 
 class _Exchange:
-    """One request and its response, each part of it within the connection's timeout."""
+    """One request and its response: the head, and each piece of the body, within the connection's timeout."""
 
-    def __init__(self, settings: Settings, ends_at: float) -> None:
-        self._timeout = settings.timeout
+    def __init__(self, transport: _Transport, timeout: float, ends_at: float) -> None:
+        self._transport = transport
+        self._timeout = timeout
         self._ends_at = ends_at
         self._response: Any = None
-        self._wire = _Wire()
 
-    def open(self, transport: _Transport, request: Request) -> Response | TransportFailure:
+    def open(self, request: Request) -> Response | TransportFailure:
         """Send the request and read the head of the response. A library's exception ends here."""
-        self._wire = transport.wire
         sent_at = pendulum.now("UTC")
         try:
-            self._response = transport.send(request, self._limit())
+            self._set_deadline()
+            self._response = self._transport.send(request)
         except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
             return self._failure(error)
         headers = headers_of(self._response.headers.iteritems())
@@ -258,7 +269,7 @@ class _Exchange:
     def read(self, wanted: int | None) -> bytes | TransportFailure:
         """The next bytes of the body, and none at its end."""
         try:
-            self._limit()
+            self._set_deadline()
             # What has come and no more: bytes that were waited for in vain together with others would have to come again.
             return bytes(self._response.read1(CHUNK if wanted is None else min(CHUNK, wanted), decode_content=False))
         except Exception as error:  # noqa: BLE001  (as above)
@@ -269,18 +280,37 @@ class _Exchange:
         if self._response is not None:
             self._response.close()
 
-    def _limit(self) -> float:
-        left = self._ends_at - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return min(self._timeout, left)
+    def _set_deadline(self) -> None:
+        self._transport.wire.deadline = min(time.monotonic() + self._timeout, self._ends_at)
 
     def _failure(self, error: Exception) -> TransportFailure:
-        return failure_of(error, sent=self._wire.sent, limit=self._timeout)
+        return failure_of(error, sent=self._transport.wire.sent, limit=self._timeout)
+
+
+class _DeadlineReader(io.RawIOBase):
+    """Reads from a socket until the deadline: a socket's own timeout starts again with every byte."""
+
+    def __init__(self, raw: Any, sock: Any, wire: _Wire) -> None:
+        self._raw, self._sock, self._wire = raw, sock, wire
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._sock.settimeout(self._wire.time_left())
+        return int(self._raw.readinto(buffer))
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that passes over interim ones."""
+    """A response that passes over interim ones and keeps to the deadline."""
+
+    def __init__(self, wire: _Wire, sock: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp: Any = io.BufferedReader(_DeadlineReader(self.fp.detach(), sock, wire))
 
     def _read_status(self) -> tuple[str, int, str]:
         for _ in range(messages.MAX_INTERIM_RESPONSES + 1):
@@ -293,7 +323,7 @@ class _Response(http.client.HTTPResponse):
 
 def _pool_classes(wire: _Wire) -> dict[str, Any]:
     class Http(HTTPConnection):
-        response_class: Any = _Response
+        response_class: Any = functools.partial(_Response, wire)
 
         def connect(self) -> None:
             super().connect()

@@ -303,7 +303,9 @@ class Download:
         version = FileVersion.of(head.headers, total)
         length = head.headers.get("content-length")
         matches = first == self.position and first <= last and (total is None or last < total)
-        if not (self._asks_for_a_part and matches and length in (None, str(last - first + 1))):
+        if not self._asks_for_a_part:
+            raise self._error(errors.InvalidResponseError, "HTTP 206, part of the file, to a request for the whole file", head)
+        if not (matches and length in (None, str(last - first + 1))):
             raise self._changed(head, "a part that is not the one asked for")
         if self.version and not self.version.matches(version):
             raise self._changed(head)
@@ -312,11 +314,12 @@ class Download:
 
     def _classify(self, head: Response) -> int:
         status = head.status
-        if status == 416:
-            if _EMPTY_RANGE.fullmatch(head.headers.get("content-range", "")):
+        if status in (412, 416) and self._asks_for_a_part:
+            if self.version:
+                raise self._changed(head)
+            if status == 416 and _EMPTY_RANGE.fullmatch(head.headers.get("content-range", "")):
                 self.version, self._left = FileVersion.of(head.headers, 0), 0
                 return 0
-            raise self._changed(head)
         if status in _LINK_REJECTED:
             raise self._link_rejected(head)
         if status == 429 or status >= 500:
