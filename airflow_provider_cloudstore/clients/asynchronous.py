@@ -25,7 +25,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from tenacity import AsyncRetrying
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
+from airflow_provider_cloudstore.clients.reasons import MalformedResponse, transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import framing, messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
@@ -149,7 +149,7 @@ class AsyncClient:
             except aiohttp.ClientHttpProxyError as error:
                 return connect_refused(error.status)
             except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
-                return failure_of(error, sent=under_way.connection is not None, limit=limit)
+                return transport_failure(error, sent=under_way.connection is not None, limit=limit)
             finally:
                 under_way.end()
 

@@ -29,7 +29,7 @@ from tenacity import Retrying
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
+from airflow_provider_cloudstore.clients.reasons import MalformedResponse, transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import framing, messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
@@ -109,7 +109,7 @@ class BlockingClient:
         try:
             status, headers, body = transport.exchange(request)
         except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
-            failure = failure_of(error, sent=watch.sent, limit=limit)
+            failure = transport_failure(error, sent=watch.sent, limit=limit)
         else:
             too_large = len(body) > messages.MAX_BODY_BYTES
             return Response(status, headers, body[: messages.MAX_BODY_BYTES], sent_at, pendulum.now("UTC"), too_large=too_large)

@@ -218,7 +218,7 @@ class CloudStoreHook(BaseHook):
             download = Download(file_id, self.settings, expected_sha256=expected_sha256)
             path, shown = resolve_target(target)
             if link:
-                download.use(link)
+                download.use_link(link)
             with DownloadClient(self.settings, self.create_download_link) as client, atomic_write(path) as sink:
                 client.run(download, sink, budget=_budget(math.inf), on_retry=self.log.warning)
                 file = download.result(shown)

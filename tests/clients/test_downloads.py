@@ -156,7 +156,7 @@ def test_a_redirect_to_elsewhere_ends_the_download_and_spends_no_attempt(serve: 
 
 def test_a_redirect_loop_ends(serve: Serve) -> None:
     server = serve(response("302 Found", "Location: /again"))
-    with pytest.raises(errors.RedirectError, match="after 5 others"):
+    with pytest.raises(errors.RedirectError, match="more than 5 redirects"):
         download(Minter(server.url))
     assert len(server.requests) == 6
 
@@ -182,7 +182,7 @@ def test_a_host_that_goes_silent_in_the_middle_is_left_after_the_timeout(serve: 
     over = threading.Event()
     server = serve(cut(DATA, 10), then=lambda _: bool(over.wait(30)) and None)
     try:
-        with pytest.raises(errors.TransientServiceError, match=r"no whole answer within 0\.3 s at byte 10 of 262,144"):
+        with pytest.raises(errors.TransientServiceError, match=r"no complete response within 0\.3 s at byte 10 of 262,144"):
             download(Minter(server.url), settings(timeout=0.3, max_attempts=2))
     finally:
         over.set()
@@ -210,7 +210,7 @@ def test_a_response_that_trickles_does_not_outlast_the_timeout(serve: Serve, res
 
 def test_a_part_that_was_not_requested_is_an_invalid_response_and_no_changed_file(serve: Serve) -> None:
     server = serve(response("206 Partial Content", 'ETag: "v1"', "Content-Range: bytes 0-2/3", body=b"abc"))
-    with pytest.raises(errors.InvalidResponseError, match="HTTP 206, part of the file"):
+    with pytest.raises(errors.InvalidResponseError, match="to a request for the whole file"):
         download(Minter(server.url))
     assert len(server.requests) == 1
 
