@@ -53,7 +53,7 @@ def ours(url: str, target: Path) -> str:
 
     settings = Settings("http://127.0.0.1", Secret("token"))
     download = Download("f1", settings)
-    download.use(DownloadLink("f1", "token", url, pendulum.now("UTC"), None))
+    download.use_link(DownloadLink("f1", "token", url, pendulum.now("UTC"), None))
     with DownloadClient(settings, sys.exit) as client, atomic_write(target) as sink:
         client.run(download, sink, on_retry=logging.warning)
         return download.result("").sha256

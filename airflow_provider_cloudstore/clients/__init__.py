@@ -1,1 +1,1 @@
-"""Clients that send one request and return one response, thin twins over the same protocol."""
+"""Clients that send one request and return one response: two thin twins over the same protocol."""

@@ -1,6 +1,6 @@
-"""Sends the protocol's requests with ``aiohttp``, for event loops: triggers, and tasks that do many calls at once.
+"""Sends the protocol's requests with ``aiohttp``, for event loops: triggers and batches.
 
-All users of one connection in one event loop share one session: thousands of waiters in a triggerer open a handful of sockets.
+All users of a connection in an event loop share one session, so thousands of waits in a triggerer open a handful of sockets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from tenacity import AsyncRetrying
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
+from airflow_provider_cloudstore.clients.reasons import MalformedResponse, transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import framing, messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
@@ -40,32 +40,32 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 POOL_LIMIT = 32
-"""Sockets that one shared session opens at the most, where its users do not say otherwise."""
+"""Default limit of the sockets that a shared session opens."""
 _KEEP_ALIVE = 60.0
 
 
 class Throttle(Protocol):
-    """What says when a request may be sent, for many calls at once."""
+    """Decides when many concurrent calls may send their requests."""
 
     async def acquire(self) -> None:
         """Wait until the next request may be sent."""
 
     def record_success(self) -> None:
-        """Note that a request that was let through succeeded."""
+        """Record that a request succeeded after :meth:`acquire`."""
 
     def record_failure(self, error: CloudStoreError) -> bool:
-        """Note that a request that was let through failed.
+        """Record that a request failed after :meth:`acquire`.
 
-        :param error: how.
-        :returns: whether to send it again, at no cost to the call, once :meth:`acquire` lets it.
+        :param error: the error.
+        :returns: whether to acquire again and retry without using up one of the call's attempts.
         """
 
 
 class AsyncClient:
-    """The operations over a session.
+    """Performs calls over a session.
 
-    :param settings: the address, the token, the time limits.
-    :param reload: reads the settings again; asked once in a call whose token was refused.
+    :param settings: the address, the token and the timeouts.
+    :param reload: reads the settings again, once per call, after the service rejects the token.
     :param session: the session; see :func:`shared_session`.
     """
 
@@ -82,33 +82,33 @@ class AsyncClient:
         on_retry: Callable[[str], None] = log.warning,
         throttle: Throttle | None = None,
     ) -> T:
-        """Send a call's requests until one of them settles it.
+        """Make attempts until the call succeeds or fails permanently.
 
-        :param call: what to do.
+        :param call: the call.
         :param budget: seconds for all attempts and the pauses between them.
-        :param on_retry: is given one line before each pause.
-        :param throttle: says when each request may be sent, where many calls share one.
-        :raises CloudStoreError: if it failed for good, its attempts or its time are used up.
+        :param on_retry: called with a log line before each pause.
+        :param throttle: decides when to send each request; shared by many calls.
+        :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         began = time.monotonic()
         try:
-            return await self._admitted(call, budget, throttle)
+            return await self._throttled_attempt(call, budget, throttle)
         except CloudStoreError as error:
             if not error.retryable:
                 raise
             failed: CloudStoreError | None = error
-        # Built only now: most calls succeed at once. The policy sees the attempt above as its first one.
+        # Most calls succeed at once, so the policy is built only now. It takes the attempt above for its first.
         ends_at = began + budget
         async for attempt in AsyncRetrying(**retry_policy(call, ends_at - time.monotonic(), on_retry)):
             with attempt:
                 if failed:
                     first, failed = failed, None
                     raise first
-                result = await self._admitted(call, ends_at - time.monotonic(), throttle)
+                result = await self._throttled_attempt(call, ends_at - time.monotonic(), throttle)
         return result
 
-    async def _admitted(self, call: Call[T], time_left: float, throttle: Throttle | None) -> T:
-        """One attempt that counts: what the throttle takes on itself is sent again when the throttle lets it."""
+    async def _throttled_attempt(self, call: Call[T], time_left: float, throttle: Throttle | None) -> T:
+        """One attempt, repeated for as long as the throttle handles its failures."""
         if throttle is None:
             return await self.attempt(call, time_left)
         while True:
@@ -126,9 +126,9 @@ class AsyncClient:
     async def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
         """Send one request of a call.
 
-        :param call: what to do.
-        :param time_left: seconds that it may take, if the connection's timeout is not shorter.
-        :raises CloudStoreError: if this attempt failed.
+        :param call: the call.
+        :param time_left: maximum seconds, if the connection's timeout is not shorter.
+        :raises CloudStoreError: if the attempt failed.
         """
         if call.token_rejected:
             call.replace_credentials(await self._reload())
@@ -136,23 +136,23 @@ class AsyncClient:
             return call.handle_outcome(await self._send(call.request(), time_left))
 
     async def _send(self, request: Request, time_left: float) -> Response | TransportFailure:
-        """Send one request. A library's exception ends here: it is not even the context of what is raised later."""
+        """Send one request. Library exceptions end here: they are not even the context of a later error."""
         limit = max(0.001, min(self._settings.timeout, time_left))
-        ends_at, left = time.monotonic() + limit, limit
+        deadline, time_left = time.monotonic() + limit, limit
         sent_at = pendulum.now("UTC")
         while True:
-            under_way = _UnderWay()
-            _under_way.set(under_way)  # read in this same task
+            in_flight = _InFlight()
+            _in_flight.set(in_flight)  # read in this task
             try:
-                return await self._exchange(request, left, sent_at)
-            except _StaleConnection:  # it is closed, and nothing was sent over it
-                left = ends_at - time.monotonic()
+                return await self._exchange(request, time_left, sent_at)
+            except _StaleConnection:  # aiohttp closed it, and nothing was sent over it
+                time_left = deadline - time.monotonic()
             except aiohttp.ClientHttpProxyError as error:
                 return connect_refused(error.status)
-            except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
-                return failure_of(error, sent=under_way.connection is not None, limit=limit)
+            except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
+                return transport_failure(error, sent=in_flight.connection is not None, limit=limit)
             finally:
-                under_way.end()
+                in_flight.end()
 
     async def _exchange(self, request: Request, limit: float, sent_at: pendulum.DateTime) -> Response:
         proxy = self._session.proxy
@@ -166,24 +166,26 @@ class AsyncClient:
             proxy=proxy.url if proxy else None,
             proxy_headers=proxy.headers if proxy else None,
             allow_redirects=False,
-        ) as answer:
-            headers = messages.headers_of((name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers)
-            usable = messages.is_final(answer.status) and messages.is_unambiguous(answer.status, headers)
-            if not usable or len(answer.raw_headers) > messages.MAX_HEADER_LINES:
-                answer.close()
+        ) as response:
+            headers = messages.headers_of(
+                (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
+            )
+            usable = messages.is_final(response.status) and messages.is_unambiguous(response.status, headers)
+            if not usable or len(response.raw_headers) > messages.MAX_HEADER_LINES:
+                response.close()
                 raise MalformedResponse
             body = bytearray()
-            while not answer.content.at_eof():
-                body += await answer.content.readany()
+            while not response.content.at_eof():
+                body += await response.content.readany()
                 if len(body) > messages.MAX_BODY_BYTES:
-                    answer.close()
+                    response.close()
                     break
             else:
-                if broken := answer.content.exception():  # it is at its end as well, where nothing is left to read
-                    raise broken
+                if failure := response.content.exception():  # at_eof() is also true after an error
+                    raise failure
         too_large = len(body) > messages.MAX_BODY_BYTES
         return Response(
-            answer.status, headers, bytes(body[: messages.MAX_BODY_BYTES]), sent_at, pendulum.now("UTC"), too_large=too_large
+            response.status, headers, bytes(body[: messages.MAX_BODY_BYTES]), sent_at, pendulum.now("UTC"), too_large=too_large
         )
 
 
@@ -193,7 +195,7 @@ def _timeout(limit: float) -> aiohttp.ClientTimeout:
 
 
 class _StaleConnection(Exception):
-    """Something came over an idle connection, or it ended: it must not carry another request."""
+    """Bytes arrived over an idle connection, or it was closed: it must not be reused."""
 
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
@@ -202,21 +204,21 @@ _EMPTY_RESPONSE = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 class _Connection(ResponseHandler):
-    """A connection that closes at a byte that is not due: one of no answer, or one too many of an answer."""
+    """A connection that closes when it receives a byte outside a response, or too many bytes of one."""
 
-    carries: _UnderWay | None = None
+    in_flight: _InFlight | None = None
     between_responses = True
-    has_head = False
+    head_received = False
     body: aiohttp.StreamReader | None = None
-    chunks: framing.Chunks | None = None  # of a body that comes in chunks
-    head = b""  # of the next response, as far as it has come
-    bytes_after: int | None = None  # what is still to come of a body whose length is known
-    bytes_due = messages.MAX_HEAD_BYTES
-    interim_due = messages.MAX_INTERIM_RESPONSES
+    chunks: framing.Chunks | None = None  # of a chunked body
+    head = b""  # of the next response, as far as received
+    body_bytes_left: int | None = None  # of a body with a Content-Length
+    bytes_allowed = messages.MAX_HEAD_BYTES
+    interim_allowed = messages.MAX_INTERIM_RESPONSES
 
     def set_response_params(self, **params: Any) -> None:
-        # Before a new parser takes its place: one that holds the beginning of another answer cannot read a whole one.
-        if self._parser is not None and self.bytes_after != 0:
+        # The old parser, about to be replaced, reads a whole response only if it does not already hold the start of another.
+        if self._parser is not None and self.body_bytes_left != 0:
             try:
                 messages, _, _ = self._parser.feed_data(_EMPTY_RESPONSE)
             except HttpProcessingError:
@@ -225,27 +227,27 @@ class _Connection(ResponseHandler):
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
-        if not data:  # aiohttp asks itself to read on what it put by while the body was full
+        if not data:  # aiohttp itself calls this to resume what it buffered while the body was full
             super().data_received(data)
             return
-        self.bytes_due -= len(data)
-        if self.bytes_due < 0:
-            self._end()
+        self.bytes_allowed -= len(data)
+        if self.bytes_allowed < 0:
+            self._abort()
             return
-        while data and not self.has_head and self._parser:
+        while data and not self.head_received and self._parser:
             data = self._receive_head(data)
         if data and self.chunks and not self.chunks.accept(data):
-            self._break_body(MalformedResponse())
-            self._end()
+            self._fail_body(MalformedResponse())
+            self._abort()
         elif data:
-            if self.bytes_after is not None:
-                self.bytes_after -= len(data)
+            if self.body_bytes_left is not None:
+                self.body_bytes_left -= len(data)
             super().data_received(data)
 
     def _receive_head(self, data: bytes) -> bytes:
-        """Read on until a head ends; what is behind it is returned, because a parser that fails there loses the response.
+        """Parse up to the end of the head and return the rest: a parser that fails there would lose the response.
 
-        aiohttp's parser reads what others do not: RTSP, blank lines before a response.
+        aiohttp's parser alone would also accept RTSP, and blank lines before a response.
         """
         before = len(self.head)
         self.head += data
@@ -253,7 +255,7 @@ class _Connection(ResponseHandler):
         rest = b"" if end is None else self.head[end.end() :]
         if end is not None and not framing.is_head(self.head[: end.end()]):
             super().set_exception(MalformedResponse())
-            self._end()
+            self._abort()
             return b""
         super().data_received(data[: len(data) - len(rest)])
         if end is not None:
@@ -264,85 +266,85 @@ class _Connection(ResponseHandler):
         message, body = data
         known = framing.is_status_line(self.head)
         if messages.is_interim(message.code):
-            self.interim_due -= 1
+            self.interim_allowed -= 1
         else:
-            self.has_head, self.body = True, body
-            self.bytes_due += messages.MAX_WIRE_BYTES
+            self.head_received, self.body = True, body
+            self.bytes_allowed += messages.MAX_WIRE_BYTES
             length = message.headers.get("Content-Length", "")
             counted = messages.has_body(message.code) and not message.chunked and re.fullmatch("[0-9]{1,18}", length)
             self.chunks = framing.Chunks() if message.chunked else None
-            self.bytes_after = int(length) if counted else None
-        if known and self.interim_due >= 0:
+            self.body_bytes_left = int(length) if counted else None
+        if known and self.interim_allowed >= 0:
             super().feed_data(data, size)
         else:
-            self._end()
+            self._abort()
 
     def set_exception(self, exc: Any, *args: Any) -> None:
         super().set_exception(exc, *args)
-        # Else who reads a body that breaks off in bytes that are no chunk would wait for more of it.
+        # Otherwise the reader of a body with an invalid chunk would wait for more.
         if isinstance(exc, HttpProcessingError):
-            self._break_body(MalformedResponse())
+            self._fail_body(MalformedResponse())
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if exc is not None:  # aiohttp takes a reset for the end of a body without a length
-            self._break_body(exc)
+        if exc is not None:  # aiohttp takes a reset for the end of a body of unknown length
+            self._fail_body(exc)
         super().connection_lost(exc)
 
-    def _break_body(self, error: BaseException) -> None:
+    def _fail_body(self, error: BaseException) -> None:
         if self.body is not None and not self.body.is_eof():
             self.body.set_exception(error)
 
-    def _end(self) -> None:
-        if not self.has_head:
-            self._parser = None  # it would make headers of all that it has
+    def _abort(self) -> None:
+        if not self.head_received:
+            self._parser = None  # it would parse what it has as headers
         if self.transport:
             self.transport.abort()
 
     @property
     def stale(self) -> bool:
-        """Whether something has come since the last answer, or the other side has gone."""
-        if self.carries is None:
-            return False  # a new one: what there may be to read is of its TLS handshake
+        """Whether bytes have arrived since the last response, or the server has closed the connection."""
+        if self.in_flight is None:
+            return False  # a new one: bytes to read belong to the TLS handshake
         sock = self.transport.get_extra_info("socket") if self.transport else None
         if sock is None or self.should_close or not self.between_responses:
             return True
-        waiting = select.poll()
-        waiting.register(sock.fileno(), select.POLLIN)
-        return bool(waiting.poll(0))
+        poll = select.poll()
+        poll.register(sock.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
 
 @dataclass(slots=True, eq=False)
-class _UnderWay:
-    """One request, and the connection over which it may have left."""
+class _InFlight:
+    """One request, and the connection over which it may have been sent."""
 
     connection: _Connection | None = None
 
     def begin(self, connection: _Connection) -> None:
         if connection.stale:
             raise _StaleConnection
-        self.connection, connection.carries, connection.has_head = connection, self, False
-        connection.head, connection.body, connection.bytes_after, connection.chunks = b"", None, None, None
-        connection.bytes_due, connection.interim_due = messages.MAX_HEAD_BYTES, messages.MAX_INTERIM_RESPONSES
+        self.connection, connection.in_flight, connection.head_received = connection, self, False
+        connection.head, connection.body, connection.body_bytes_left, connection.chunks = b"", None, None, None
+        connection.bytes_allowed, connection.interim_allowed = messages.MAX_HEAD_BYTES, messages.MAX_INTERIM_RESPONSES
 
     def end(self) -> None:
-        if self.connection and self.connection.carries is self:  # else another request has it already
-            self.connection.bytes_due = 0
+        if self.connection and self.connection.in_flight is self:  # else it already has another request
+            self.connection.bytes_allowed = 0
 
 
-_under_way: ContextVar[_UnderWay] = ContextVar("_under_way")
+_in_flight: ContextVar[_InFlight] = ContextVar("_in_flight")
 
 
-class _Request(aiohttp.ClientRequest):
-    """A request that notes when it begins to leave: what aiohttp raises does not tell."""
+class _TrackedRequest(aiohttp.ClientRequest):
+    """A request that records that it is being sent: an exception of aiohttp does not say."""
 
     async def send(self, conn: Any) -> aiohttp.ClientResponse:
-        _under_way.get().begin(conn.protocol)
+        _in_flight.get().begin(conn.protocol)
         return await super().send(conn)
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An open HTTP session and the turns to use it: who waits for a socket does not use up the time of its request."""
+    """An open HTTP session, and its slots: waiting for a slot does not count towards a request's timeout."""
 
     http: aiohttp.ClientSession
     slots: asyncio.Semaphore
@@ -350,12 +352,12 @@ class Session:
 
 
 @dataclass(slots=True)
-class _Shared:
+class _SharedSession:
     opening: asyncio.Task[Session]
     users: int = 0
 
 
-_shared: dict[tuple[Any, ...], _Shared] = {}
+_shared: dict[tuple[Any, ...], _SharedSession] = {}
 _closing: set[asyncio.Task[None]] = set()
 
 
@@ -363,20 +365,19 @@ _closing: set[asyncio.Task[None]] = set()
 async def shared_session(
     settings: Settings, limit: int = POOL_LIMIT, *, fresh_connections: bool = False
 ) -> AsyncIterator[Session]:
-    """The session of all who use the same address from the same event loop: opened for the first, closed after the last.
+    """The session shared by all users of an address in this event loop: opened with the first, closed after the last.
 
-    Safe against cancellation at every ``await``: opening and closing are tasks of their own, which a cancelled user leaves
-    to the others.
+    Opening and closing are tasks of their own, so cancelling one user at any ``await`` does not affect the others.
 
     :param settings: the address, and how to verify it.
-    :param limit: sockets that it opens at the most.
-    :param fresh_connections: a connection of its own for each request.
+    :param limit: maximum number of sockets.
+    :param fresh_connections: whether to open a new connection for each request.
     """
     loop = asyncio.get_running_loop()
     key = (loop, os.getpid(), settings.base_url, settings.verify, settings.proxy, limit, fresh_connections)
     shared = _shared.get(key)
     if shared is None:
-        shared = _shared[key] = _Shared(loop.create_task(_open(settings, limit, fresh_connections)))
+        shared = _shared[key] = _SharedSession(loop.create_task(_open(settings, limit, fresh_connections)))
     shared.users += 1
     try:
         yield await asyncio.shield(shared.opening)
@@ -393,10 +394,10 @@ async def shared_session(
 async def _open(settings: Settings, limit: int, fresh: bool) -> Session:
     proxy = Proxy.of(settings.proxy)
     tls = any(url.startswith("https:") for url in (settings.base_url, proxy.url if proxy else ""))
-    context = await asyncio.to_thread(tls_context, settings.verify) if tls else False  # it reads files
-    kept: dict[str, Any] = {"force_close": True} if fresh else {"keepalive_timeout": _KEEP_ALIVE}
-    connector = aiohttp.TCPConnector(limit=limit, ssl=context, **kept)
-    # Neither can be said in a documented way: which class a connection is of, and that a GET is not sent again behind our back.
+    context = await asyncio.to_thread(tls_context, settings.verify) if tls else False  # reads files
+    reuse: dict[str, Any] = {"force_close": True} if fresh else {"keepalive_timeout": _KEEP_ALIVE}
+    connector = aiohttp.TCPConnector(limit=limit, ssl=context, **reuse)
+    # Both are private in aiohttp: the class of a connection (_factory), and its own resending of a GET (_retry_connection).
     factory: Any = functools.partial(_Connection, loop=asyncio.get_running_loop())
     connector._factory = factory
     http = aiohttp.ClientSession(
@@ -404,7 +405,7 @@ async def _open(settings: Settings, limit: int, fresh: bool) -> Session:
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         skip_auto_headers=("Accept", "Content-Type"),
-        request_class=_Request,
+        request_class=_TrackedRequest,
         max_line_size=messages.MAX_LINE_BYTES,
         max_field_size=messages.MAX_LINE_BYTES,
     )

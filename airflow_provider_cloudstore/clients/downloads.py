@@ -1,11 +1,13 @@
-"""Streams a download into a sink, for workers: what comes, whether it is enough, and where to go on is the protocol's to say.
+"""Streams a download into a sink, for workers; ``protocol/downloads.py`` decides what to request and what to accept.
 
-urllib3 is given an address without path and query: a link is secret as a whole, and is added where the connection writes it.
+A link is secret as a whole, so urllib3 gets the origin alone, and the connection writes the path and query.
 """
 
 from __future__ import annotations
 
+import functools
 import http.client
+import io
 import math
 import os
 import threading
@@ -21,7 +23,7 @@ from tenacity import Retrying
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from airflow_provider_cloudstore.clients.reasons import MalformedResponse, failure_of
+from airflow_provider_cloudstore.clients.reasons import MalformedResponse, transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import retry_policy
@@ -37,25 +39,25 @@ CHUNK = 256 * 1024
 
 
 class Sink(Protocol):
-    """Where the bytes go."""
+    """Where a download is written."""
 
     def restart(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
 
     def write(self, data: bytes, /) -> Any:
-        """Keep the next bytes."""
+        """Write the next bytes."""
 
 
 class DownloadClient:
-    """Connections to wherever the links lead, one after the other.
+    """Connections to the download hosts.
 
     :param settings: the time limits, the certificates and the proxy.
-    :param mint: makes a link; an error of it is final.
+    :param create_link: creates a link; its errors are final.
     """
 
-    def __init__(self, settings: Settings, mint: Callable[[str], DownloadLink]) -> None:
+    def __init__(self, settings: Settings, create_link: Callable[[str], DownloadLink]) -> None:
         self._settings = settings
-        self._mint = mint
+        self._create_link = create_link
         self._transports: dict[tuple[int, int, Secret | None, bool], _Transport] = {}
 
     def __enter__(self) -> Self:
@@ -70,15 +72,15 @@ class DownloadClient:
             self._transports.popitem()[1].clear()
 
     def run(self, download: Download, sink: Sink, *, budget: float = math.inf, on_retry: Callable[[str], None]) -> None:
-        """Write what is due of a download into ``sink``.
+        """Write the file, or the selected range, into ``sink``.
 
         :param download: the download.
-        :param sink: it is started again where the file is.
-        :param budget: seconds for all attempts and the pauses between them. A connection's timeout is for the start of a
-            response, and for each pause in it.
-        :param on_retry: is given one line before each pause.
-        :raises CloudStoreError: if it failed for good, its attempts or its time are used up.
-        :raises OSError: as the sink raises it.
+        :param sink: where to; it is restarted whenever the file starts over.
+        :param budget: seconds for all attempts and the pauses between them. The connection's timeout limits the wait for each
+            response and for each piece of its body.
+        :param on_retry: called with a log line before each pause.
+        :raises CloudStoreError: if the download failed permanently, or ran out of attempts or time.
+        :raises OSError: if the sink does.
         """
         ends_at = time.monotonic() + budget
         for attempt in Retrying(**retry_policy(download, budget, on_retry)):
@@ -87,52 +89,52 @@ class DownloadClient:
 
     def _attempt(self, download: Download, sink: Sink, ends_at: float) -> None:
         if download.needs_link:
-            download.use(self._fresh_link(download.file_id))
-        request = download.first_request()
+            download.use_link(self._new_link(download.file_id))
+        request = download.start_attempt()
         while True:
-            exchange = _Exchange(self._settings, ends_at)
-            head = exchange.open(self._transport(request), request)
+            stream = _ResponseStream(self._transport(request), self._settings.timeout, ends_at)
+            head = stream.open(request)
             if isinstance(head, TransportFailure):
-                return download.end(head)
+                return download.finish_attempt(head)
             try:
-                if not download.redirects(head):
-                    return self._read_body(download, sink, exchange, head)
+                if not download.follow_redirect(head):
+                    return self._read_body(download, sink, stream, head)
             finally:
-                exchange.close()
+                stream.close()
             request = download.request()
 
     @staticmethod
-    def _read_body(download: Download, sink: Sink, exchange: _Exchange, head: Response) -> None:
-        before = download.begin(head)
+    def _read_body(download: Download, sink: Sink, stream: _ResponseStream, head: Response) -> None:
+        to_skip = download.accept_head(head)
         if download.position == 0:
             sink.restart()
         failure: TransportFailure | None = None
-        while before and not isinstance(piece := exchange.read(before), TransportFailure) and piece:
-            before -= len(piece)
-            download.skipped(len(piece))
-        while failure is None and (wanted := download.wanted) != 0:
-            piece = exchange.read(wanted)
+        while to_skip and not isinstance(piece := stream.read(to_skip), TransportFailure) and piece:
+            to_skip -= len(piece)
+            download.skip(len(piece))
+        while failure is None and (wanted := download.bytes_wanted) != 0:
+            piece = stream.read(wanted)
             if isinstance(piece, TransportFailure):
                 failure = piece
             elif piece:
-                download.received(piece)
+                download.accept_body(piece)
                 sink.write(piece)
             else:
                 break
-        download.end(failure)
+        download.finish_attempt(failure)
 
-    def _fresh_link(self, file_id: str) -> DownloadLink:
+    def _new_link(self, file_id: str) -> DownloadLink:
         try:
-            return self._mint(file_id)
+            return self._create_link(file_id)
         except CloudStoreError as error:
-            error.retryable = False  # its own attempts are used up
+            error.retryable = False  # it has used up its own attempts
             raise
 
     def _transport(self, request: Request) -> _Transport:
         proxy = self._settings.proxy
         if self._settings.proxy_is_inherited or proxy is None:
             proxy = environment_proxy(request.url, os.environ)
-        # The certificates are read where TLS is spoken: that takes longer than many a file.
+        # Loading the certificates takes longer than downloading a small file.
         tls = any(url.startswith("https:") for url in (request.url, proxy.reveal() if proxy else ""))
         key = os.getpid(), threading.get_ident(), proxy, tls
         if key not in self._transports:
@@ -141,14 +143,14 @@ class DownloadClient:
 
 
 class FileReader:
-    """Reads one file in parts; its link stays here.
+    """Reads ranges of one file; its link never leaves this object.
 
-    :param client: reads them.
+    :param client: the client to download with; closed with the reader.
     :param download: the file.
-    :param on_retry: is given one line before each pause.
+    :param on_retry: called with a log line before each pause.
     :ivar size: the file's size in bytes.
-    :ivar version: what the download's host says of its version.
-    :raises CloudStoreError: if the file cannot be read, or the download's host does not tell its size.
+    :ivar version: the file's version.
+    :raises CloudStoreError: if the file cannot be read, or the download host does not send its size.
     """
 
     def __init__(self, client: DownloadClient, download: Download, on_retry: Callable[[str], None]) -> None:
@@ -158,10 +160,10 @@ class FileReader:
         self.version = download.version or FileVersion(None, "", "", "")
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes of a part.
+        """The bytes of a range, up to the end of the file.
 
         :param start: its first byte.
-        :param end: the byte after its last one; behind the end of the file there are none.
+        :param end: the byte after its last one.
         :raises FileChangedError: if the file was replaced since it was opened.
         """
         end = min(end, self.size)
@@ -172,34 +174,40 @@ class FileReader:
         self._client.close()
 
     def _read(self, start: int, end: int) -> bytes:
-        sink = _Memory()
-        self._download.narrow(start, end)
+        sink = _MemorySink()
+        self._download.select_range(start, end)
         self._client.run(self._download, sink, budget=math.inf, on_retry=self._on_retry)
         return bytes(sink)
 
 
-class _Memory(bytearray):
-    """A sink."""
-
+class _MemorySink(bytearray):
     def write(self, data: bytes) -> None:
         self += data
 
     restart = bytearray.clear
 
 
-class _Wire:
-    """What a connection needs to know of the request under way."""
+class _RequestState:
+    """The request in flight, as its connection sees it."""
 
     def __init__(self) -> None:
         self.target = ""
         self.sent = False
+        self.deadline = 0.0
+
+    def time_left(self) -> float:
+        """Seconds until the deadline."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
 
 
 class _Transport:
-    """urllib3's pools for one proxy, or for none."""
+    """urllib3 connection pools through one proxy, or none."""
 
     def __init__(self, settings: Settings, proxy_url: Secret | None, *, tls: bool) -> None:
-        self.wire = _Wire()
+        self.state = _RequestState()
         context, proxy = tls_context(settings.verify) if tls else None, Proxy.of(proxy_url)
         self._pools: urllib3.PoolManager
         if proxy:
@@ -208,16 +216,17 @@ class _Transport:
             )
         else:
             self._pools = urllib3.PoolManager(ssl_context=context)
-        self._pools.pool_classes_by_scheme = _pool_classes(self.wire)
-        self._in_full = proxy is not None  # to a proxy plain http names the whole address
+        self._pools.pool_classes_by_scheme = _pool_classes(self.state)
+        self._absolute_form = proxy is not None  # RFC 9112 section 3.2.2, for plain http
 
-    def send(self, request: Request, limit: float) -> Any:
+    def send(self, request: Request) -> Any:
         """Send a request, and read the head of its response."""
+        limit = self.state.time_left()
         parts = urlsplit(request.url)
         origin = f"{parts.scheme}://{parts.netloc}"
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        self.wire.target = origin + target if self._in_full and parts.scheme == "http" else target
-        self.wire.sent = False
+        self.state.target = origin + target if self._absolute_form and parts.scheme == "http" else target
+        self.state.sent = False
         timeout = urllib3.Timeout(connect=min(limit, messages.CONNECT_TIMEOUT), read=limit)
         return self._pools.urlopen(
             "GET",
@@ -235,52 +244,71 @@ class _Transport:
         self._pools.clear()
 
 
-class _Exchange:
-    """One request and its response, each part of it within the connection's timeout."""
+class _ResponseStream:
+    """A response: its head, and each read of its body, are limited by the connection's timeout."""
 
-    def __init__(self, settings: Settings, ends_at: float) -> None:
-        self._timeout = settings.timeout
+    def __init__(self, transport: _Transport, timeout: float, ends_at: float) -> None:
+        self._transport = transport
+        self._timeout = timeout
         self._ends_at = ends_at
         self._response: Any = None
-        self._wire = _Wire()
 
-    def open(self, transport: _Transport, request: Request) -> Response | TransportFailure:
-        """Send the request and read the head of the response. A library's exception ends here."""
-        self._wire = transport.wire
+    def open(self, request: Request) -> Response | TransportFailure:
+        """Send a request and read the head of its response. Library exceptions end here."""
         sent_at = pendulum.now("UTC")
         try:
-            self._response = transport.send(request, self._limit())
-        except Exception as error:  # noqa: BLE001  (whatever a library raises, it ends here, with a reason)
+            self._set_deadline()
+            self._response = self._transport.send(request)
+        except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
             return self._failure(error)
         headers = headers_of(self._response.headers.iteritems())
         return Response(self._response.status, headers, b"", sent_at, pendulum.now("UTC"))
 
     def read(self, wanted: int | None) -> bytes | TransportFailure:
-        """The next bytes of the body, and none at its end."""
+        """The next bytes of the body; empty at its end."""
         try:
-            self._limit()
-            # What has come and no more: bytes that were waited for in vain together with others would have to come again.
+            self._set_deadline()
+            # read1 returns what has arrived: read would wait for the rest, and lose it all if the connection broke.
             return bytes(self._response.read1(CHUNK if wanted is None else min(CHUNK, wanted), decode_content=False))
         except Exception as error:  # noqa: BLE001  (as above)
             return self._failure(error)
 
     def close(self) -> None:
-        """Give the connection back where the response was read to its end, else close it."""
+        """Close the connection, unless the response was read to its end."""
         if self._response is not None:
             self._response.close()
 
-    def _limit(self) -> float:
-        left = self._ends_at - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return min(self._timeout, left)
+    def _set_deadline(self) -> None:
+        self._transport.state.deadline = min(time.monotonic() + self._timeout, self._ends_at)
 
     def _failure(self, error: Exception) -> TransportFailure:
-        return failure_of(error, sent=self._wire.sent, limit=self._timeout)
+        return transport_failure(error, sent=self._transport.state.sent, limit=self._timeout)
+
+
+class _DeadlineReader(io.RawIOBase):
+    """Limits a series of reads by one deadline: a socket's own timeout restarts with every byte."""
+
+    def __init__(self, raw: Any, sock: Any, state: _RequestState) -> None:
+        self._raw, self._sock, self._state = raw, sock, state
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._sock.settimeout(self._state.time_left())
+        return int(self._raw.readinto(buffer))
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that passes over interim ones."""
+    """A final response, read within the deadline."""
+
+    def __init__(self, state: _RequestState, sock: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp: Any = io.BufferedReader(_DeadlineReader(self.fp.detach(), sock, state))
 
     def _read_status(self) -> tuple[str, int, str]:
         for _ in range(messages.MAX_INTERIM_RESPONSES + 1):
@@ -291,17 +319,17 @@ class _Response(http.client.HTTPResponse):
         raise MalformedResponse
 
 
-def _pool_classes(wire: _Wire) -> dict[str, Any]:
+def _pool_classes(state: _RequestState) -> dict[str, Any]:
     class Http(HTTPConnection):
-        response_class: Any = _Response
+        response_class: Any = functools.partial(_Response, state)
 
         def connect(self) -> None:
             super().connect()
-            wire.sent = True
+            state.sent = True
 
         def putrequest(self, method: str, url: str, *args: Any, **kwargs: Any) -> None:
-            wire.sent = wire.sent or self.sock is not None
-            super().putrequest(method, wire.target, *args, **kwargs)
+            state.sent = state.sent or self.sock is not None
+            super().putrequest(method, state.target, *args, **kwargs)
 
     class Https(Http, HTTPSConnection):
         pass

@@ -1,4 +1,4 @@
-"""Says in words of our own how a connection broke, because the libraries' words hold whole URLs with the token in them."""
+"""Describes a broken connection without the library's own message, which holds the whole URL and the token in it."""
 
 from __future__ import annotations
 
@@ -10,65 +10,63 @@ from airflow_provider_cloudstore.protocol.messages import FailureKind, Transport
 
 
 class MalformedResponse(http.client.HTTPException):
-    """The bytes that came are not one response, or they can be read in two ways."""
+    """The bytes received are not one response, or are ambiguous."""
 
 
-# By name, because neither client is to load the library of the other; the first that is known of any cause counts.
-_MESSAGES = {
+# By name, because neither client may import the other's library. The first one that matches any cause counts.
+_REASONS = {
     "gaierror": "host name not found",
     "ConnectionRefusedError": "connection refused",
-    "RemoteDisconnected": "connection closed without an answer",
-    "ServerDisconnectedError": "connection closed without an answer",
+    "RemoteDisconnected": "connection closed without a response",
+    "ServerDisconnectedError": "connection closed without a response",
     "ConnectionResetError": "connection reset",
     "BrokenPipeError": "connection closed",
     "SSLError": "TLS failed",
     "TimeoutError": "timed out",
-    "IncompleteRead": "the answer broke off",
-    "ClientPayloadError": "the answer broke off",
-    "ClientResponseError": "the answer is not valid HTTP",
-    "HTTPException": "the answer is not valid HTTP",
+    "IncompleteRead": "the response ended early",
+    "ClientPayloadError": "the response ended early",
+    "ClientResponseError": "the response is not valid HTTP",
+    "HTTPException": "the response is not valid HTTP",
 }
-
-
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
 
 
-def failure_of(error: BaseException, *, sent: bool, limit: float) -> TransportFailure:
-    """What an exception means. It may be any: what a library raises at an odd answer is not a closed set.
+def transport_failure(error: BaseException, *, sent: bool, limit: float) -> TransportFailure:
+    """Describe any exception that a library raised during a request.
 
-    :param error: what was raised while a request was under way.
-    :param sent: whether a byte of the request may have left.
-    :param limit: seconds that the request was given.
+    :param error: the exception.
+    :param sent: whether a byte of the request may have been sent.
+    :param limit: the request's timeout in seconds.
     """
     if not sent:
-        return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: {reason_of(error)}")
-    if any(isinstance(cause, TimeoutError) for cause in _causes(error)):
-        return TransportFailure(FailureKind.OUTCOME_UNKNOWN, f"no whole answer within {limit:g} s")
-    return TransportFailure(FailureKind.OUTCOME_UNKNOWN, reason_of(error))
+        return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: {reason_for(error)}")
+    timed_out = any(isinstance(cause, TimeoutError) for cause in _causes(error))
+    reason = f"no complete response within {limit:g} s" if timed_out else reason_for(error)
+    return TransportFailure(FailureKind.OUTCOME_UNKNOWN, reason)
 
 
-def reason_of(error: BaseException) -> str:
-    """A few words on the innermost cause that is known, else the error's type; never its text.
+def reason_for(error: BaseException) -> str:
+    """The reason for the innermost known cause, else the exception's type; never its message.
 
     :param error: what the library raised.
     """
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
-            return f"TLS certificate not accepted: {cause.verify_message}"
+            return f"TLS certificate verification failed: {cause.verify_message}"
         if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
-            return "TLS failed: what answers there does not speak TLS"
+            return "TLS failed: the server does not speak TLS"
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
-    known = (message for name, message in _MESSAGES.items() if name in names)
+    known = (reason for name, reason in _REASONS.items() if name in names)
     return next(known, f"connection broken ({type(error).__name__})")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    waiting: list[object] = [error]
+    pending: list[object] = [error]
     seen: set[int] = set()
-    while waiting:
-        one = waiting.pop(0)
-        if isinstance(one, BaseException) and id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            waiting += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+    while pending:
+        cause = pending.pop(0)
+        if isinstance(cause, BaseException) and id(cause) not in seen:
+            seen.add(id(cause))
+            yield cause
+            pending += [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]

@@ -1,4 +1,4 @@
-"""Which certificates are trusted, alike for both clients: what one accepts on a worker, the other accepts in the triggerer."""
+"""Decides which certificates are trusted: the same on workers (requests) and in the triggerer (aiohttp)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 
 
 def tls_context(verify: bool | str) -> ssl.SSLContext:
-    """A TLS context for a connection's ``verify``. It reads files: not for an event loop's own thread.
+    """Build the TLS context for a connection's ``verify``. It reads files, so never call it in an event loop.
 
-    :param verify: whether to verify certificates, or the path of the bundle to verify them with. Without a path it is that of
-        ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``, else certifi's, as with ``requests``.
+    :param verify: whether to verify certificates, or the path of a CA bundle. The default bundle is that of
+        ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``, else certifi's, as in ``requests``.
     :raises ConfigurationError: if the bundle cannot be read.
     """
     if verify is False:
@@ -27,6 +27,6 @@ def tls_context(verify: bool | str) -> ssl.SSLContext:
     folder = Path(bundle).is_dir()
     try:
         return ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
-    except OSError:  # ssl.SSLError is one
+    except OSError:  # includes ssl.SSLError
         pass
     raise ConfigurationError("the CA bundle of extra 'verify', or of REQUESTS_CA_BUNDLE, cannot be read")

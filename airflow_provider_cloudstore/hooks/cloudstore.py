@@ -26,12 +26,10 @@ from airflow_provider_cloudstore.protocol.errors import (
     BadRequestError,
     CloudStoreError,
     ConfigurationError,
-    InvalidInputError,
     NotFoundError,
     ServiceError,
     restore,
 )
-from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.proxies import environment_proxy
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
@@ -211,16 +209,16 @@ class CloudStoreHook(BaseHook):
         :raises DownloadLinkRejectedError: if the download's host refuses new links, too.
         """
         from airflow_provider_cloudstore.clients.downloads import DownloadClient
-        from airflow_provider_cloudstore.hooks.targets import atomic_write
+        from airflow_provider_cloudstore.hooks.targets import atomic_write, resolve_target
         from airflow_provider_cloudstore.lineage import collect
         from airflow_provider_cloudstore.protocol.downloads import Download
         from airflow_provider_cloudstore.protocol.lineage import of_download
 
         with airflow_errors():
             download = Download(file_id, self.settings, expected_sha256=expected_sha256)
-            path, shown = _target(target)
+            path, shown = resolve_target(target)
             if link:
-                download.use(link)
+                download.use_link(link)
             with DownloadClient(self.settings, self.create_download_link) as client, atomic_write(path) as sink:
                 client.run(download, sink, budget=_budget(math.inf), on_retry=self.log.warning)
                 file = download.result(shown)
@@ -510,21 +508,6 @@ def time_budget() -> float:
 def _budget(most: float) -> float:
     left = time_left()
     return min(most, left - min(1.0, left / 10)) if left else most
-
-
-def _target(target: Any) -> tuple[Any, str]:
-    """Where a download goes, as a path and as it is shown."""
-    if isinstance(target, (str, int)) or target is None:
-        shown = validate_present(target, "target")
-    elif hasattr(target, "open") or isinstance(target, os.PathLike):
-        shown = str(target)
-    else:
-        raise InvalidInputError(f"target must be a path, not a {type(target).__name__}; nothing was sent")
-    if shown.endswith("/"):
-        raise InvalidInputError(f"target {shown!r} is a folder: it must end with the file's name; nothing was sent")
-    from airflow.providers.common.compat.sdk import ObjectStoragePath
-
-    return ObjectStoragePath(shown) if isinstance(target, (str, int)) else target, shown
 
 
 @contextmanager

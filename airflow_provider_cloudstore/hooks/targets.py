@@ -10,10 +10,36 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.operations import validate_present
 
 _LOCAL = ("", "file", "local")
 _TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before they are committed
+
+
+def resolve_target(target: Any) -> tuple[Any, str]:
+    """Where a download goes: the path, and its text for messages and XComs.
+
+    :param target: text, a ``pathlib.Path`` or an ``ObjectStoragePath``.
+    :raises InvalidInputError: if it names no file, or no installed provider has its scheme; nothing was sent.
+    """
+    is_text = isinstance(target, (str, int)) or target is None
+    if not (is_text or hasattr(target, "open") or isinstance(target, os.PathLike)):
+        raise InvalidInputError(f"target must be a path, not a {type(target).__name__}; nothing was sent")
+    text = validate_present(target, "target") if is_text else str(target)
+    if text.endswith("/"):
+        raise InvalidInputError(f"target {text!r} is a folder: it must end with the file's name; nothing was sent")
+    with suppress(ValueError, ImportError):  # no such scheme, or its provider lacks a library
+        path: Any = ObjectStoragePath(text) if is_text else target
+        getattr(path, "fs", None)
+        return path, text
+    scheme = text.partition("://")[0][:40]
+    raise InvalidInputError(
+        f"target: no filesystem for '{scheme}': install the Airflow provider that brings it, such as "
+        "apache-airflow-providers-amazon[s3fs] for s3; nothing was sent"
+    )
 
 
 @contextmanager

@@ -71,7 +71,10 @@ class DownloadFileOperator(WaitingOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Download the file, once it is there if that was asked for."""
+        from airflow_provider_cloudstore.hooks.targets import resolve_target
+
         with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
+            resolve_target(self.target)  # a mistake is reported before the wait
             return self._download(context, hook, self._wait(context, hook) if self.wait_for_file else None)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pendulum
@@ -155,7 +156,7 @@ def test_a_redirect_to_elsewhere_ends_the_download_and_spends_no_attempt(serve: 
 
 def test_a_redirect_loop_ends(serve: Serve) -> None:
     server = serve(response("302 Found", "Location: /again"))
-    with pytest.raises(errors.RedirectError, match="after 5 others"):
+    with pytest.raises(errors.RedirectError, match="more than 5 redirects"):
         download(Minter(server.url))
     assert len(server.requests) == 6
 
@@ -181,10 +182,68 @@ def test_a_host_that_goes_silent_in_the_middle_is_left_after_the_timeout(serve: 
     over = threading.Event()
     server = serve(cut(DATA, 10), then=lambda _: bool(over.wait(30)) and None)
     try:
-        with pytest.raises(errors.TransientServiceError, match=r"no whole answer within 0\.3 s at byte 10 of 262,144"):
+        with pytest.raises(errors.TransientServiceError, match=r"no complete response within 0\.3 s at byte 10 of 262,144"):
             download(Minter(server.url), settings(timeout=0.3, max_attempts=2))
     finally:
         over.set()
+
+
+@pytest.mark.parametrize("response_start", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n5;x="])
+def test_a_response_that_trickles_does_not_outlast_the_timeout(serve: Serve, response_start: bytes) -> None:
+    over = threading.Event()
+
+    def trickle() -> Iterator[bytes]:
+        yield response_start
+        for _ in range(100):
+            if over.wait(0.05):
+                return
+            yield b"x"
+        pytest.fail("the client outlasted the trickle")
+
+    server = serve(trickle)
+    try:
+        with pytest.raises(errors.TransientServiceError, match=r"within 0\.4 s"):
+            download(Minter(server.url), settings(timeout=0.4, max_attempts=1))
+    finally:
+        over.set()
+
+
+def test_a_part_that_was_not_requested_is_an_invalid_response_and_no_changed_file(serve: Serve) -> None:
+    server = serve(response("206 Partial Content", 'ETag: "v1"', "Content-Range: bytes 0-2/3", body=b"abc"))
+    with pytest.raises(errors.InvalidResponseError, match="to a request for the whole file"):
+        download(Minter(server.url))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        response("412 Precondition Failed"),
+        response("416 Range Not Satisfiable", "Content-Range: bytes */1000"),
+        response("416 Range Not Satisfiable", "Content-Range: bytes */0"),
+    ],
+)
+def test_a_resume_that_the_host_rejects_as_changed_starts_over(serve: Serve, changed: bytes) -> None:
+    other = DATA[::-1]
+    server = serve(cut(DATA, 70_000, 'ETag: "v1"'), changed, response("200 OK", 'ETag: "v2"', body=other))
+    assert download(Minter(server.url), settings(max_attempts=3)) == other
+    assert ["Range:" in one for one in requests(server)] == [False, True, False]
+
+
+def test_a_host_that_rejects_every_resume_uses_up_the_attempts(serve: Serve) -> None:
+    broken, rejected = cut(DATA, 70_000, 'ETag: "v1"'), response("412 Precondition Failed")
+    server = serve(broken, rejected, broken, rejected, broken)
+    with pytest.raises(errors.FileChangedError):
+        download(Minter(server.url), settings(max_attempts=4))
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("status", ["412 Precondition Failed", "416 Range Not Satisfiable"])
+def test_a_rejected_request_for_the_whole_file_is_permanent(serve: Serve, status: str) -> None:
+    server = serve(response(status))
+    with pytest.raises(errors.RequestRejectedError, match=f"HTTP {status[:3]}"):
+        download(Minter(server.url))
+    assert len(server.requests) == 1
 
 
 def test_a_host_that_is_not_there_is_named_as_such_and_its_link_is_not(serve: Serve) -> None:

@@ -144,7 +144,7 @@ def test_a_server_that_trickles_takes_no_longer_than_the_limit(send: Any, serve:
     began = time.monotonic()
     outcome = send(settings(serve(pieces).url, timeout=1))[0]
     assert time.monotonic() - began < 2
-    assert (outcome.kind, outcome.reason) == (FailureKind.OUTCOME_UNKNOWN, "no whole answer within 1 s")
+    assert (outcome.kind, outcome.reason) == (FailureKind.OUTCOME_UNKNOWN, "no complete response within 1 s")
 
 
 def proxy_of(port: int, userinfo: str = "us%40er:p%2Fw%20d%C3%A9") -> Secret:

@@ -114,7 +114,7 @@ def test_a_connection_on_which_something_came_is_not_used_again(send: Any, serve
 
     server = serve(OK + (late if at_once else b""), OK, then=more)
     first, second = bodies(send(settings(server.url, timeout=5), 2, between=between))
-    assert first == b"{}" or (at_once and first == "the answer is not valid HTTP")
+    assert first == b"{}" or (at_once and first == "the response is not valid HTTP")
     assert second == b"{}"
     assert (len(server.requests), server.connections) == (2, 2)
 

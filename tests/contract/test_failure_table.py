@@ -273,7 +273,7 @@ def test_a_certificate_that_nobody_vouches_for_stops_the_request_before_it_is_se
     with Emulator(access_token=TOKEN, tls=tls) as emulator:
         store_file(emulator)
         own = settings(emulator.url, max_attempts=2)
-        with pytest.raises(errors.ServiceUnreachableError, match="TLS certificate not accepted") as failed:
+        with pytest.raises(errors.ServiceUnreachableError, match="TLS certificate verification failed") as failed:
             perform(kind(subject, own), own, unused, 60)
         assert not failed.value.sent
         assert emulator.state()["requests"] == {}

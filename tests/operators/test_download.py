@@ -100,6 +100,19 @@ def test_a_target_that_names_no_file_is_refused_before_anything_is_sent(emulator
     assert emulator.state()["requests"] == {}
 
 
+@pytest.mark.parametrize("target", ["nosuch://x/y", "s3://aws_default@bucket/key"])
+@pytest.mark.parametrize("wait_for_file", [False, True])
+def test_a_target_whose_scheme_nothing_provides_is_permanent_and_creates_no_link(
+    emulator: Emulator, target: str, wait_for_file: bool
+) -> None:
+    emulator.put_file(DATA, "f1")
+    operator = DownloadFileOperator(task_id="t", file_id="f1", target=target, wait_for_file=wait_for_file)
+    with pytest.raises(errors.InvalidInputError, match="install the Airflow provider") as refused:
+        operator.execute({})
+    assert isinstance(refused.value, AirflowFailException)
+    assert emulator.state()["requests"] == {}
+
+
 @pytest.mark.parametrize("shape", ["plain", "text"])
 def test_a_service_that_gives_no_url_needs_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shape: str) -> None:
     with Emulator(answers=shape) as emulator:
@@ -149,5 +162,5 @@ def test_a_download_over_tls_trusts_what_the_connection_trusts(monkeypatch: pyte
             if fine:
                 assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
                 continue
-            with pytest.raises(errors.ServiceUnreachableError, match="certificate not accepted"):
+            with pytest.raises(errors.ServiceUnreachableError, match="certificate verification failed"):
                 CloudStoreHook().download("f1", tmp_path / "f")

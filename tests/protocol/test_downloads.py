@@ -25,24 +25,24 @@ def head(status: int, **headers: str) -> Response:
     return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, b"", NOW, NOW)
 
 
-def begun(headers: dict[str, str] | None = None, *, total: int = 10, received: bytes = b"01234") -> Download:
+def interrupted(headers: dict[str, str] | None = None, *, total: int = 10, received: bytes = b"01234") -> Download:
     """A download that broke after ``received``."""
     download = Download("f1", settings())
-    download.use(link())
-    download.first_request()
-    assert download.begin(head(200, content_length=str(total), **(headers or {"etag": ETAG}))) == 0
+    download.use_link(link())
+    download.start_attempt()
+    assert download.accept_head(head(200, content_length=str(total), **(headers or {"etag": ETAG}))) == 0
     if received:
-        download.received(received)
+        download.accept_body(received)
     with pytest.raises(errors.TransientServiceError) as broken:
-        download.end(TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection reset"))
+        download.finish_attempt(TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection reset"))
     assert broken.value.retryable
     return download
 
 
 def test_a_download_carries_no_access_token_and_asks_for_no_coding() -> None:
     download = Download("f1", settings())
-    download.use(link())
-    request = download.first_request()
+    download.use_link(link())
+    request = download.start_attempt()
     assert request.url == URL
     assert TOKEN not in f"{request.url} {request.headers}"
     assert "Authorization" not in request.headers
@@ -51,13 +51,13 @@ def test_a_download_carries_no_access_token_and_asks_for_no_coding() -> None:
 
 
 def test_a_broken_download_goes_on_where_it_broke_if_the_file_is_still_the_same() -> None:
-    download = begun()
-    request = download.first_request()
+    download = interrupted()
+    request = download.start_attempt()
     assert (request.headers["Range"], request.headers["If-Range"]) == ("bytes=5-", ETAG)
-    assert download.begin(head(206, content_range="bytes 5-9/10", etag=ETAG)) == 0
-    assert download.wanted == 5
-    download.received(b"56789")
-    download.end(None)
+    assert download.accept_head(head(206, content_range="bytes 5-9/10", etag=ETAG)) == 0
+    assert download.bytes_wanted == 5
+    download.accept_body(b"56789")
+    download.finish_attempt(None)
     assert download.result("/x").to_dict() == {
         "file_id": "f1",
         "path": "/x",
@@ -68,107 +68,110 @@ def test_a_broken_download_goes_on_where_it_broke_if_the_file_is_still_the_same(
 
 def test_a_date_is_a_validator_only_where_it_is_strong() -> None:
     modified = "Thu, 01 Jan 2026 00:00:00 GMT"
-    strong = begun({"last_modified": modified, "date": "Thu, 01 Jan 2026 00:00:09 GMT"})
-    assert strong.first_request().headers["If-Range"] == modified
+    strong = interrupted({"last_modified": modified, "date": "Thu, 01 Jan 2026 00:00:09 GMT"})
+    assert strong.start_attempt().headers["If-Range"] == modified
     for headers in ({"last_modified": modified, "date": modified}, {"etag": 'W/"v1"'}, {"last_modified": modified}):
-        weak = begun(headers)
-        assert "Range" not in weak.first_request().headers
+        weak = interrupted(headers)
+        assert "Range" not in weak.start_attempt().headers
         assert weak.position == 0
 
 
 def test_a_whole_file_in_place_of_the_rest_is_taken_from_its_start() -> None:
-    download = begun()
-    download.first_request()
-    assert download.begin(head(200, content_length="10", etag='"v2"')) == 0
+    download = interrupted()
+    download.start_attempt()
+    assert download.accept_head(head(200, content_length="10", etag='"v2"')) == 0
     assert download.position == 0
-    download.received(b"abcdefghij")
-    download.end(None)
+    download.accept_body(b"abcdefghij")
+    download.finish_attempt(None)
     assert download.result("").sha256 == hashlib.sha256(b"abcdefghij").hexdigest()
 
 
+_CHANGED, _INVALID = errors.FileChangedError, errors.InvalidResponseError
+
+
 @pytest.mark.parametrize(
-    "headers",
+    ("headers", "kind"),
     [
-        {"content_range": "bytes 4-9/10", "etag": ETAG},
-        {"content_range": "bytes 6-9/10", "etag": ETAG},
-        {"content_range": "bytes 5-9/11", "etag": ETAG},
-        {"content_range": "bytes 5-10/10", "etag": ETAG},
-        {"content_range": "bytes 5-4/10", "etag": ETAG},
-        {"content_range": "bytes 5-9/10", "etag": '"v2"'},
-        {"content_range": "bytes 5-9/10", "etag": ETAG, "content_length": "6"},
-        {"content_range": "lines 5-9/10", "etag": ETAG},
-        {"etag": ETAG},
+        ({"content_range": "bytes 4-9/10", "etag": ETAG}, _INVALID),
+        ({"content_range": "bytes 6-9/10", "etag": ETAG}, _INVALID),
+        ({"content_range": "bytes 5-9/11", "etag": ETAG}, _CHANGED),
+        ({"content_range": "bytes 5-10/10", "etag": ETAG}, _INVALID),
+        ({"content_range": "bytes 5-4/10", "etag": ETAG}, _INVALID),
+        ({"content_range": "bytes 5-9/10", "etag": '"v2"'}, _CHANGED),
+        ({"content_range": "bytes 5-9/10", "etag": ETAG, "content_length": "6"}, _INVALID),
+        ({"content_range": "lines 5-9/10", "etag": ETAG}, _INVALID),
+        ({"etag": ETAG}, _INVALID),
     ],
 )
-def test_a_part_that_does_not_continue_exactly_makes_the_download_start_over(headers: dict[str, str]) -> None:
-    download = begun()
-    download.first_request()
-    with pytest.raises(errors.FileChangedError) as changed:
-        download.begin(head(206, **headers))
-    assert changed.value.retryable
-    assert "Range" not in download.first_request().headers
+def test_a_range_that_does_not_resume_exactly_makes_the_download_start_over(headers: dict[str, str], kind: Any) -> None:
+    download = interrupted()
+    download.start_attempt()
+    with pytest.raises(kind) as rejected:
+        download.accept_head(head(206, **headers))
+    assert rejected.value.retryable
+    assert "Range" not in download.start_attempt().headers
     assert download.position == 0
 
 
 def test_a_part_of_another_date_is_of_another_version() -> None:
     date = {"date": "Fri, 02 Jan 2026 00:00:00 GMT"}
-    download = begun({"last_modified": "Thu, 01 Jan 2026 00:00:00 GMT", **date})
-    download.first_request()
+    download = interrupted({"last_modified": "Thu, 01 Jan 2026 00:00:00 GMT", **date})
+    download.start_attempt()
     with pytest.raises(errors.FileChangedError):
-        download.begin(head(206, content_range="bytes 5-9/10", last_modified="Thu, 01 Jan 2026 00:00:01 GMT", **date))
+        download.accept_head(head(206, content_range="bytes 5-9/10", last_modified="Thu, 01 Jan 2026 00:00:01 GMT", **date))
 
 
 def test_a_shorter_part_than_asked_for_is_kept_and_the_rest_asked_for() -> None:
-    download = begun()
-    download.first_request()
-    download.begin(head(206, content_range="bytes 5-6/10", etag=ETAG))
-    assert download.wanted == 2
-    download.received(b"56")
+    download = interrupted()
+    download.start_attempt()
+    download.accept_head(head(206, content_range="bytes 5-6/10", etag=ETAG))
+    assert download.bytes_wanted == 2
+    download.accept_body(b"56")
     with pytest.raises(errors.TransientServiceError, match="ended early at byte 7 of 10"):
-        download.end(None)
-    assert download.first_request().headers["Range"] == "bytes=7-"
+        download.finish_attempt(None)
+    assert download.start_attempt().headers["Range"] == "bytes=7-"
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 def test_a_link_that_has_ended_is_replaced_at_once_and_a_bounded_number_of_times(status: int) -> None:
-    download = begun()
+    download = interrupted()
     for number in range(MAX_REJECTED_LINKS):
         assert download.needs_link == (number > 0)
-        download.use(link())
-        assert download.first_request().headers["Range"] == "bytes=5-"
+        download.use_link(link())
+        assert download.start_attempt().headers["Range"] == "bytes=5-"
         with pytest.raises(errors.DownloadLinkRejectedError) as refused:
-            download.begin(head(status))
+            download.accept_head(head(status))
         assert refused.value.retryable
         assert refused.value.retry_after == (0.0 if number == 0 else None)
         assert not download.exhausted
-    download.use(link())
-    download.first_request()
+    download.use_link(link())
+    download.start_attempt()
     with pytest.raises(errors.DownloadLinkRejectedError) as last:
-        download.begin(head(status))
+        download.accept_head(head(status))
     assert not last.value.retryable
     assert last.value.permanent
 
 
 def test_attempts_are_counted_since_the_last_bytes_came() -> None:
-    download = begun(total=10**6, received=b"x" * 70_000)
+    download = interrupted(total=10**6, received=b"x" * 70_000)
     for _ in range(20):
         assert not download.exhausted
-        download.first_request()
-        download.begin(head(206, content_range=f"bytes {download.position}-999999/1000000", etag=ETAG))
-        download.received(b"x" * 40_000 if download.position < 900_000 else b"")
+        download.start_attempt()
+        download.accept_head(head(206, content_range=f"bytes {download.position}-999999/1000000", etag=ETAG))
+        download.accept_body(b"x" * 40_000 if download.position < 900_000 else b"")
     for _ in range(4):
-        download.first_request()
+        download.start_attempt()
     assert download.exhausted
 
 
 def test_bytes_that_come_once_more_are_no_progress() -> None:
-    download = begun(total=10**6, received=b"x" * 500_000)
+    download = interrupted(total=10**6, received=b"x" * 500_000)
     for _ in range(3):
         assert not download.exhausted
-        download.first_request()
-        download.begin(head(200, content_length="1000000"))
+        download.start_attempt()
+        download.accept_head(head(200, content_length="1000000"))
         assert download.position == 0
-        download.received(b"x" * 500_000)
+        download.accept_body(b"x" * 500_000)
     assert download.exhausted
 
 
@@ -188,10 +191,10 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
 )
 def test_every_other_response_is_an_error_that_says_whether_to_try_again(response: Response, kind: Any, again: bool) -> None:
     download = Download("f1", settings())
-    download.use(link())
-    download.first_request()
+    download.use_link(link())
+    download.start_attempt()
     with pytest.raises(kind) as failed:
-        download.begin(response)
+        download.accept_head(response)
     assert failed.value.retryable is again
     assert failed.value.retry_after == (7.0 if "retry-after" in response.headers else None)
     assert "t0ken" not in str(failed.value)
@@ -199,14 +202,14 @@ def test_every_other_response_is_an_error_that_says_whether_to_try_again(respons
 
 def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known() -> None:
     download = Download("f1", settings(), expected_sha256=hashlib.sha256(b"abc").hexdigest().upper())
-    download.use(link())
-    download.first_request()
-    download.begin(head(200))
-    download.received(b"ab")
-    download.end(None)
-    with pytest.raises(errors.ChecksumError, match="2 bytes came"):
+    download.use_link(link())
+    download.start_attempt()
+    download.accept_head(head(200))
+    download.accept_body(b"ab")
+    download.finish_attempt(None)
+    with pytest.raises(errors.ChecksumError, match="2 bytes"):
         download.result("")
-    download.received(b"c")
+    download.accept_body(b"c")
     assert download.result("").bytes == 3
 
 
@@ -220,24 +223,24 @@ def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known()
         ("http://127.0.0.1/x", "plain http"),
         ("file:///etc/passwd", "no valid host"),
         ("ftp://cdn.example.com/x", "scheme 'ftp'"),
-        ("https://user:hunter2@cdn.example.com/x", "user or a password"),
+        ("https://user:hunter2@cdn.example.com/x", "user name or password"),
         ("https://a@b@c/x", "'@'"),
         ("https://[::1/x", "no valid host"),
     ],
 )
 def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> None:
     download = Download("f1", settings())
-    download.use(link())
-    download.first_request()
+    download.use_link(link())
+    download.start_attempt()
     response = head(302, location=location)
     if not problem:
-        assert download.redirects(response)
+        assert download.follow_redirect(response)
         assert download.request().url.startswith("https://")
         assert "#" not in download.request().url
-        assert download.first_request().url == URL, "the next attempt begins at the link again"
+        assert download.start_attempt().url == URL, "the next attempt begins at the link again"
         return
     with pytest.raises(errors.RedirectError) as refused:
-        download.redirects(response)
+        download.follow_redirect(response)
     assert "hunter2" not in str(refused.value)
     assert problem in str(refused.value)
     assert not refused.value.retryable
@@ -245,19 +248,19 @@ def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> 
 
 def test_this_machine_may_redirect_to_itself() -> None:
     download = Download("f1", settings())
-    download.use(link("https://localhost/x"))
-    download.first_request()
-    assert download.redirects(head(307, location="http://127.0.0.1:8080/x"))
+    download.use_link(link("https://localhost/x"))
+    download.start_attempt()
+    assert download.follow_redirect(head(307, location="http://127.0.0.1:8080/x"))
 
 
 def test_redirects_are_followed_a_bounded_number_of_times() -> None:
     download = Download("f1", settings())
-    download.use(link())
-    download.first_request()
+    download.use_link(link())
+    download.start_attempt()
     for _ in range(MAX_REDIRECTS):
-        assert download.redirects(head(301, location="/next"))
-    with pytest.raises(errors.RedirectError, match="after 5 others"):
-        download.redirects(head(301, location="/next"))
+        assert download.follow_redirect(head(301, location="/next"))
+    with pytest.raises(errors.RedirectError, match="more than 5 redirects"):
+        download.follow_redirect(head(301, location="/next"))
 
 
 def test_a_token_becomes_a_url_by_the_response_or_else_by_the_connection() -> None:
@@ -298,37 +301,37 @@ def test_no_expected_sha256_checks_none(value: Any) -> None:
 
 def test_a_part_is_asked_for_by_its_bytes_and_skipped_to_where_the_host_knows_no_parts() -> None:
     download = Download("f1", settings())
-    download.use(link())
-    download.narrow(4, 8)
-    assert download.first_request().headers["Range"] == "bytes=4-7"
-    assert download.begin(head(200, content_length="10", etag=ETAG)) == 4
-    download.skipped(4)
-    assert download.wanted == 4
-    download.received(b"4567")
-    download.end(None)
+    download.use_link(link())
+    download.select_range(4, 8)
+    assert download.start_attempt().headers["Range"] == "bytes=4-7"
+    assert download.accept_head(head(200, content_length="10", etag=ETAG)) == 4
+    download.skip(4)
+    assert download.bytes_wanted == 4
+    download.accept_body(b"4567")
+    download.finish_attempt(None)
     assert download.size == 10
-    download.narrow(8, 10)
-    assert download.first_request().headers["If-Range"] == ETAG
+    download.select_range(8, 10)
+    assert download.start_attempt().headers["If-Range"] == ETAG
     with pytest.raises(errors.FileChangedError) as changed:
-        download.begin(head(200, content_length="10", etag='"v2"'))
+        download.accept_head(head(200, content_length="10", etag='"v2"'))
     assert not changed.value.retryable
 
 
 def test_an_empty_file_has_no_part() -> None:
     download = Download("f1", settings())
-    download.use(link())
-    download.narrow(0, 1)
-    download.first_request()
-    download.begin(head(416, content_range="bytes */0"))
-    download.end(None)
+    download.use_link(link())
+    download.select_range(0, 1)
+    download.start_attempt()
+    download.accept_head(head(416, content_range="bytes */0"))
+    download.finish_attempt(None)
     assert download.size == 0
 
 
 def test_a_size_that_nobody_tells_is_an_error_and_no_guess() -> None:
     download = Download("f1", settings())
-    download.use(link())
-    download.narrow(0, 1)
-    download.first_request()
-    download.begin(head(206, content_range="bytes 0-0/*"))
+    download.use_link(link())
+    download.select_range(0, 1)
+    download.start_attempt()
+    download.accept_head(head(206, content_range="bytes 0-0/*"))
     with pytest.raises(errors.InvalidResponseError, match="size"):
         _ = download.size
