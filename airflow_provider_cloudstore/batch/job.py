@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, Store, in_daemon_thread, retry_until
-from airflow_provider_cloudstore.batch.ledger import Chunks, Ledger, Recorded, State, Status, Survey, with_digests
+from airflow_provider_cloudstore.batch.ledger import ChunkDigests, Ledger, RecordedOutcomes, State, Status, Survey, with_digests
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Receipts, Try
 from airflow_provider_cloudstore.batch.sending import Options, Sender
@@ -108,12 +108,12 @@ class _StateCheckpoints:
     def __init__(self, store: StateStore, writer: Try, ledger: Ledger, outage_limit: float) -> None:
         self._store, self._writer, self._ledger, self.outage_limit = store, writer, ledger, outage_limit
 
-    def take(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         return self._ledger.to_state() | {"writer": self._writer.to_mark()}
 
-    def write(self, taken: dict[str, Any]) -> None:
+    def write(self, snapshot: dict[str, Any]) -> None:
         self._writer.validate(_mark_of(self._store.load()))
-        self._store.save(taken)
+        self._store.save(snapshot)
 
 
 class _ReceiptCheckpoints:
@@ -124,11 +124,11 @@ class _ReceiptCheckpoints:
     def __init__(self, receipts: Receipts, ledger: Ledger, outage_limit: float) -> None:
         self._receipts, self._ledger, self.outage_limit = receipts, ledger, outage_limit
 
-    def take(self) -> list[str]:
-        return self._ledger.take_receipts()
+    def snapshot(self) -> list[str]:
+        return self._ledger.drain_receipts()
 
-    def write(self, taken: list[str]) -> None:
-        self._receipts.write(taken)
+    def write(self, snapshot: list[str]) -> None:
+        self._receipts.write(snapshot)
 
 
 def _mark_of(stored: Any) -> Any:
@@ -223,7 +223,7 @@ class Job:
         self._lease: Lease | None = None
         self._ledger: Ledger | None = None
         self._survey = Survey()
-        self._chunks = Chunks()
+        self._chunks = ChunkDigests()
 
     async def run(self) -> Report:
         """Send what earlier tries have not settled.
@@ -236,14 +236,14 @@ class Job:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 await self._abort(work)
-                return self._end(BatchInterruptedError(watch.result(), operation="batch upload"))
+                return self._report_of(BatchInterruptedError(watch.result(), operation="batch upload"))
             try:
                 error = work.result()
             except CloudStoreError as failed:
                 if self._ledger is None:
                     raise  # before anything was sent: there is nothing to report
                 error = failed
-            return self._end(error)
+            return self._report_of(error)
         finally:
             watch.cancel()
             if not work.done():  # this task itself was cancelled
@@ -258,11 +258,11 @@ class Job:
             await asyncio.sleep(_KILL_CHECK_INTERVAL)
         if self._killed():
             return "the task was told to end"
-        behind = self._lease.stale if self._lease else []
-        return f"execution_timeout is nearly over{''.join(f', and the {name} cannot be written' for name in behind)}"
+        stale = self._lease.stale if self._lease else []
+        return f"execution_timeout is nearly over{''.join(f', and the {name} cannot be written' for name in stale)}"
 
     async def _abort(self, work: asyncio.Task[Any]) -> None:
-        """End within two seconds: answers that come at once are taken, and what is known is stored if the stores let it."""
+        """End within two seconds: accept responses that arrive at once, and store what is known if the stores allow."""
         if self._sender:
             self._sender.drain()
             await asyncio.wait({work}, timeout=_GRACE)
@@ -299,7 +299,7 @@ class Job:
             recorded,
             skip_duplicates=self._options.skip_duplicates,
             retry_unknown=self._options.retry_unknown_outcome,
-            keeps_receipts=self._receipts is not None,
+            writes_receipts=self._receipts is not None,
             try_number=self._writer.number,
             secrets=lambda: self._settings.secrets,
         )
@@ -307,7 +307,7 @@ class Job:
         async with self._connect(self._settings, self._reload, self._options) as client:
             throttle = Throttle(lease, self._options.requests_per_second, self._report)
             with self._entries() as entries:
-                digests = self._chunks.verified(with_digests(_reread(entries), self._options.shard))
+                digests = self._chunks.verify(with_digests(_reread(entries), self._options.shard))
                 sender = Sender(
                     client,
                     lambda: self._settings,
@@ -324,30 +324,30 @@ class Job:
 
     async def _send(self, sender: Sender, lease: Lease) -> None:
         """Send, beside the loops that keep the lease and report; if the lease cannot be kept, the batch ends."""
-        sending, keeping = asyncio.create_task(sender.run()), asyncio.create_task(lease.checkpoint_loop())
+        sending, checkpointing = asyncio.create_task(sender.run()), asyncio.create_task(lease.checkpoint_loop())
         reporting = asyncio.create_task(self._report_progress())
         try:
-            await asyncio.wait({sending, keeping} if lease.stores else {sending}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, checkpointing} if lease.stores else {sending}, return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
                 sender.drain()
                 await asyncio.wait({sending}, timeout=_GRACE)
                 with suppress(TimeoutError, CloudStoreError):
                     await lease.finish(_TIME_TO_SAVE)  # the other store loses nothing
-                keeping.result()
+                checkpointing.result()
             sending.result()
         finally:
-            for task in (sending, keeping, reporting):
+            for task in (sending, checkpointing, reporting):
                 task.cancel()
-            await asyncio.wait({sending, keeping, reporting})
+            await asyncio.wait({sending, checkpointing, reporting})
 
-    def _load_progress(self) -> tuple[State | None, Recorded | None]:
+    def _load_progress(self) -> tuple[State | None, RecordedOutcomes | None]:
         """What earlier tries left, in the state and in the receipts; from now on an older try finds our mark."""
         state, recorded, since = None, None, self._options.since_try
         try:
             if self._store:
-                state = self._claim(self._store, since)
+                state = self._claim_state(self._store, since)
             if self._receipts:
-                recorded = Recorded()
+                recorded = RecordedOutcomes()
                 self._receipts.begin()
                 self._receipts.read(recorded.add, since)
         except Exception as error:
@@ -360,7 +360,7 @@ class Job:
             raise InvalidInputError("the receipts folder is in a bucket or container that does not exist; nothing was sent")
         return state, recorded
 
-    def _claim(self, store: StateStore, since: int) -> State | None:
+    def _claim_state(self, store: StateStore, since: int) -> State | None:
         """Leave our mark, and only then read: what an older try, thawed, writes in between would be lost otherwise."""
         stored = store.load()
         mark = _mark_of(stored)
@@ -371,7 +371,7 @@ class Job:
 
     def _count(self, state: State | None) -> tuple[Survey, list[tuple[int, int]]]:
         with self._entries() as entries:
-            survey, same = Survey.of(self._chunks.noted(with_digests(_read(entries), self._options.shard)), state)
+            survey, same = Survey.of(self._chunks.record(with_digests(_read(entries), self._options.shard)), state)
         if not survey.total and not self._allow_empty:
             raise InvalidInputError("the manifest holds no URL: set allow_empty=True if that may be; nothing was sent")
         if state and len(state.settled.within(same)) < len(state.settled):
@@ -403,10 +403,10 @@ class Job:
         total, done = self._survey.total, ledger.finished
         left = f", about {max(0, total - done) / rate:,.0f} s left" if rate else ""
         failed, unknown = (ledger.now[status] + ledger.earlier[status] for status in (Status.FAILED, Status.UNKNOWN))
-        behind = f"; waiting for the {' and the '.join(self._lease.stale)}" if self._lease and self._lease.stale else ""
-        return f"{done:,} of {total:,} URLs done, {rate:,.0f} a second, {failed:,} failed, {unknown:,} unknown{left}{behind}"
+        stale = f"; waiting for the {' and the '.join(self._lease.stale)}" if self._lease and self._lease.stale else ""
+        return f"{done:,} of {total:,} URLs done, {rate:,.0f} a second, {failed:,} failed, {unknown:,} unknown{left}{stale}"
 
-    def _end(self, error: CloudStoreError | None) -> Report:
+    def _report_of(self, error: CloudStoreError | None) -> Report:
         ledger = self._ledger or Ledger(self._survey)
         report = Report(self._survey.total, dict(ledger.now), dict(ledger.earlier), ledger.failures, error)
         failed, unknown = report.count(Status.FAILED), report.count(Status.UNKNOWN)

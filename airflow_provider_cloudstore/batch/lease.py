@@ -87,10 +87,10 @@ class Store(Protocol):
     outage_limit: float
     """Seconds for which it may be away."""
 
-    def take(self) -> Any:
+    def snapshot(self) -> Any:
         """What is to be written now. Called on the event loop."""
 
-    def write(self, taken: Any) -> None:
+    def write(self, snapshot: Any) -> None:
         """Write it durably. It blocks; it is called again with the same if it fails.
 
         :raises BatchSupersededError: if a newer try has taken over.
@@ -136,7 +136,7 @@ class Checkpointer:
         self.store = store
         self._clock = clock
         self._in_thread = in_thread
-        self._taken: tuple[float, Any] | None = None
+        self._pending: tuple[float, Any] | None = None
         self._running: asyncio.Future[None] | None = None
         self._durable_at: float | None = None
 
@@ -150,20 +150,20 @@ class Checkpointer:
 
         :returns: the moment that it describes.
         """
-        if self._taken is None:
-            self._taken = (self._clock(), self.store.take())
-        taken_at, taken = self._taken
+        if self._pending is None:
+            self._pending = (self._clock(), self.store.snapshot())
+        snapshot_at, snapshot = self._pending
         if self._running is None:
-            self._running = asyncio.ensure_future(self._in_thread(lambda: self.store.write(taken)))
+            self._running = asyncio.ensure_future(self._in_thread(lambda: self.store.write(snapshot)))
         running = self._running
         try:
             await asyncio.shield(running)
         finally:
             if running.done():
                 self._running = None
-        self._taken = None
-        self._durable_at = taken_at
-        return taken_at
+        self._pending = None
+        self._durable_at = snapshot_at
+        return snapshot_at
 
     async def persist(self) -> float:
         """As :meth:`checkpoint`, again with backoff while the store fails.
@@ -175,7 +175,7 @@ class Checkpointer:
 
     async def finish(self) -> None:
         """Write what there is, the last checkpoint of all."""
-        if self._taken is not None:
+        if self._pending is not None:
             await self.persist()
         await self.persist()
 
@@ -229,9 +229,9 @@ class Lease:
 
     async def _checkpoint_loop(self, checkpointer: Checkpointer) -> None:
         while True:
-            taken_at = await checkpointer.persist()
+            snapshot_at = await checkpointer.persist()
             self._renewed.set()
-            await asyncio.sleep(max(0.0, taken_at + _CHECKPOINT_INTERVAL - self._clock()))
+            await asyncio.sleep(max(0.0, snapshot_at + _CHECKPOINT_INTERVAL - self._clock()))
 
     async def finish(self, seconds: float | None = None) -> None:
         """Make everything durable that is known now.

@@ -71,14 +71,14 @@ def with_digests(entries: Iterable[Entry], shard: tuple[int, int] | None = None)
             yield entry, digest
 
 
-class Chunks:
+class ChunkDigests:
     """Digests of what the first pass over a manifest read: by them the second one stops at the first chunk that differs."""
 
     def __init__(self) -> None:
         self._digests = bytearray()
         self._total = 0
 
-    def noted(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
+    def record(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
         """The entries of the first pass, as they are.
 
         :param entries: the manifest, with digests.
@@ -88,7 +88,7 @@ class Chunks:
             self._total += len(chunk)
             yield from chunk
 
-    def verified(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
+    def verify(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
         """The entries of the second pass, none of a chunk that differs and none fewer than there were.
 
         :param entries: the manifest, with digests.
@@ -265,10 +265,10 @@ class Survey:
         if total > start:
             found += running.digest()
         survey = cls(total, bytes(found))
-        return survey, list(_same(survey.segments, tail, earlier.survey)) if earlier else []
+        return survey, list(_unchanged_ranges(survey.segments, tail, earlier.survey)) if earlier else []
 
 
-def _same(found: bytes, tail: bytes, earlier: Survey) -> Iterator[tuple[int, int]]:
+def _unchanged_ranges(found: bytes, tail: bytes, earlier: Survey) -> Iterator[tuple[int, int]]:
     start, end = 0, 1
     for at in range(0, len(earlier.segments), _SEGMENT_DIGEST):
         wanted = earlier.segments[at : at + _SEGMENT_DIGEST]
@@ -326,7 +326,7 @@ class _Budget:
         return self._left >= 0
 
 
-class Recorded:
+class RecordedOutcomes:
     """What receipts tell of URLs, by digest: what is settled, how often."""
 
     def __init__(self) -> None:
@@ -351,10 +351,10 @@ class Recorded:
         elif status == Status.SKIPPED.value:
             self._skipped[key] += 1
         elif status == Status.UNKNOWN.value:
-            reported = {name: receipt.get(name) or "" for name in ("url", "error")}
-            self._unknown.setdefault(key, []).append(reported)
+            failure = {name: receipt.get(name) or "" for name in ("url", "error")}
+            self._unknown.setdefault(key, []).append(failure)
 
-    def take(self, key: bytes) -> tuple[Status, dict[str, Any]] | None:
+    def pop(self, key: bytes) -> tuple[Status, dict[str, Any]] | None:
         """What became of a URL, each time that it did; None once there is nothing more to tell.
 
         :param key: the beginning of its digest.
@@ -367,7 +367,7 @@ class Recorded:
             return Status.QUEUED, {}
         return (Status.UNKNOWN, self._unknown[key].pop()) if self._unknown.get(key) else None
 
-    def take_skipped(self, key: bytes) -> bool:
+    def pop_skipped(self, key: bytes) -> bool:
         """Whether a receipt says that it was skipped, each time that it was.
 
         :param key: the beginning of its digest.
@@ -402,7 +402,7 @@ class Ledger:
     :param recorded: what the receipts of earlier tries tell.
     :param skip_duplicates: send a URL that stands twice once.
     :param retry_unknown: send again what may have been queued in an earlier try.
-    :param keeps_receipts: whether receipts are written.
+    :param writes_receipts: whether receipts are written.
     :param try_number: the try, for the receipts.
     :param secrets: what must not stand in them, such as the access token.
     """
@@ -411,11 +411,11 @@ class Ledger:
         self,
         survey: Survey,
         state: State | None = None,
-        recorded: Recorded | None = None,
+        recorded: RecordedOutcomes | None = None,
         *,
         skip_duplicates: bool = True,
         retry_unknown: bool = False,
-        keeps_receipts: bool = False,
+        writes_receipts: bool = False,
         try_number: int = 1,
         secrets: Callable[[], tuple[Secret, ...]] = tuple,
     ) -> None:
@@ -424,12 +424,12 @@ class Ledger:
         self._state = State(survey, earlier.settled, earlier.unknown, list(earlier.failures))
         self._settled_before = Ranges(earlier.settled)
         self._unknown_before = Ranges(earlier.unknown)
-        self._reported_before = {reported["position"]: reported for reported in earlier.failures}
-        self._recorded = recorded or Recorded()
+        self._failures_before = {failure["position"]: failure for failure in earlier.failures}
+        self._recorded = recorded or RecordedOutcomes()
         self._skip, self._retry_unknown = skip_duplicates, retry_unknown
-        self._keeps_receipts, self._try = keeps_receipts, try_number
+        self._writes_receipts, self._try = writes_receipts, try_number
         self._index = 0
-        self._decided = KeySet()
+        self._resolved_keys = KeySet()
         self._waiting: dict[bytes, list[Ticket]] = {}
         self._waiters = 0
         self._failed = Ranges()
@@ -469,12 +469,12 @@ class Ledger:
         self._index += 1
         ticket = Ticket(index, entry, digest)
         may_skip = self._skip and not entry.problem
-        if may_skip and key in self._decided:
-            self._skip_duplicate(ticket, index in self._settled_before or self._recorded.take_skipped(key))
+        if may_skip and key in self._resolved_keys:
+            self._skip_duplicate(ticket, index in self._settled_before or self._recorded.pop_skipped(key))
             return None
-        if status := self._recall(ticket, key):
+        if status := self._resolve_without_request(ticket, key):
             if not (status is Status.UNKNOWN and self._retry_unknown):
-                self._decide(key)
+                self._mark_resolved(key)
                 return None
             ticket = Ticket(index, entry, digest, status.value)
         if entry.problem:
@@ -488,23 +488,23 @@ class Ledger:
             self._waiting[key] = []
         return ticket
 
-    def _recall(self, ticket: Ticket, key: bytes) -> Status | None:
+    def _resolve_without_request(self, ticket: Ticket, key: bytes) -> Status | None:
         """What earlier tries say of an entry, counted and told; None if it is not settled."""
         index, entry = ticket.index, ticket.entry
         by_state = index in self._settled_before
-        receipt = self._recorded.take(key) if not entry.problem else None
+        receipt = self._recorded.pop(key) if not entry.problem else None
         if receipt is None and not by_state:
             return None
         status = receipt[0] if receipt else Status.UNKNOWN if index in self._unknown_before else Status.QUEUED
         if status is Status.UNKNOWN and self._retry_unknown:
             return status
         self.earlier[status] += 1
-        self._settle(index, status)
+        self._mark_settled(index, status)
         if receipt is None:  # the state was stored, and the receipt was not
             self._add_receipt(ticket, status, {"url": redact_url(str(entry.url)), "earlier": True})
         if status is Status.UNKNOWN:
-            reported = receipt[1] if receipt else self._reported_before.get(entry.position, {})
-            self._report(entry, status, reported.get("url", ""), reported.get("error", "unknown since an earlier try"))
+            failure = receipt[1] if receipt else self._failures_before.get(entry.position, {})
+            self._add_failure(entry, status, failure.get("url", ""), failure.get("error", "unknown since an earlier try"))
         return status
 
     def record(self, ticket: Ticket, status: Status, *, url: str = "", error: str = "", response: Any = None) -> None:
@@ -526,14 +526,14 @@ class Ledger:
             if self._skip and not ticket.entry.problem:
                 self._failed_by_key.setdefault(key, []).append(ticket.index)
         else:
-            self._settle(ticket.index, status)
-            self._decide(key)
+            self._mark_settled(ticket.index, status)
+            self._mark_resolved(key)
             for index in self._failed_by_key.pop(key, ()):  # the same URL at another place: it needs no request any more
-                self._settle(index, status)
+                self._mark_settled(index, status)
                 self._failed.discard(index)
         if error:
-            reported = self._report(ticket.entry, status, url, error)
-            self.first_failure = self.first_failure or reported
+            failure = self._add_failure(ticket.entry, status, url, error)
+            self.first_failure = self.first_failure or failure
         self._release(key, settled=status is not Status.FAILED)
 
     def _release(self, key: bytes, *, settled: bool) -> None:
@@ -542,7 +542,7 @@ class Ledger:
         if settled:
             self._waiters -= len(waiting)
             for ticket in waiting:
-                self._skip_duplicate(ticket, self._recorded.take_skipped(key))
+                self._skip_duplicate(ticket, self._recorded.pop_skipped(key))
         elif waiting:
             self._waiters -= 1
             self.retries.append(waiting[0])
@@ -550,23 +550,23 @@ class Ledger:
 
     def _skip_duplicate(self, ticket: Ticket, earlier: bool) -> None:
         (self.earlier if earlier else self.now)[Status.SKIPPED] += 1
-        self._settle(ticket.index, Status.SKIPPED)
+        self._mark_settled(ticket.index, Status.SKIPPED)
         if not earlier:
             self._add_receipt(ticket, Status.SKIPPED, {"url": redact_url(str(ticket.entry.url))})
 
-    def _decide(self, key: bytes) -> None:
+    def _mark_resolved(self, key: bytes) -> None:
         if self._skip:
-            self._decided.add(key)
+            self._resolved_keys.add(key)
 
-    def _settle(self, index: int, status: Status) -> None:
+    def _mark_settled(self, index: int, status: Status) -> None:
         self._state.settled.add(index)
         if status is Status.UNKNOWN:
             self._state.unknown.add(index)
         else:
             self._state.unknown.discard(index)
 
-    def _report(self, entry: Entry, status: Status, url: str, error: str) -> dict[str, Any]:
-        reported = {
+    def _add_failure(self, entry: Entry, status: Status, url: str, error: str) -> dict[str, Any]:
+        failure = {
             "position": entry.position,
             "line": entry.line,
             "url": url[:200],
@@ -574,13 +574,13 @@ class Ledger:
             "error": error[:400],
         }
         if len(self.failures) < FAILURES_REPORTED:
-            self.failures.append(reported)
+            self.failures.append(failure)
         if status is Status.UNKNOWN and len(self._state.failures) < FAILURES_REPORTED:
-            self._state.failures.append(reported)
-        return reported
+            self._state.failures.append(failure)
+        return failure
 
     def _add_receipt(self, ticket: Ticket, status: Status, more: dict[str, Any]) -> None:
-        if not self._keeps_receipts:
+        if not self._writes_receipts:
             return
         entry = ticket.entry
         receipt = {
@@ -603,7 +603,7 @@ class Ledger:
             return MASK
         return entry.key if text == str(entry.key) else text
 
-    def take_receipts(self) -> list[str]:
+    def drain_receipts(self) -> list[str]:
         """The receipts since the last time; they are the caller's now, to be written."""
         lines, self._lines = self._lines, []
         return lines

@@ -83,11 +83,11 @@ class Sender:
         self._in_thread = in_thread
         self._buffer: list[tuple[Entry, bytes]] = []
         self._reading = asyncio.Lock()
-        self._room = asyncio.Event()
-        self._in_a_row = 0
+        self._capacity_freed = asyncio.Event()
+        self._consecutive_failures = 0
         self._suspects: list[tuple[Ticket, CloudStoreError]] = []
-        self._sent_again: set[int] = set()
-        self._closings = 0
+        self._resent: set[int] = set()
+        self._times_closed = 0
         self._stopped = False
         self.error: CloudStoreError | None = None
         """Why it ended before the manifest did."""
@@ -103,17 +103,17 @@ class Sender:
                     worker.cancel()
             if self._throttle.is_closed and self._suspects:
                 self.error = self.error or service_error(self._suspects[-1][1])
-            self._resolve_suspects(again=False)
+            self._resolve_suspects(resend=False)
             if self.error or self._stopped or not self._ledger.retries:
                 return  # else duplicates have waited for what was judged last
 
     def drain(self) -> None:
         """Begin no other upload. Those whose request is sent end as they would."""
         self._stopped = True
-        self._room.set()
+        self._capacity_freed.set()
         self._throttle.drain()
 
-    def _end(self, error: CloudStoreError) -> None:
+    def _fail(self, error: CloudStoreError) -> None:
         self.error = self.error or error
         self.drain()
 
@@ -121,14 +121,14 @@ class Sender:
         try:
             while (ticket := await self._next()) is not None:
                 await self._send(ticket)
-                self._room.set()
+                self._capacity_freed.set()
         except Drained:
             return
         except asyncio.CancelledError:
             if not self._stopped:
                 raise
         except CloudStoreError as error:
-            self._end(error)
+            self._fail(error)
         except BaseException:
             self.drain()
             raise
@@ -139,8 +139,8 @@ class Sender:
             if self._ledger.retries:
                 return self._ledger.retries.popleft()
             if self._ledger.is_congested:
-                self._room.clear()
-                await self._room.wait()
+                self._capacity_freed.clear()
+                await self._capacity_freed.wait()
             elif self._buffer:
                 ticket = self._ledger.admit(*self._buffer.pop())
                 if ticket is not None:
@@ -169,34 +169,34 @@ class Sender:
         except _FATAL_ERRORS:
             raise
         except CloudStoreError as error:
-            self._record_failing(ticket, error)
+            self._record_failure(ticket, error)
         else:
             self._ledger.record(ticket, Status.QUEUED, url=upload.url, response=upload.response)
-            self._in_a_row = 0
+            self._consecutive_failures = 0
             self._resolve_suspects()
 
-    def _record_failing(self, ticket: Ticket, error: CloudStoreError) -> None:
-        of_the_service = isinstance(error, SERVICE_ERRORS)
+    def _record_failure(self, ticket: Ticket, error: CloudStoreError) -> None:
+        is_service_error = isinstance(error, SERVICE_ERRORS)
         if not self._throttle.is_closed:
-            self._in_a_row += 1
+            self._consecutive_failures += 1
         if isinstance(error, errors.OutcomeUnknownError):
             self._ledger.record(ticket, Status.UNKNOWN, url=error.subject, error=error.reason)
-        elif of_the_service and not self._options.stop_on_error and ticket.index not in self._sent_again:
+        elif is_service_error and not self._options.stop_on_error and ticket.index not in self._resent:
             self._suspects.append((ticket, error))  # was it the URL, or the service? The next outcomes tell
         else:
             self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.reason)
-        if not of_the_service:
+        if not is_service_error:
             self._resolve_suspects()
         self._stop_on_error()
-        self._stop_in_a_row(error)
+        self._stop_on_consecutive_failures(error)
 
-    def _resolve_suspects(self, *, again: bool = True) -> None:
+    def _resolve_suspects(self, *, resend: bool = True) -> None:
         """The service works: what it refused before is refused for good, or sent again if it had failed altogether."""
-        was_closed, self._closings = self._closings != self._throttle.closings, self._throttle.closings
+        was_closed, self._times_closed = self._times_closed != self._throttle.times_closed, self._throttle.times_closed
         suspects, self._suspects = self._suspects, []
         for ticket, error in suspects:
-            if was_closed and again:
-                self._sent_again.add(ticket.index)
+            if was_closed and resend:
+                self._resent.add(ticket.index)
                 self._ledger.retries.append(ticket)
             else:
                 self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.reason)
@@ -207,14 +207,14 @@ class Sender:
             return
         unknown = failure["status"] == Status.UNKNOWN.value
         kind = errors.BatchStoppedAtUnknownError if unknown else errors.BatchStoppedError
-        self._end(kind(failure["error"], operation="remote upload", subject=failure["url"], sent=unknown))
+        self._fail(kind(failure["error"], operation="remote upload", subject=failure["url"], sent=unknown))
 
-    def _stop_in_a_row(self, error: CloudStoreError) -> None:
+    def _stop_on_consecutive_failures(self, error: CloudStoreError) -> None:
         limit = self._options.max_consecutive_failures
-        if limit is None or self._in_a_row < limit or self._stopped:
+        if limit is None or self._consecutive_failures < limit or self._stopped:
             return
         if isinstance(error, SERVICE_ERRORS):
-            self._end(service_error(error))
+            self._fail(service_error(error))
         else:
-            what = f"{self._in_a_row:,} uploads in a row failed (max_consecutive_failures), last: {error.reason}"
-            self._end(errors.BatchFailedError(what, operation="batch upload", subject=error.subject))
+            what = f"{self._consecutive_failures:,} uploads in a row failed (max_consecutive_failures), last: {error.reason}"
+            self._fail(errors.BatchFailedError(what, operation="batch upload", subject=error.subject))

@@ -210,7 +210,7 @@ def test_a_service_that_fails_for_every_url_ends_the_batch_after_some_for_a_late
     emulator: Emulator, job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch, state: Any, fault: Any
 ) -> None:
     monkeypatch.setattr(throttle, "_OUTAGE_LIMIT", 1.0)
-    monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
+    monkeypatch.setattr(throttle, "_INITIAL_PROBE_DELAY", 0.2)
     emulator.fault(times=0, **fault)
     report = run(job(urls(1000), store=state))
     assert isinstance(report.error, errors.BatchServiceError)
@@ -224,7 +224,7 @@ def test_a_service_that_fails_for_every_url_ends_the_batch_after_some_for_a_late
 
 
 def test_nobody_listens_for_a_while_and_no_url_is_lost(job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
+    monkeypatch.setattr(throttle, "_INITIAL_PROBE_DELAY", 0.2)
     port, closed = free_port(), threading.Event()
     own = settings(f"http://127.0.0.1:{port}", "secret-token", max_attempts=3, timeout=5.0)
     with ExitStack() as stack:
@@ -247,7 +247,7 @@ def test_where_nobody_listens_the_batch_ends_so_that_a_retry_sends_all(
     emulator: Emulator, job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch, state: Any
 ) -> None:
     monkeypatch.setattr(throttle, "_OUTAGE_LIMIT", 1.0)
-    monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
+    monkeypatch.setattr(throttle, "_INITIAL_PROBE_DELAY", 0.2)
     own = settings(f"http://127.0.0.1:{free_port()}", "secret-token", max_attempts=3, timeout=5.0)
     report = run(job(urls(300), own=own, store=state))
     assert isinstance(report.error, errors.BatchServiceError)

@@ -6,7 +6,16 @@ import random
 import pytest
 
 from airflow_provider_cloudstore.batch import ledger as ledger_module
-from airflow_provider_cloudstore.batch.ledger import Ledger, Ranges, Recorded, State, Status, Survey, digest_of, with_digests
+from airflow_provider_cloudstore.batch.ledger import (
+    Ledger,
+    Ranges,
+    RecordedOutcomes,
+    State,
+    Status,
+    Survey,
+    digest_of,
+    with_digests,
+)
 from airflow_provider_cloudstore.batch.manifest import entries_of_list
 
 
@@ -86,15 +95,15 @@ def receipt(url: str, status: str, **more: object) -> dict[str, object]:
 
 
 def test_receipts_tell_of_each_occurrence_once() -> None:
-    recorded, key = Recorded(), digest_of("a")[:12]
+    recorded, key = RecordedOutcomes(), digest_of("a")[:12]
     for status in ("queued", "failed", "queued", "unknown", "skipped"):
         recorded.add(receipt("a", status))
-    taken = [recorded.take(key) for _ in range(4)]
+    taken = [recorded.pop(key) for _ in range(4)]
     assert [found and found[0] for found in taken] == [Status.QUEUED, Status.QUEUED, Status.UNKNOWN, None]
-    assert [recorded.take_skipped(key) for _ in range(2)] == [True, False]
+    assert [recorded.pop_skipped(key) for _ in range(2)] == [True, False]
     recorded.add(receipt("b", "unknown"))
     recorded.add(receipt("b", "queued", before="unknown"))
-    assert [recorded.take(digest_of("b")[:12]), recorded.take(digest_of("b")[:12])] == [(Status.QUEUED, {}), None]
+    assert [recorded.pop(digest_of("b")[:12]), recorded.pop(digest_of("b")[:12])] == [(Status.QUEUED, {}), None]
 
 
 def test_what_the_service_says_is_bounded_in_a_receipt() -> None:
@@ -102,11 +111,11 @@ def test_what_the_service_says_is_bounded_in_a_receipt() -> None:
     for _ in range(5000):
         deep = [deep]
     for response in ("x" * 100_000, deep, {"a": float("nan")}, {"\ud800": "\udc00"}, {1: object()}):
-        ledger = Ledger(Survey(1), keeps_receipts=True)
+        ledger = Ledger(Survey(1), writes_receipts=True)
         ticket = ledger.admit(*next(iter(with_digests(entries_of_list(["https://h/1"])))))
         assert ticket
         ledger.record(ticket, Status.QUEUED, url="https://h/1", response=response)
-        (line,) = ledger.take_receipts()
+        (line,) = ledger.drain_receipts()
         assert len(line) < 20_000
         assert json.loads(line.encode("utf-8", "backslashreplace"))["status"] == "queued"
 
