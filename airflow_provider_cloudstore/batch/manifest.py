@@ -6,7 +6,6 @@ refused, by name and line, before anything is sent.
 
 from __future__ import annotations
 
-import ast
 import codecs
 import csv
 import gzip
@@ -19,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
-from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 
 _MAX_LINE_LENGTH = 64 * 1024
 _MAX_ARRAY_ITEM_LENGTH = 1024 * 1024
@@ -50,7 +48,6 @@ _OTHER_FORMATS = (
     (codecs.BOM_UTF16_LE, "UTF-16 text"),
     (codecs.BOM_UTF16_BE, "UTF-16 text"),
 )
-_MISSING = "which is what a template renders when its source is missing: check that the upstream task ran and returned the value"
 _CAN_BE_READ = "a manifest is UTF-8 text, CSV, JSON Lines or a JSON array, plain or gzip"
 
 
@@ -79,46 +76,6 @@ def entries_of_list(urls: Iterable[Any]) -> Iterator[Entry]:
     """
     for position, url in enumerate(urls):
         yield Entry(position, position + 1, url)
-
-
-def validate_kind(urls: Any) -> None:
-    """Refuse what can be neither a list nor a path.
-
-    :param urls: what was given.
-    :raises ValueError: if it cannot.
-    """
-    if urls is None:
-        raise ValueError(f"urls is 'None', {_MISSING}")
-    if isinstance(urls, (bytes, dict, int, float)):
-        raise ValueError(f"urls must be a list or the path of a manifest, not a {type(urls).__name__}")
-
-
-def list_of(urls: Any) -> list[Any] | None:
-    """The list in ``urls``, or None where it is the path of a manifest. A template renders a list as text: that is a list too.
-
-    :param urls: a list, or a text.
-    :raises ValueError: if it is neither; the message does not repeat it, because URLs hold credentials.
-    """
-    validate_kind(urls)
-    if not isinstance(urls, str):
-        return list(urls)
-    text = urls.strip()
-    if text.startswith("["):
-        for read in (json.loads, ast.literal_eval):
-            try:
-                value = read(text)
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                continue
-            if isinstance(value, list):
-                return value
-        raise ValueError("urls begins like a list but cannot be read as one: pass an XCom, or render it with | tojson")
-    if is_nothing(text):
-        raise ValueError(f"urls is {f'{text!r}' if text else 'empty'}, {_MISSING}")
-    if "\n" in text:
-        raise ValueError("urls has line breaks: it is a list, or the path of a manifest")
-    if text.lower().startswith(("http://", "https://", "ftp://")):
-        raise ValueError("urls is a single URL: pass a list, or the path of a manifest")
-    return None
 
 
 def entries_of_file(stream: BinaryIO, name: str, column: str, key_column: str | None = None) -> Iterator[Entry]:

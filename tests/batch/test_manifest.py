@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of
+from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 
@@ -163,36 +163,6 @@ def test_a_line_without_end_is_reported_and_passed_over(name: str) -> None:
     assert [line for _, line, _, _ in found] == [1, 2, 3]
     assert found[1][3] == "the line is longer than 64 KiB"
     assert found[2][2] == "http://h/1"
-
-
-@pytest.mark.parametrize(
-    ("urls", "found"),
-    [
-        ("['http://h/1', 'http://h/2']", ["http://h/1", "http://h/2"]), (' ["a", null] ', ["a", None]), ("[]", []), ([], []),
-        (("a", "b"), ["a", "b"]), ("s3://bucket/urls.txt", None), ("/path/[1].txt", None), ("urls.csv", None),
-    ],
-)  # fmt: skip
-def test_urls_are_a_list_or_its_rendered_text_or_a_path(urls: Any, found: Any) -> None:
-    assert list_of(urls) == found
-
-
-@pytest.mark.parametrize(
-    "urls",
-    [
-        None, 5, {"a": 1}, b"x", "", " ", "None", "null", "[https://h/?sig=hunter2, https://h/2]", "https://h/a?sig=hunter2",
-        "ftp://u:hunter2@h/a", "https://h/?sig=hunter2\nhttps://h/2", "[" * 5000,
-    ],
-)  # fmt: skip
-def test_what_is_neither_is_refused_without_being_shown(urls: Any) -> None:
-    with pytest.raises(ValueError, match=r"^urls ") as refused:
-        list_of(urls)
-    assert "hunter2" not in str(refused.value)
-
-
-@pytest.mark.parametrize("urls", [None, "None", "", " null "])
-def test_missing_urls_are_refused_with_the_words_of_every_other_missing_argument(urls: Any) -> None:
-    with pytest.raises(ValueError, match="what a template renders when its source is missing: check that the upstream task"):
-        list_of(urls)
 
 
 def test_an_entry_does_not_print_its_url() -> None:
