@@ -6,14 +6,22 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, Store, in_daemon_thread, retry_until
-from airflow_provider_cloudstore.batch.ledger import ChunkDigests, Ledger, RecordedOutcomes, State, Status, Survey, with_digests
+from airflow_provider_cloudstore.batch.ledger import ChunkDigests, Ledger, Match, Status, Survey, with_digests
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+from airflow_provider_cloudstore.batch.resume import Progress, StateStore, load_progress, mark_of
 from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
@@ -38,19 +46,6 @@ OUTAGE_LIMIT = 300.0
 
 Entries = Callable[[], AbstractContextManager[Iterator[Entry]]]
 Reload = Callable[[], Settings]
-
-
-class StateStore(Protocol):
-    """Where the state of a batch is kept between tries; both methods block."""
-
-    def load(self) -> Any:
-        """What was stored last, or nothing."""
-
-    def save(self, state: dict[str, Any]) -> None:
-        """Store it.
-
-        :raises BatchSupersededError: if the store refuses this try.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +107,7 @@ class _StateCheckpoints:
         return self._ledger.to_state() | {"writer": self._writer.to_mark()}
 
     def write(self, snapshot: dict[str, Any]) -> None:
-        self._writer.validate(_mark_of(self._store.load()))
+        self._writer.validate(mark_of(self._store.load()))
         self._store.save(snapshot)
 
 
@@ -131,19 +126,6 @@ class _ReceiptCheckpoints:
         self._receipts.write(snapshot)
 
 
-def _mark_of(stored: Any) -> Any:
-    return stored.get("writer") if isinstance(stored, dict) else None
-
-
-def _says_missing(error: BaseException | None) -> bool:
-    """Whether a store says that there is no such bucket; adlfs says so with a ``RuntimeError`` around Azure's own error."""
-    while error is not None:
-        if isinstance(error, (FileNotFoundError, NotADirectoryError)) or type(error).__name__ == "ResourceNotFoundError":
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
 def _read(entries: Iterator[Entry]) -> Iterator[Entry]:
     """The entries of a manifest; what a library raises when it cannot go on reading is made an error of ours."""
     reason = ""
@@ -157,15 +139,29 @@ def _read(entries: Iterator[Entry]) -> Iterator[Entry]:
         raise BatchStoreError(f"the manifest could not be read to its end ({reason})", operation="batch upload")
 
 
-def _reread(entries: Iterator[Entry]) -> Iterator[Entry]:
-    """The entries of a manifest that could be read to its end before: what is refused now has changed since."""
+@contextmanager
+def _changed_since_count() -> Iterator[None]:
+    """A manifest was valid to its end when it was counted: what is refused now has changed, and something may have been sent."""
     reason = ""
     try:
-        yield from _read(entries)
+        yield
     except InvalidInputError as error:
         reason = error.reason.removesuffix("; nothing was sent")
     if reason:
         raise ManifestChangedError(f"the manifest changed while the batch read it: now {reason}", operation="batch upload")
+
+
+@contextmanager
+def _reopened(entries: Entries) -> Iterator[Iterator[Entry]]:
+    with ExitStack() as stack:
+        with _changed_since_count():
+            found = stack.enter_context(entries())
+        yield _reread(found)
+
+
+def _reread(entries: Iterator[Entry]) -> Iterator[Entry]:
+    with _changed_since_count():
+        yield from _read(entries)
 
 
 class Job:
@@ -281,22 +277,21 @@ class Job:
 
         :returns: why it ended early, if it did.
         """
-        if not (self._store or self._receipts):
-            log.warning("No state store and no receipts: a retry will resend every URL")
-        state, recorded = await retry_until(
-            lambda: self._in_thread(self._load_progress),
-            "what earlier tries left cannot be read",
+        progress = await retry_until(
+            lambda: self._in_thread(lambda: load_progress(self._store, self._receipts, self._writer, self._options.since_try)),
+            "the progress of earlier tries cannot be read",
             min(OUTAGE_LIMIT, self._time_limit),
         )
-        self._survey, same = await self._in_thread(lambda: self._count(state))
-        if state:
-            state = State(state.survey, state.settled.within(same), state.unknown.within(same), state.failures)
-            if not len(state.settled):
-                state = None
+        self._survey, match = await self._in_thread(lambda: self._count(progress))
+        if self._store or self._receipts:
+            for line in progress.explain(match, self._survey.total):
+                self._report(line)
+        else:
+            log.warning("No state store and no `receipts`: a retry will resend every URL.")
         ledger = self._ledger = Ledger(
             self._survey,
-            state,
-            recorded,
+            progress.matching(match),
+            progress.recorded,
             skip_duplicates=self._options.skip_duplicates,
             retry_unknown=self._options.retry_unknown_outcome,
             writes_receipts=self._receipts is not None,
@@ -306,8 +301,8 @@ class Job:
         lease = self._lease = Lease(list(self._stores(ledger)), self._clock, self._in_thread)
         async with self._connect(self._settings, self._reload, self._options) as client:
             throttle = Throttle(lease, self._options.requests_per_second, self._report)
-            with self._entries() as entries:
-                digests = self._chunks.verify(with_digests(_reread(entries), self._options.shard))
+            with _reopened(self._entries) as entries:
+                digests = self._chunks.verify(with_digests(entries, self._options.shard))
                 sender = Sender(
                     client,
                     lambda: self._settings,
@@ -340,46 +335,13 @@ class Job:
                 task.cancel()
             await asyncio.wait({sending, checkpointing, reporting})
 
-    def _load_progress(self) -> tuple[State | None, RecordedOutcomes | None]:
-        """What earlier tries left, in the state and in the receipts; from now on an older try finds our mark."""
-        state, recorded, since = None, None, self._options.since_try
-        try:
-            if self._store:
-                state = self._claim_state(self._store, since)
-            if self._receipts:
-                recorded = RecordedOutcomes()
-                self._receipts.begin()
-                self._receipts.read(recorded.add, since)
-        except Exception as error:
-            if not _says_missing(error):
-                raise
-            missing = True
-        else:
-            missing = False
-        if missing:
-            raise InvalidInputError("the receipts folder is in a bucket or container that does not exist; nothing was sent")
-        return state, recorded
-
-    def _claim_state(self, store: StateStore, since: int) -> State | None:
-        """Leave our mark, and only then read: what an older try, thawed, writes in between would be lost otherwise."""
-        stored = store.load()
-        mark = _mark_of(stored)
-        self._writer.validate(mark, begins=True)
-        counts = isinstance(stored, dict) and (mark or {}).get("number", 0) >= since
-        store.save({**(stored if counts else {}), "writer": self._writer.to_mark()})
-        return State.from_dict(store.load()) if counts else None
-
-    def _count(self, state: State | None) -> tuple[Survey, list[tuple[int, int]]]:
+    def _count(self, progress: Progress) -> tuple[Survey, Match]:
         with self._entries() as entries:
-            survey, same = Survey.of(self._chunks.record(with_digests(_read(entries), self._options.shard)), state)
+            found = self._chunks.record(with_digests(_read(entries), self._options.shard))
+            survey, match = Survey.of(found, progress.state)
         if not survey.total and not self._allow_empty:
             raise InvalidInputError("the manifest holds no URL: set allow_empty=True if that may be; nothing was sent")
-        if state and len(state.settled.within(same)) < len(state.settled):
-            kept = len(state.settled.within(same))
-            self._report(
-                f"The manifest changed since the last try: {kept:,} of {len(state.settled):,} settled URLs are as they were"
-            )
-        return survey, same
+        return survey, match
 
     def _stores(self, ledger: Ledger) -> Iterator[Store]:
         outage_limit = min(OUTAGE_LIMIT, self._time_limit)

@@ -29,7 +29,8 @@ FAILURES_REPORTED = 20
 CHUNK = 256
 """Entries that are read, and compared with the first pass, at once."""
 _CHUNK_DIGEST = 8
-_VERSION = 3
+STATE_FORMAT = 3
+"""The format of the stored state."""
 _SEGMENT_DIGEST = 6
 # Characters: together, with what little is beside them, below the 64 KiB of Airflow's state store.
 _MAX_SETTLED_SIZE = 36_000
@@ -243,39 +244,63 @@ class Survey:
     segments: bytes = b""
 
     @classmethod
-    def of(cls, entries: Iterable[tuple[Entry, bytes]], earlier: State | None = None) -> tuple[Survey, list[tuple[int, int]]]:
+    def of(cls, entries: Iterable[tuple[Entry, bytes]], earlier: State | None = None) -> tuple[Survey, Match]:
         """Read the manifest.
 
         :param entries: the manifest.
         :param earlier: what an earlier try stored.
-        :returns: the survey, and the ranges that are as they were in the earlier try.
+        :returns: the survey, and what is unchanged since the earlier try.
         """
         total, length = 0, earlier.survey.total if earlier else -1
-        found, tail = bytearray(), b""
+        found, tail, lines = bytearray(), b"", [1]
         start, end, running = 0, 1, hashlib.blake2b(digest_size=_SEGMENT_DIGEST)
-        for _, digest in entries:
+        for entry, digest in entries:
             running.update(digest)
             total += 1
             if total == length:
                 tail = running.digest()
             if total == end:
                 found += running.digest()
+                lines.append(entry.line + 1)
                 start, end = end, end + max(1, end // 100)
                 running = hashlib.blake2b(digest_size=_SEGMENT_DIGEST)
         if total > start:
             found += running.digest()
         survey = cls(total, bytes(found))
-        return survey, list(_unchanged_ranges(survey.segments, tail, earlier.survey)) if earlier else []
+        return survey, _match(survey.segments, tail, lines, earlier.survey) if earlier else Match()
 
 
-def _unchanged_ranges(found: bytes, tail: bytes, earlier: Survey) -> Iterator[tuple[int, int]]:
-    start, end = 0, 1
-    for at in range(0, len(earlier.segments), _SEGMENT_DIGEST):
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A manifest, compared with the one of an earlier try.
+
+    :param unchanged: the ranges of positions that are unchanged.
+    :param changed_line: the first change is at this line or after it; None if nothing changed.
+    """
+
+    unchanged: tuple[tuple[int, int], ...] = ()
+    changed_line: int | None = None
+
+
+def _match(found: bytes, tail: bytes, lines: list[int], earlier: Survey) -> Match:
+    """Compare segments.
+
+    :param found: the digests of the segments as they are now.
+    :param tail: the digest of the earlier manifest's last segment, cut where that one ended.
+    :param lines: the line at or after which each segment begins.
+    :param earlier: the earlier manifest.
+    """
+    unchanged: list[tuple[int, int]] = []
+    changed_line, start, end = None, 0, 1
+    for number, at in enumerate(range(0, len(earlier.segments), _SEGMENT_DIGEST)):
         wanted = earlier.segments[at : at + _SEGMENT_DIGEST]
         is_last = end >= earlier.total
         if wanted == (tail if is_last else found[at : at + _SEGMENT_DIGEST]):
-            yield start, min(end, earlier.total)
+            unchanged.append((start, min(end, earlier.total)))
+        elif changed_line is None:
+            changed_line = lines[min(number, len(lines) - 1)]
         start, end = end, end + max(1, end // 100)
+    return Match(tuple(unchanged), changed_line)
 
 
 @dataclass(slots=True)
@@ -297,7 +322,7 @@ class State:
         """As JSON can hold it."""
         failures = list(itertools.takewhile(_Budget(_MAX_FAILURES_SIZE).spend, self.failures))
         return {
-            "version": _VERSION,
+            "version": STATE_FORMAT,
             "total": self.survey.total,
             "segments": base64.b85encode(self.survey.segments).decode(),
             "settled": self.settled.encode(),
@@ -311,7 +336,7 @@ class State:
 
         :param stored: what was stored.
         """
-        if not isinstance(stored, dict) or stored.get("version") != _VERSION:
+        if not isinstance(stored, dict) or stored.get("version") != STATE_FORMAT:
             return None
         survey = Survey(int(stored["total"]), base64.b85decode(stored["segments"]))
         return cls(survey, Ranges.decode(stored["settled"]), Ranges.decode(stored["unknown"]), list(stored["failures"]))
@@ -327,16 +352,18 @@ class _Budget:
 
 
 class RecordedOutcomes:
-    """What receipts tell of URLs, by digest: what is settled, how often."""
+    """What receipts say of URLs, by digest: which are settled, and how often."""
 
     def __init__(self) -> None:
+        self.finished = 0
+        """How many entries are settled."""
         self._queued = KeySet()
         self._more: Counter[bytes] = Counter()
         self._skipped: Counter[bytes] = Counter()
         self._unknown: dict[bytes, list[dict[str, Any]]] = {}
 
     def add(self, receipt: dict[str, Any]) -> None:
-        """Take in a receipt; what failed is not settled.
+        """Add a receipt; a failed URL is not settled.
 
         :param receipt: the receipt, in the order of writing.
         """
@@ -344,6 +371,8 @@ class RecordedOutcomes:
         status = receipt["status"]
         if receipt.get("before") == Status.UNKNOWN.value and self._unknown.get(key):
             self._unknown[key].pop()
+            self.finished -= 1
+        self.finished += status != Status.FAILED.value
         if status == Status.QUEUED.value:
             if key in self._queued:
                 self._more[key] += 1

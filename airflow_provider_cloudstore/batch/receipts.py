@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from tenacity import Retrying, stop_after_attempt, wait_random_exponential
 
-from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, ReceiptsLostError
+from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError, ReceiptsLostError
 
 _READERS = 32
 _READ_ATTEMPTS = 5
@@ -96,18 +96,29 @@ class PathFolder:
         try:
             with (self._path / name).open("rb") as source:
                 return bytes(source.read())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file, and make the folder if this is a store that has folders."""
+        """Write a file, and create the folder in a store that has folders.
+
+        :raises InvalidInputError: if the folder cannot be created.
+        """
         try:
             self._write(name, content)
         except (FileNotFoundError, NotADirectoryError):
             if getattr(self._path, "protocol", "file") in _WITHOUT_FOLDERS:
                 raise
+        else:
+            return
+        problem = ""
+        try:
             self._path.mkdir(parents=True, exist_ok=True)
-            self._write(name, content)
+        except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            problem = error.strerror or type(error).__name__
+        if problem:
+            raise InvalidInputError(f"the receipts folder {self._path} cannot be created ({problem})")
+        self._write(name, content)
 
     def names(self) -> list[str]:
         """The names in it; none where it does not exist yet."""

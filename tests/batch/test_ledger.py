@@ -8,6 +8,7 @@ import pytest
 from airflow_provider_cloudstore.batch import ledger as ledger_module
 from airflow_provider_cloudstore.batch.ledger import (
     Ledger,
+    Match,
     Ranges,
     RecordedOutcomes,
     State,
@@ -19,7 +20,7 @@ from airflow_provider_cloudstore.batch.ledger import (
 from airflow_provider_cloudstore.batch.manifest import entries_of_list
 
 
-def surveyed(urls: list[str], earlier: State | None = None) -> tuple[Survey, list[tuple[int, int]]]:
+def surveyed(urls: list[str], earlier: State | None = None) -> tuple[Survey, Match]:
     return Survey.of(with_digests(entries_of_list(urls)), earlier)
 
 
@@ -46,16 +47,16 @@ def test_ranges_are_a_set_of_positions() -> None:
 def test_a_change_of_one_line_costs_a_hundredth_of_what_stands_before_it(count: int) -> None:
     urls = [f"https://h/{number}" for number in range(count)]
     state = State(surveyed(urls)[0])
-    assert sum(end - start for start, end in surveyed(urls, state)[1]) == count
-    grown = surveyed([*urls, "https://h/new"], state)[1]
+    assert sum(end - start for start, end in surveyed(urls, state)[1].unchanged) == count
+    grown = surveyed([*urls, "https://h/new"], state)[1].unchanged
     assert sum(end - start for start, end in grown) == count
     for changed in {0, count // 3, count // 2, count - 1}:
         other = [*urls[:changed], "https://h/other", *urls[changed + 1 :]]
-        same = surveyed(other, state)[1]
+        same = surveyed(other, state)[1].unchanged
         lost = set(range(count)) - {n for start, end in same for n in range(start, end)}
         assert changed in lost
         assert len([n for n in lost if n < changed]) <= changed / 100
-        removed = surveyed([*urls[:changed], *urls[changed + 1 :]], state)[1]
+        removed = surveyed([*urls[:changed], *urls[changed + 1 :]], state)[1].unchanged
         before = {n for start, end in removed for n in range(start, end)}
         assert len(set(range(changed)) - before) <= changed / 100
 
