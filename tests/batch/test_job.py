@@ -704,6 +704,26 @@ def test_a_manifest_that_can_no_longer_be_read_says_so_and_not_that_nothing_was_
     assert counts(report) == {"queued": 256}
 
 
+def test_a_manifest_that_is_deleted_after_it_was_counted_does_not_say_that_nothing_was_sent(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any
+) -> None:
+    wanted, opened = urls(30), itertools.count()
+    wanted[29] = "file:///x"
+    run(job(wanted, store=state))
+
+    @contextmanager
+    def entries() -> Any:
+        if next(opened):
+            raise errors.InvalidInputError("the manifest u.csv does not exist; nothing was sent")
+        yield entries_of_list(wanted)
+
+    report = run(job(wanted, entries=entries, store=state, number=2))
+    assert isinstance(report.error, errors.ManifestChangedError)
+    assert not report.error.permanent
+    assert "does not exist" in str(report.error)
+    assert "nothing was sent" not in str(report.error)
+
+
 def test_a_receipts_folder_that_vanishes_ends_the_batch(job: Any, run: Run, urls: Urls, folder: Any, emulator: Emulator) -> None:
     batch = job(
         urls(500), folder=folder, requests_per_second=100, killed=lambda: requests(emulator) > 20 and folder.files.clear()
