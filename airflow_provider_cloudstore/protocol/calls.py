@@ -186,10 +186,13 @@ class Call(ABC, Generic[T]):
         shown = redact(text, self.secrets)[: MAX_CHARACTERS + _MARGIN]
         return _WITHHELD if hides_secret(shown, self.secrets) else shown
 
-    def _storable(self, content: Content) -> Json:
+    def _is_clean(self, content: Content) -> bool:
+        """Whether no part of a small response holds a secret, in any encoding: one check of the whole costs less than many."""
+        return len(content.text) <= _SMALL and self._safe(content.text) == content.text
+
+    def _storable(self, content: Content, is_clean: bool) -> Json:
         """The content as an XCom may hold it: a service that repeats the source URL repeats what gives access to it."""
-        clean = len(content.text) <= _SMALL and self._safe(content.text) == content.text
-        return storable(content.data) if clean else storable(content.data, self._safe)
+        return storable(content.data) if is_clean else storable(content.data, self._safe)
 
 
 class DeleteFolder(Call[FolderDeletion]):
@@ -201,7 +204,7 @@ class DeleteFolder(Call[FolderDeletion]):
         """What was deleted, and what the service said."""
         missing = None if self._may_have_succeeded else False
         existed = missing if self._missing else True
-        return FolderDeletion(self._subject, response.sent_at, self._storable(content), existed)
+        return FolderDeletion(self._subject, response.sent_at, self._storable(content, self._is_clean(content)), existed)
 
 
 class UploadFromUrl(Call[RemoteUpload]):
@@ -211,8 +214,9 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     def result(self, response: Response, content: Content) -> RemoteUpload:
         """What was queued, and what the service said."""
-        file_id = results.find_file_id(content.data, self.settings.file_id_path, self.secrets)
-        return RemoteUpload(self._redacted, response.sent_at, self._storable(content), file_id)
+        is_clean = self._is_clean(content)
+        file_id = results.find_file_id(content.data, self.settings.file_id_path, self.secrets, is_clean=is_clean)
+        return RemoteUpload(self._redacted, response.sent_at, self._storable(content, is_clean), file_id)
 
 
 class CreateDownloadLink(Call[DownloadLink]):
