@@ -1,4 +1,4 @@
-"""One try of a batch, from the first look at what earlier tries left to the last checkpoint. It knows no Airflow."""
+"""One try of a batch, from loading the progress of earlier tries to the last checkpoint; without Airflow."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ log = logging.getLogger(__name__)
 
 _REPORT_INTERVAL = 5.0
 _KILL_CHECK_INTERVAL = 0.1
-_GRACE = 0.6  # for answers that are on their way when the task is told to end
+_GRACE = 0.6  # for responses in transit when the task is terminated
 _TIME_TO_SAVE = 0.8
 OUTAGE_LIMIT = 300.0
-"""Seconds that a store may be away."""
+"""Seconds that a store may be unavailable."""
 
 Entries = Callable[[], AbstractContextManager[Iterator[Entry]]]
 Reload = Callable[[], Settings]
@@ -53,10 +53,10 @@ class Report:
     """How a try ended.
 
     :param total: entries of the manifest, or of the shard.
-    :param now: how many ended in which status in this try.
-    :param earlier: how many had before.
+    :param now: outcomes of this try, by status.
+    :param earlier: outcomes of earlier tries, by status.
     :param failures: the first failures, redacted.
-    :param error: why it did not wholly succeed.
+    :param error: why the batch did not fully succeed.
     """
 
     total: int
@@ -66,14 +66,14 @@ class Report:
     error: CloudStoreError | None
 
     def count(self, status: Status) -> int:
-        """How many ended so, in this try or before.
+        """URLs with a status, from this try and earlier ones.
 
-        :param status: how.
+        :param status: the status.
         """
         return self.now.get(status, 0) + self.earlier.get(status, 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As an XCom holds it."""
+        """The report as an XCom."""
         return {
             "total": self.total,
             **{status.value: self.count(status) for status in Status},
@@ -84,11 +84,11 @@ class Report:
 
 @asynccontextmanager
 async def connect(settings: Settings, reload: Any, options: Options) -> AsyncIterator[AsyncClient]:
-    """A client with a session as large as the batch.
+    """A client whose session has a connection for each concurrent upload.
 
-    :param settings: the address, the token.
-    :param reload: reads the connection again.
-    :param options: how many connections, and for how long.
+    :param settings: the connection.
+    :param reload: rereads the connection.
+    :param options: limits the connections.
     """
     limit = options.max_concurrency
     async with shared_session(settings, limit, fresh_connections=options.fresh_connections) as session:
@@ -96,7 +96,7 @@ async def connect(settings: Settings, reload: Any, options: Options) -> AsyncIte
 
 
 class _StateCheckpoints:
-    """The state store as a place for checkpoints."""
+    """Checkpoints in the state store."""
 
     name = "task state"
 
@@ -112,7 +112,7 @@ class _StateCheckpoints:
 
 
 class _ReceiptCheckpoints:
-    """The receipts as a place for checkpoints."""
+    """Checkpoints as receipts."""
 
     name = "receipts folder"
 
@@ -127,13 +127,13 @@ class _ReceiptCheckpoints:
 
 
 def _read(entries: Iterator[Entry]) -> Iterator[Entry]:
-    """The entries of a manifest; what a library raises when it cannot go on reading is made an error of ours."""
+    """The entries of a manifest; whatever a library raises while reading becomes an error of ours."""
     reason = ""
     try:
         yield from entries
     except CloudStoreError:
         raise
-    except Exception as error:  # noqa: BLE001  (of whatever library the file is read with; it ends the task below)
+    except Exception as error:  # noqa: BLE001  (any library may read the file; the task ends below)
         reason = type(error).__name__
     if reason:
         raise BatchStoreError(f"the manifest could not be read to its end ({reason})", operation="batch upload")
@@ -167,20 +167,20 @@ def _reread(entries: Iterator[Entry]) -> Iterator[Entry]:
 class Job:
     """One try of a batch.
 
-    :param entries: opens the manifest at its start; called twice: to count, and to send.
+    :param entries: opens the manifest at its start; called once to count and once to send.
     :param settings: the connection.
-    :param reload: reads it again; it may block.
+    :param reload: rereads the connection; it may block.
     :param options: how the batch is sent.
-    :param writer: which try this is.
-    :param store: where the state is kept, if there is such a place.
-    :param receipts: where the receipts are kept, if there are any.
-    :param killed: whether the task was told to end; asked ten times a second.
-    :param time_limit: seconds after which it ends by itself; 0 for none.
-    :param allow_empty: whether a manifest without an entry is a batch of none.
-    :param report: is given a line on the progress every few seconds.
-    :param connect: makes the client.
-    :param clock: makes the lease's clock.
-    :param in_thread: runs what blocks.
+    :param writer: this try.
+    :param store: the state store, if there is one.
+    :param receipts: the receipts, if the task has any.
+    :param killed: whether the task is being terminated; polled ten times a second.
+    :param time_limit: seconds after which the batch ends; 0 for no limit.
+    :param allow_empty: whether a manifest may have no URL.
+    :param report: logs a line.
+    :param connect: creates the client.
+    :param clock: the lease's clock.
+    :param in_thread: runs blocking work.
     """
 
     def __init__(
@@ -222,9 +222,9 @@ class Job:
         self._chunks = ChunkDigests()
 
     async def run(self) -> Report:
-        """Send what earlier tries have not settled.
+        """Send what earlier tries have not finished.
 
-        :raises CloudStoreError: if it ended before anything was sent.
+        :raises CloudStoreError: if the try ended before sending anything.
         """
         work = asyncio.create_task(self._work())
         watch = asyncio.create_task(self._watch())
@@ -237,7 +237,7 @@ class Job:
                 error = work.result()
             except CloudStoreError as failed:
                 if self._ledger is None:
-                    raise  # before anything was sent: there is nothing to report
+                    raise  # nothing was sent, so there is nothing to report
                 error = failed
             return self._report_of(error)
         finally:
@@ -246,19 +246,19 @@ class Job:
                 await self._abort(work)
 
     async def _watch(self) -> str:
-        """Wait until the task is to end; says why."""
+        """Wait until the task has to end, and return why."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self._time_limit
-        # No event: a signal handler cannot reach a loop that sleeps.
+        # Polled: a signal handler cannot wake a sleeping loop.
         while not self._killed() and loop.time() < ends_at:  # noqa: ASYNC110
             await asyncio.sleep(_KILL_CHECK_INTERVAL)
         if self._killed():
-            return "the task was told to end"
+            return "the task was terminated"
         stale = self._lease.stale if self._lease else []
         return f"execution_timeout is nearly over{''.join(f', and the {name} cannot be written' for name in stale)}"
 
     async def _abort(self, work: asyncio.Task[Any]) -> None:
-        """End within two seconds: accept responses that arrive at once, and store what is known if the stores allow."""
+        """End within two seconds: accept responses that arrive at once, and store the progress if the stores respond."""
         if self._sender:
             self._sender.drain()
             await asyncio.wait({work}, timeout=_GRACE)
@@ -270,12 +270,12 @@ class Job:
             try:
                 await self._lease.finish(_TIME_TO_SAVE)
             except (TimeoutError, CloudStoreError) as error:
-                log.warning("The last second of progress is not stored: %s", type(error).__name__)
+                log.warning("Could not store the last second of progress: %s", type(error).__name__)
 
     async def _work(self) -> CloudStoreError | None:
-        """The whole try.
+        """Run the try.
 
-        :returns: why it ended early, if it did.
+        :returns: why it ended early, or None.
         """
         progress = await retry_until(
             lambda: self._in_thread(lambda: load_progress(self._store, self._receipts, self._writer, self._options.since_try)),
@@ -318,7 +318,7 @@ class Job:
         return sender.error
 
     async def _send(self, sender: Sender, lease: Lease) -> None:
-        """Send, beside the loops that keep the lease and report; if the lease cannot be kept, the batch ends."""
+        """Send while the lease is renewed and progress is logged; end the batch if the lease cannot be renewed."""
         sending, checkpointing = asyncio.create_task(sender.run()), asyncio.create_task(lease.checkpoint_loop())
         reporting = asyncio.create_task(self._report_progress())
         try:
@@ -327,7 +327,7 @@ class Job:
                 sender.drain()
                 await asyncio.wait({sending}, timeout=_GRACE)
                 with suppress(TimeoutError, CloudStoreError):
-                    await lease.finish(_TIME_TO_SAVE)  # the other store loses nothing
+                    await lease.finish(_TIME_TO_SAVE)  # so that the other store is complete
                 checkpointing.result()
             sending.result()
         finally:
@@ -340,7 +340,7 @@ class Job:
             found = self._chunks.record(with_digests(_read(entries), self._options.shard))
             survey, match = Survey.of(found, progress.state)
         if not survey.total and not self._allow_empty:
-            raise InvalidInputError("the manifest holds no URL: set allow_empty=True if that may be; nothing was sent")
+            raise InvalidInputError("the manifest holds no URL: set allow_empty=True if it may be empty; nothing was sent")
         return survey, match
 
     def _stores(self, ledger: Ledger) -> Iterator[Store]:
@@ -379,6 +379,6 @@ class Job:
             if self._receipts:
                 what += f"; receipts in {self._receipts.place}"
             if ledger.forgotten:
-                what += f"; {ledger.forgotten:,} of the failed ones a cleared task will not send again: give it receipts"
+                what += f"; without receipts, a cleared task will not resend {ledger.forgotten:,} of the failed URLs"
             error = BatchFailedError(what, operation="batch upload")
         return Report(report.total, report.now, report.earlier, report.failures, error)

@@ -1,4 +1,4 @@
-"""Sends what is to be sent: so many uploads at once, each of which ends in the ledger."""
+"""Sends the uploads concurrently, records each outcome in the ledger, and decides when the batch ends early."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# What one upload ended with, every other one would end with too.
+# Every other upload would fail the same way.
 _FATAL_ERRORS = (errors.AuthenticationError, errors.ConfigurationError, errors.BatchServiceError)
 
 
@@ -29,14 +29,14 @@ _FATAL_ERRORS = (errors.AuthenticationError, errors.ConfigurationError, errors.B
 class Options:
     """How a batch is sent.
 
-    :param max_concurrency: requests in flight at the most.
-    :param requests_per_second: a steady rate for the whole batch, or None for as fast as it goes.
+    :param max_concurrency: maximum number of requests in flight.
+    :param requests_per_second: a steady rate for the whole batch, or None for no limit.
     :param stop_on_error: end with the first failure.
-    :param skip_duplicates: send a URL that stands twice once.
-    :param retry_unknown_outcome: send an upload again that may have been queued.
-    :param max_consecutive_failures: end after so many failures in a row, or None to go on whatever fails.
-    :param shard: send one part of the manifest, counted from 0, of how many.
-    :param fresh_connections: a connection of its own for each upload.
+    :param skip_duplicates: send duplicate URLs only once.
+    :param retry_unknown_outcome: resend uploads that may have been queued.
+    :param max_consecutive_failures: end after this many failures in a row; None for never.
+    :param shard: ``(k, n)`` sends the k-th of n parts of the manifest, counted from 0.
+    :param fresh_connections: open a new connection for each upload.
     :param since_try: the first try whose progress counts.
     """
 
@@ -54,13 +54,13 @@ class Options:
 class Sender:
     """The workers of a batch.
 
-    :param client: sends.
-    :param settings: gives the connection as it reads now.
-    :param throttle: says when.
-    :param ledger: says what, and keeps what became of it.
+    :param client: sends the requests.
+    :param settings: returns the connection as last read.
+    :param throttle: decides when a request is sent.
+    :param ledger: decides what is sent, and records the outcomes.
     :param entries: the manifest, with digests.
-    :param options: how.
-    :param in_thread: runs what blocks.
+    :param options: how the batch is sent.
+    :param in_thread: runs blocking work.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class Sender:
         self._times_closed = 0
         self._stopped = False
         self.error: CloudStoreError | None = None
-        """Why it ended before the manifest did."""
+        """Why the batch ended before the end of the manifest."""
 
     async def run(self) -> None:
-        """Send until nothing is left, or an error ends the batch; what is in flight then is waited for."""
+        """Send until nothing is left or an error ends the batch, then wait for the requests in flight."""
         while True:
             workers = [asyncio.create_task(self._work()) for _ in range(self._options.max_concurrency)]
             try:
@@ -105,10 +105,10 @@ class Sender:
                 self.error = self.error or service_error(self._suspects[-1][1])
             self._resolve_suspects(resend=False)
             if self.error or self._stopped or not self._ledger.retries:
-                return  # else duplicates have waited for what was judged last
+                return  # otherwise duplicates were waiting for the last suspects
 
     def drain(self) -> None:
-        """Begin no other upload. Those whose request is sent end as they would."""
+        """Start no more uploads; those in flight finish normally."""
         self._stopped = True
         self._capacity_freed.set()
         self._throttle.drain()
@@ -134,7 +134,7 @@ class Sender:
             raise
 
     async def _next(self) -> Ticket | None:
-        """The next entry that is to be sent; what needs no request is settled on the way."""
+        """The next entry that needs a request, or None at the end; others are resolved on the way."""
         while not self._stopped:
             if self._ledger.retries:
                 return self._ledger.retries.popleft()
@@ -151,7 +151,7 @@ class Sender:
         return None
 
     async def _read(self) -> bool:
-        """Read ahead, unless another worker has done so meanwhile; whether there is anything more."""
+        """Read ahead unless another worker just did, and return whether anything is left."""
         async with self._reading:
             if not self._buffer:
                 self._buffer = await self._in_thread(lambda: list(islice(self._entries, CHUNK)))
@@ -159,9 +159,9 @@ class Sender:
         return bool(self._buffer or self._ledger.retries)
 
     async def _send(self, ticket: Ticket) -> None:
-        again = self._options.retry_unknown_outcome
+        retry_unknown = self._options.retry_unknown_outcome
         try:
-            call = UploadFromUrl(ticket.entry.url, self._settings(), retry_unknown_outcome=again)
+            call = UploadFromUrl(ticket.entry.url, self._settings(), retry_unknown_outcome=retry_unknown)
             upload = await self._client.perform(call, budget=math.inf, on_retry=log.debug, throttle=self._throttle)
         except errors.InvalidInputError as error:
             self._ledger.record(ticket, Status.FAILED, error=f"line {ticket.entry.line}: {error.reason}")
@@ -182,7 +182,7 @@ class Sender:
         if isinstance(error, errors.OutcomeUnknownError):
             self._ledger.record(ticket, Status.UNKNOWN, url=error.subject, error=error.reason)
         elif is_service_error and not self._options.stop_on_error and ticket.index not in self._resent:
-            self._suspects.append((ticket, error))  # was it the URL, or the service? The next outcomes tell
+            self._suspects.append((ticket, error))  # the URL or the service? The next outcomes show
         else:
             self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.reason)
         if not is_service_error:
@@ -191,7 +191,7 @@ class Sender:
         self._stop_on_consecutive_failures(error)
 
     def _resolve_suspects(self, *, resend: bool = True) -> None:
-        """The service works: what it refused before is refused for good, or sent again if it had failed altogether."""
+        """The service works: what it rejected has failed permanently, or is resent if the throttle was closed meanwhile."""
         was_closed, self._times_closed = self._times_closed != self._throttle.times_closed, self._throttle.times_closed
         suspects, self._suspects = self._suspects, []
         for ticket, error in suspects:

@@ -1,4 +1,4 @@
-"""When the next request of a batch may be sent: with a valid lease, at the rate, in no pause, not into a failing service."""
+"""Decides when the next request is sent: with a valid lease, at the rate, outside pauses, and not to a failing service."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
 FAILURES_TO_CLOSE = 5
-"""So many failures of the service in a row close the throttle."""
+"""Consecutive failures of the service that close the throttle."""
 _DEFAULT_PAUSE = 1.0
 _INITIAL_PROBE_DELAY = 1.0
 _MAX_PROBE_DELAY = 60.0
-_OUTAGE_LIMIT = 900.0  # without one sign that the service works; then the batch ends, and Airflow's retry_delay decides
-# What speaks of the service and not of the URL. A refused token is not among them: it ends the batch at once.
+_OUTAGE_LIMIT = 900.0  # without a success; then the batch ends, and Airflow's retry_delay decides
+# Errors caused by the service rather than the URL. A refused token is not one of them: it ends the batch at once.
 SERVICE_ERRORS = (
     errors.ServiceUnreachableError,
     errors.TransientServiceError,
@@ -27,20 +27,20 @@ SERVICE_ERRORS = (
     errors.NotFoundError,
     errors.MethodNotAllowedError,
 )
-# Nothing happened, so the call tries again for free, once it is let through.
+# These had no effect, so they cost the call no attempt.
 _RETRIED_FREE = (errors.RateLimitError, errors.ServiceUnreachableError)
 
 
 class Drained(Exception):
-    """The throttle lets nothing through any more."""
+    """The throttle sends nothing more."""
 
 
 class Throttle:
-    """What all requests of a batch wait for.
+    """Admits the requests of a batch.
 
     :param lease: the permission to send at all.
-    :param requests_per_second: a steady rate, or None for as fast as it goes.
-    :param report: is given a line when the throttle closes and when it opens.
+    :param requests_per_second: a steady rate, or None for no limit.
+    :param report: logs a line when the throttle closes and when it opens.
     """
 
     def __init__(self, lease: Lease, requests_per_second: float | None, report: Callable[[str], None]) -> None:
@@ -48,7 +48,7 @@ class Throttle:
         self._interval = 1 / requests_per_second if requests_per_second else 0.0
         self._report = report
         self._time = asyncio.get_running_loop().time
-        self._next = 0.0
+        self._next_slot = 0.0
         self._paused_until = 0.0
         self._last_healthy = self._time()
         self._in_flight = 0
@@ -63,14 +63,14 @@ class Throttle:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the service fails, and single probes only are sent."""
+        """Whether the service fails, so that only single probes are sent."""
         return self._backoff > 0
 
     async def acquire(self) -> None:
         """Wait until the next request may be sent.
 
         :raises CloudStoreError: if the service has failed for too long.
-        :raises Drained: if nothing is to be sent any more.
+        :raises Drained: if nothing more is sent.
         """
         if not self._ended_by and not self._interval and not self._backoff and self._lease.is_valid and self._is_open():
             self._in_flight += 1  # the usual case
@@ -85,7 +85,7 @@ class Throttle:
         self._in_flight += 1
 
     def drain(self) -> None:
-        """Let nothing through any more; who waits is sent away."""
+        """Send nothing more, and cancel the waiting tasks."""
         self._ended_by = self._ended_by or Drained()
         for task in self._waiting:
             task.cancel()
@@ -110,18 +110,18 @@ class Throttle:
                 return
 
     def _may_send(self) -> bool:
-        """Whether nothing has happened while a request waited for its turn."""
+        """Whether a request that waited for its slot may still be sent."""
         closed = self.is_closed and self._in_flight
         return self._lease.is_valid and not closed and not self._ended_by and self._is_open()
 
     def _reserve_slot(self) -> float:
-        """Seconds until the next turn at the rate, which is taken."""
+        """Reserve the next slot at the rate, and return the seconds until then."""
         if not self._interval:
             return 0.0
         now = self._time()
-        turn = max(now, self._next)
-        self._next = turn + self._interval
-        return turn - now
+        slot = max(now, self._next_slot)
+        self._next_slot = slot + self._interval
+        return slot - now
 
     async def _change(self, seconds: float | None = None) -> None:
         self._changed.clear()
@@ -132,16 +132,16 @@ class Throttle:
             return
 
     def record_success(self) -> None:
-        """Note that the service took an upload."""
+        """Record that the service accepted an upload."""
         self._in_flight -= 1
         self._record_healthy()
         self._changed.set()
 
     def record_failure(self, error: CloudStoreError) -> bool:
-        """Note that a request failed.
+        """Record that a request failed.
 
-        :param error: how.
-        :returns: whether to send it again once it is let through: nothing happened, and the throttle takes it on itself.
+        :param error: the failure.
+        :returns: whether to resend the request at no cost to the call, because it had no effect.
         """
         self._in_flight -= 1
         if isinstance(error, errors.RateLimitError):
@@ -149,15 +149,15 @@ class Throttle:
         elif isinstance(error, SERVICE_ERRORS):
             self._record_service_failure(error)
         else:
-            self._record_healthy()  # it has an opinion on the URL
+            self._record_healthy()  # the service works: it rejected this URL
         self._changed.set()
         return isinstance(error, _RETRIED_FREE)
 
     def _record_healthy(self) -> None:
         if self.is_closed and not self._probing:
-            return  # it was sent before the service began to fail
+            return  # it was sent before the service failed
         if self.is_closed:
-            self._report("The service works again; going on")
+            self._report("The service works again; resuming at full speed.")
         self._last_healthy = self._time()
         self._consecutive_failures, self._backoff, self._probing = 0, 0.0, False
 
@@ -171,11 +171,11 @@ class Throttle:
     def _record_service_failure(self, error: CloudStoreError) -> None:
         self._consecutive_failures += 1
         if self._consecutive_failures < FAILURES_TO_CLOSE or (self.is_closed and not self._probing):
-            return  # what was in flight when it closed says nothing new
+            return  # requests in flight when it closed are no news
         self._probing = False
         if not self.is_closed:
             self.times_closed += 1
-            self._report(f"The service fails ({error.reason}): single probes only until one succeeds; progress is kept")
+            self._report(f"The service fails ({error.reason}): sending single probes until one succeeds. Progress is kept.")
         self._backoff = min(max(_INITIAL_PROBE_DELAY, 2 * self._backoff), _MAX_PROBE_DELAY)
         self._paused_until = max(self._paused_until, self._time() + self._backoff)
         if self._paused_until - self._last_healthy > _OUTAGE_LIMIT:
@@ -183,12 +183,12 @@ class Throttle:
 
 
 def service_error(error: CloudStoreError) -> errors.BatchServiceError:
-    """The end of a batch whose service fails: Airflow retries it, whatever the last answer was.
+    """The error of a batch whose service fails: Airflow retries it, whatever the last response was.
 
     :param error: the last failure.
     """
     return errors.BatchServiceError(
-        f"the service takes nothing any more, its last answer: {error.reason}",
+        f"the service accepts no uploads; its last response: {error.reason}",
         operation="batch upload",
         status=error.status,
         retry_after=error.retry_after,

@@ -42,7 +42,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
     later), from the ``receipts``, or from both.
 
     The XCom is small: ``{"total", "queued", "failed", "unknown", "skipped", "queued_earlier", "receipts", "failures"}``, where
-    ``failures`` holds the first twenty. A URL's credentials are sent to the service, but never shown, not even in the receipts.
+    ``failures`` holds the first twenty. A URL's credentials are sent to the service and redacted everywhere else, receipts included.
 
     :param urls: a list of URLs, or the path of a manifest, read through Airflow's ``ObjectStoragePath`` (templated): text with
         a URL a line, CSV (``.csv``, ``.tsv``), JSON Lines or a JSON array (``.jsonl``, ``.ndjson``, ``.json``), plain or gzip.
@@ -55,8 +55,8 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
     :param skip_duplicates: send duplicate URLs only once. Costs at most 36 bytes of memory per URL.
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
     :param receipts: a folder (``ObjectStoragePath``) for the outcome of every URL: JSON Lines in parts (templated).
-    :param resume: resume where the task stopped before it was cleared; False resends everything. Airflow's retries always resume
-        (templated).
+    :param resume: after the task was cleared, resume where it stopped; False resends everything. Airflow's retries always
+        resume (templated).
     :param shard: ``(k, n)`` sends the k-th of n parts of the manifest, counted from 0, split by URL (templated).
     :param allow_empty: accept a manifest without URLs. An empty list is always accepted.
     :param fresh_connections: open a new connection for each upload, for services whose front ends reload.
