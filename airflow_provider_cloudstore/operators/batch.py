@@ -42,7 +42,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
     later), from the ``receipts``, or from both.
 
     The XCom is small: ``{"total", "queued", "failed", "unknown", "skipped", "queued_earlier", "receipts", "failures"}``, where
-    ``failures`` holds the first twenty. A URL's credentials are sent to the service and redacted everywhere else, receipts included.
+    ``failures`` holds the first twenty. A URL's credentials are redacted everywhere, receipts included.
 
     :param urls: a list of URLs, or the path of a manifest, read through Airflow's ``ObjectStoragePath`` (templated): text with
         a URL a line, CSV (``.csv``, ``.tsv``), JSON Lines or a JSON array (``.jsonl``, ``.ndjson``, ``.json``), plain or gzip.

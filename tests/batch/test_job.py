@@ -82,7 +82,7 @@ def test_a_duplicate_is_sent_when_its_first_occurrence_was_refused(emulator: Emu
 
 
 def test_a_bad_line_is_reported_with_its_number_and_the_rest_goes_on(job: Any, run: Run, urls: Urls) -> None:
-    entries = [Entry(0, 1, urls(1)[0]), Entry(1, 2, None, "the line is no JSON"), Entry(2, 3, "file:///x?sig=hunter2")]
+    entries = [Entry(0, 1, urls(1)[0]), Entry(1, 2, None, "the line is not JSON"), Entry(2, 3, "file:///x?sig=hunter2")]
     report = run(job([*entries, Entry(3, 4, None)]))
     assert counts(report) == {"queued": 1, "failed": 3}
     assert [failure["error"].split(":")[0] for failure in report.failures] == ["line 2", "line 3", "line 4"]
@@ -691,7 +691,7 @@ def test_a_manifest_that_can_no_longer_be_read_says_so_and_not_that_nothing_was_
 
     def broken() -> Any:
         yield from entries_of_list(wanted[:300])
-        raise errors.InvalidInputError("the manifest u.csv is no CSV (RFC 4180) in line 301: x; nothing was sent")
+        raise errors.InvalidInputError("the manifest u.csv is not valid CSV (RFC 4180) in line 301: x; nothing was sent")
 
     @contextmanager
     def entries() -> Any:
