@@ -76,8 +76,8 @@ def _path(text: str, name: str) -> Any:
     )
 
 
-class TaskState:
-    """The task's state store as :class:`~airflow_provider_cloudstore.batch.job.StateStore` (Airflow 3.3 and later).
+class _TaskState:
+    """The task's state store (Airflow 3.3 and later).
 
     :param store: ``context["task_state_store"]``.
     """
@@ -108,13 +108,13 @@ class TaskState:
         self._store.delete(STATE_KEY)
 
 
-def state_of(context: Context) -> TaskState | None:
+def state_of(context: Context) -> _TaskState | None:
     """The task's state store, or None before Airflow 3.3.
 
     :param context: the task's context.
     """
     store = context.get("task_state_store")
-    return TaskState(store) if store is not None else None
+    return _TaskState(store) if store is not None else None
 
 
 def try_of(context: Context, retries: int | None) -> tuple[Try, int]:
