@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context
@@ -43,3 +44,26 @@ def asset_stores(trigger: Any) -> list[Any]:
     stores = getattr(trigger, "asset_state_store", None)
     # Airflow's own short cut refuses a trigger that several assets watch with the same arguments.
     return [store for name in ("_by_name", "_by_uri") for store in getattr(stores, name, {}).values()]
+
+
+def has_filesystem(scheme: str) -> bool:
+    """Whether ``ObjectStoragePath`` has a filesystem for a scheme.
+
+    :param scheme: such as ``s3``.
+    """
+    try:
+        io = import_module("airflow.sdk.io.fs")
+    except ImportError:  # before Airflow 3.1
+        io = import_module("airflow.io")
+    return bool(io.has_fs(scheme))
+
+
+def is_superseded(error: Exception) -> bool:
+    """Whether the task state store (Airflow 3.3 and later) refused a write because a newer try runs.
+
+    The store belongs to the running try: Airflow's own API answers an older one with 404.
+
+    :param error: what the store raised.
+    """
+    detail = getattr(getattr(error, "error", None), "detail", None)
+    return isinstance(detail, dict) and detail.get("status_code") == 404

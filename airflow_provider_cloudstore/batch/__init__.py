@@ -1,1 +1,1 @@
-"""Very many remote uploads in one task: read as a stream, sent at once, resumed where they stopped. It knows no Airflow."""
+"""Very many remote uploads in one task, streamed from a manifest, sent concurrently and resumed after a failure."""

@@ -1,4 +1,4 @@
-"""One try of a batch, from the first look at what earlier tries left to the last checkpoint. It knows no Airflow."""
+"""One try of a batch, from loading the progress of earlier tries to the last checkpoint; without Airflow."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, Store, in_daemon_thread, retry_until
-from airflow_provider_cloudstore.batch.ledger import Chunks, Ledger, Recorded, State, Status, Survey, with_digests
+from airflow_provider_cloudstore.batch.ledger import ChunkDigests, Ledger, Match, Status, Survey, with_digests
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+from airflow_provider_cloudstore.batch.resume import Progress, StateStore, load_progress, mark_of
 from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
@@ -31,26 +39,13 @@ log = logging.getLogger(__name__)
 
 _REPORT_INTERVAL = 5.0
 _KILL_CHECK_INTERVAL = 0.1
-_GRACE = 0.6  # for answers that are on their way when the task is told to end
+_GRACE = 0.6  # for responses in transit when the task is terminated
 _TIME_TO_SAVE = 0.8
 OUTAGE_LIMIT = 300.0
-"""Seconds that a store may be away."""
+"""Seconds that a store may be unavailable."""
 
 Entries = Callable[[], AbstractContextManager[Iterator[Entry]]]
 Reload = Callable[[], Settings]
-
-
-class StateStore(Protocol):
-    """Where the state of a batch is kept between tries; both methods block."""
-
-    def load(self) -> Any:
-        """What was stored last, or nothing."""
-
-    def save(self, state: dict[str, Any]) -> None:
-        """Store it.
-
-        :raises BatchSupersededError: if the store refuses this try.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +53,10 @@ class Report:
     """How a try ended.
 
     :param total: entries of the manifest, or of the shard.
-    :param now: how many ended in which status in this try.
-    :param earlier: how many had before.
+    :param now: outcomes of this try, by status.
+    :param earlier: outcomes of earlier tries, by status.
     :param failures: the first failures, redacted.
-    :param error: why it did not wholly succeed.
+    :param error: why the batch did not fully succeed.
     """
 
     total: int
@@ -71,14 +66,14 @@ class Report:
     error: CloudStoreError | None
 
     def count(self, status: Status) -> int:
-        """How many ended so, in this try or before.
+        """URLs with a status, from this try and earlier ones.
 
-        :param status: how.
+        :param status: the status.
         """
         return self.now.get(status, 0) + self.earlier.get(status, 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As an XCom holds it."""
+        """The report as an XCom."""
         return {
             "total": self.total,
             **{status.value: self.count(status) for status in Status},
@@ -89,11 +84,11 @@ class Report:
 
 @asynccontextmanager
 async def connect(settings: Settings, reload: Any, options: Options) -> AsyncIterator[AsyncClient]:
-    """A client with a session as large as the batch.
+    """A client whose session has a connection for each concurrent upload.
 
-    :param settings: the address, the token.
-    :param reload: reads the connection again.
-    :param options: how many connections, and for how long.
+    :param settings: the connection.
+    :param reload: rereads the connection.
+    :param options: limits the connections.
     """
     limit = options.max_concurrency
     async with shared_session(settings, limit, fresh_connections=options.fresh_connections) as session:
@@ -101,90 +96,91 @@ async def connect(settings: Settings, reload: Any, options: Options) -> AsyncIte
 
 
 class _StateCheckpoints:
-    """The state store as a place for checkpoints."""
+    """Checkpoints in the state store."""
 
     name = "task state"
 
     def __init__(self, store: StateStore, writer: Try, ledger: Ledger, outage_limit: float) -> None:
         self._store, self._writer, self._ledger, self.outage_limit = store, writer, ledger, outage_limit
 
-    def take(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         return self._ledger.to_state() | {"writer": self._writer.to_mark()}
 
-    def write(self, taken: dict[str, Any]) -> None:
-        self._writer.validate(_mark_of(self._store.load()))
-        self._store.save(taken)
+    def write(self, snapshot: dict[str, Any]) -> None:
+        self._writer.validate(mark_of(self._store.load()))
+        self._store.save(snapshot)
 
 
 class _ReceiptCheckpoints:
-    """The receipts as a place for checkpoints."""
+    """Checkpoints as receipts."""
 
     name = "receipts folder"
 
     def __init__(self, receipts: Receipts, ledger: Ledger, outage_limit: float) -> None:
         self._receipts, self._ledger, self.outage_limit = receipts, ledger, outage_limit
 
-    def take(self) -> list[str]:
-        return self._ledger.take_receipts()
+    def snapshot(self) -> list[str]:
+        return self._ledger.drain_receipts()
 
-    def write(self, taken: list[str]) -> None:
-        self._receipts.write(taken)
-
-
-def _mark_of(stored: Any) -> Any:
-    return stored.get("writer") if isinstance(stored, dict) else None
-
-
-def _says_missing(error: BaseException | None) -> bool:
-    """Whether a store says that there is no such bucket; adlfs says so with a ``RuntimeError`` around Azure's own error."""
-    while error is not None:
-        if isinstance(error, (FileNotFoundError, NotADirectoryError)) or type(error).__name__ == "ResourceNotFoundError":
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    def write(self, snapshot: list[str]) -> None:
+        self._receipts.write(snapshot)
 
 
 def _read(entries: Iterator[Entry]) -> Iterator[Entry]:
-    """The entries of a manifest; what a library raises when it cannot go on reading is made an error of ours."""
+    """The entries of a manifest; whatever a library raises while reading becomes an error of ours."""
     reason = ""
     try:
         yield from entries
     except CloudStoreError:
         raise
-    except Exception as error:  # noqa: BLE001  (of whatever library the file is read with; it ends the task below)
+    except Exception as error:  # noqa: BLE001  (any library may read the file; the task ends below)
         reason = type(error).__name__
     if reason:
         raise BatchStoreError(f"the manifest could not be read to its end ({reason})", operation="batch upload")
 
 
-def _reread(entries: Iterator[Entry]) -> Iterator[Entry]:
-    """The entries of a manifest that could be read to its end before: what is refused now has changed since."""
+@contextmanager
+def _changed_since_count() -> Iterator[None]:
+    """A manifest was valid to its end when it was counted: what is refused now has changed, and something may have been sent."""
     reason = ""
     try:
-        yield from _read(entries)
+        yield
     except InvalidInputError as error:
         reason = error.reason.removesuffix("; nothing was sent")
     if reason:
         raise ManifestChangedError(f"the manifest changed while the batch read it: now {reason}", operation="batch upload")
 
 
+@contextmanager
+def _reopened(entries: Entries) -> Iterator[Iterator[Entry]]:
+    with ExitStack() as stack:
+        with _changed_since_count():
+            found = stack.enter_context(entries())
+        yield _reread(found)
+
+
+def _reread(entries: Iterator[Entry]) -> Iterator[Entry]:
+    with _changed_since_count():
+        yield from _read(entries)
+
+
 class Job:
     """One try of a batch.
 
-    :param entries: opens the manifest at its start; called twice: to count, and to send.
+    :param entries: opens the manifest at its start; called once to count and once to send.
     :param settings: the connection.
-    :param reload: reads it again; it may block.
+    :param reload: rereads the connection; it may block.
     :param options: how the batch is sent.
-    :param writer: which try this is.
-    :param store: where the state is kept, if there is such a place.
-    :param receipts: where the receipts are kept, if there are any.
-    :param killed: whether the task was told to end; asked ten times a second.
-    :param time_limit: seconds after which it ends by itself; 0 for none.
-    :param allow_empty: whether a manifest without an entry is a batch of none.
-    :param report: is given a line on the progress every few seconds.
-    :param connect: makes the client.
-    :param clock: makes the lease's clock.
-    :param in_thread: runs what blocks.
+    :param writer: this try.
+    :param store: the state store, if there is one.
+    :param receipts: the receipts, if the task has any.
+    :param killed: whether the task is being terminated; polled ten times a second.
+    :param time_limit: seconds after which the batch ends; 0 for no limit.
+    :param allow_empty: whether a manifest may have no URL.
+    :param report: logs a line.
+    :param connect: creates the client.
+    :param clock: the lease's clock.
+    :param in_thread: runs blocking work.
     """
 
     def __init__(
@@ -223,12 +219,12 @@ class Job:
         self._lease: Lease | None = None
         self._ledger: Ledger | None = None
         self._survey = Survey()
-        self._chunks = Chunks()
+        self._chunks = ChunkDigests()
 
     async def run(self) -> Report:
-        """Send what earlier tries have not settled.
+        """Send what earlier tries have not finished.
 
-        :raises CloudStoreError: if it ended before anything was sent.
+        :raises CloudStoreError: if the try ended before sending anything.
         """
         work = asyncio.create_task(self._work())
         watch = asyncio.create_task(self._watch())
@@ -236,33 +232,33 @@ class Job:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 await self._abort(work)
-                return self._end(BatchInterruptedError(watch.result(), operation="batch upload"))
+                return self._report_of(BatchInterruptedError(watch.result(), operation="batch upload"))
             try:
                 error = work.result()
             except CloudStoreError as failed:
                 if self._ledger is None:
-                    raise  # before anything was sent: there is nothing to report
+                    raise  # nothing was sent, so there is nothing to report
                 error = failed
-            return self._end(error)
+            return self._report_of(error)
         finally:
             watch.cancel()
             if not work.done():  # this task itself was cancelled
                 await self._abort(work)
 
     async def _watch(self) -> str:
-        """Wait until the task is to end; says why."""
+        """Wait until the task has to end, and return why."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self._time_limit
-        # No event: a signal handler cannot reach a loop that sleeps.
+        # Polled: a signal handler cannot wake a sleeping loop.
         while not self._killed() and loop.time() < ends_at:  # noqa: ASYNC110
             await asyncio.sleep(_KILL_CHECK_INTERVAL)
         if self._killed():
-            return "the task was told to end"
-        behind = self._lease.stale if self._lease else []
-        return f"execution_timeout is nearly over{''.join(f', and the {name} cannot be written' for name in behind)}"
+            return "the task was terminated"
+        stale = self._lease.stale if self._lease else []
+        return f"execution_timeout is nearly over{''.join(f', and the {name} cannot be written' for name in stale)}"
 
     async def _abort(self, work: asyncio.Task[Any]) -> None:
-        """End within two seconds: answers that come at once are taken, and what is known is stored if the stores let it."""
+        """End within two seconds: accept responses that arrive at once, and store the progress if the stores respond."""
         if self._sender:
             self._sender.drain()
             await asyncio.wait({work}, timeout=_GRACE)
@@ -274,40 +270,39 @@ class Job:
             try:
                 await self._lease.finish(_TIME_TO_SAVE)
             except (TimeoutError, CloudStoreError) as error:
-                log.warning("The last second of progress is not stored: %s", type(error).__name__)
+                log.warning("Could not store the last second of progress: %s", type(error).__name__)
 
     async def _work(self) -> CloudStoreError | None:
-        """The whole try.
+        """Run the try.
 
-        :returns: why it ended early, if it did.
+        :returns: why it ended early, or None.
         """
-        if not (self._store or self._receipts):
-            log.warning("No state store and no receipts: a retry will resend every URL")
-        state, recorded = await retry_until(
-            lambda: self._in_thread(self._load_progress),
-            "what earlier tries left cannot be read",
+        progress = await retry_until(
+            lambda: self._in_thread(lambda: load_progress(self._store, self._receipts, self._writer, self._options.since_try)),
+            "the progress of earlier tries cannot be read",
             min(OUTAGE_LIMIT, self._time_limit),
         )
-        self._survey, same = await self._in_thread(lambda: self._count(state))
-        if state:
-            state = State(state.survey, state.settled.within(same), state.unknown.within(same), state.failures)
-            if not len(state.settled):
-                state = None
+        self._survey, match = await self._in_thread(lambda: self._count(progress))
+        if self._store or self._receipts:
+            for line in progress.explain(match, self._survey.total):
+                self._report(line)
+        else:
+            log.warning("No state store and no `receipts`: a retry will resend every URL.")
         ledger = self._ledger = Ledger(
             self._survey,
-            state,
-            recorded,
+            progress.matching(match),
+            progress.recorded,
             skip_duplicates=self._options.skip_duplicates,
             retry_unknown=self._options.retry_unknown_outcome,
-            keeps_receipts=self._receipts is not None,
+            writes_receipts=self._receipts is not None,
             try_number=self._writer.number,
             secrets=lambda: self._settings.secrets,
         )
         lease = self._lease = Lease(list(self._stores(ledger)), self._clock, self._in_thread)
         async with self._connect(self._settings, self._reload, self._options) as client:
             throttle = Throttle(lease, self._options.requests_per_second, self._report)
-            with self._entries() as entries:
-                digests = self._chunks.verified(with_digests(_reread(entries), self._options.shard))
+            with _reopened(self._entries) as entries:
+                digests = self._chunks.verify(with_digests(entries, self._options.shard))
                 sender = Sender(
                     client,
                     lambda: self._settings,
@@ -323,63 +318,30 @@ class Job:
         return sender.error
 
     async def _send(self, sender: Sender, lease: Lease) -> None:
-        """Send, beside the loops that keep the lease and report; if the lease cannot be kept, the batch ends."""
-        sending, keeping = asyncio.create_task(sender.run()), asyncio.create_task(lease.checkpoint_loop())
+        """Send while the lease is renewed and progress is logged; end the batch if the lease cannot be renewed."""
+        sending, checkpointing = asyncio.create_task(sender.run()), asyncio.create_task(lease.checkpoint_loop())
         reporting = asyncio.create_task(self._report_progress())
         try:
-            await asyncio.wait({sending, keeping} if lease.stores else {sending}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, checkpointing} if lease.stores else {sending}, return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
                 sender.drain()
                 await asyncio.wait({sending}, timeout=_GRACE)
                 with suppress(TimeoutError, CloudStoreError):
-                    await lease.finish(_TIME_TO_SAVE)  # the other store loses nothing
-                keeping.result()
+                    await lease.finish(_TIME_TO_SAVE)  # so that the other store is complete
+                checkpointing.result()
             sending.result()
         finally:
-            for task in (sending, keeping, reporting):
+            for task in (sending, checkpointing, reporting):
                 task.cancel()
-            await asyncio.wait({sending, keeping, reporting})
+            await asyncio.wait({sending, checkpointing, reporting})
 
-    def _load_progress(self) -> tuple[State | None, Recorded | None]:
-        """What earlier tries left, in the state and in the receipts; from now on an older try finds our mark."""
-        state, recorded, since = None, None, self._options.since_try
-        try:
-            if self._store:
-                state = self._claim(self._store, since)
-            if self._receipts:
-                recorded = Recorded()
-                self._receipts.begin()
-                self._receipts.read(recorded.add, since)
-        except Exception as error:
-            if not _says_missing(error):
-                raise
-            missing = True
-        else:
-            missing = False
-        if missing:
-            raise InvalidInputError("the receipts folder is in a bucket or container that does not exist; nothing was sent")
-        return state, recorded
-
-    def _claim(self, store: StateStore, since: int) -> State | None:
-        """Leave our mark, and only then read: what an older try, thawed, writes in between would be lost otherwise."""
-        stored = store.load()
-        mark = _mark_of(stored)
-        self._writer.validate(mark, begins=True)
-        counts = isinstance(stored, dict) and (mark or {}).get("number", 0) >= since
-        store.save({**(stored if counts else {}), "writer": self._writer.to_mark()})
-        return State.from_dict(store.load()) if counts else None
-
-    def _count(self, state: State | None) -> tuple[Survey, list[tuple[int, int]]]:
+    def _count(self, progress: Progress) -> tuple[Survey, Match]:
         with self._entries() as entries:
-            survey, same = Survey.of(self._chunks.noted(with_digests(_read(entries), self._options.shard)), state)
+            found = self._chunks.record(with_digests(_read(entries), self._options.shard))
+            survey, match = Survey.of(found, progress.state)
         if not survey.total and not self._allow_empty:
-            raise InvalidInputError("the manifest holds no URL: set allow_empty=True if that may be; nothing was sent")
-        if state and len(state.settled.within(same)) < len(state.settled):
-            kept = len(state.settled.within(same))
-            self._report(
-                f"The manifest changed since the last try: {kept:,} of {len(state.settled):,} settled URLs are as they were"
-            )
-        return survey, same
+            raise InvalidInputError("the manifest holds no URL: set allow_empty=True if it may be empty; nothing was sent")
+        return survey, match
 
     def _stores(self, ledger: Ledger) -> Iterator[Store]:
         outage_limit = min(OUTAGE_LIMIT, self._time_limit)
@@ -403,10 +365,10 @@ class Job:
         total, done = self._survey.total, ledger.finished
         left = f", about {max(0, total - done) / rate:,.0f} s left" if rate else ""
         failed, unknown = (ledger.now[status] + ledger.earlier[status] for status in (Status.FAILED, Status.UNKNOWN))
-        behind = f"; waiting for the {' and the '.join(self._lease.stale)}" if self._lease and self._lease.stale else ""
-        return f"{done:,} of {total:,} URLs done, {rate:,.0f} a second, {failed:,} failed, {unknown:,} unknown{left}{behind}"
+        stale = f"; waiting for the {' and the '.join(self._lease.stale)}" if self._lease and self._lease.stale else ""
+        return f"{done:,} of {total:,} URLs done, {rate:,.0f} a second, {failed:,} failed, {unknown:,} unknown{left}{stale}"
 
-    def _end(self, error: CloudStoreError | None) -> Report:
+    def _report_of(self, error: CloudStoreError | None) -> Report:
         ledger = self._ledger or Ledger(self._survey)
         report = Report(self._survey.total, dict(ledger.now), dict(ledger.earlier), ledger.failures, error)
         failed, unknown = report.count(Status.FAILED), report.count(Status.UNKNOWN)
@@ -417,6 +379,6 @@ class Job:
             if self._receipts:
                 what += f"; receipts in {self._receipts.place}"
             if ledger.forgotten:
-                what += f"; {ledger.forgotten:,} of the failed ones a cleared task will not send again: give it receipts"
+                what += f"; without receipts, a cleared task will not resend {ledger.forgotten:,} of the failed URLs"
             error = BatchFailedError(what, operation="batch upload")
         return Report(report.total, report.now, report.earlier, report.failures, error)

@@ -1,17 +1,17 @@
-"""A set of digests that is a fourth as large as Python's: with millions of URLs it is most of a batch's memory."""
+"""A set of digests in a quarter of the memory of Python's: with millions of URLs it is most of what a batch needs."""
 
 from __future__ import annotations
 
 KEY_SIZE = 12
-"""Bytes of a digest that are kept: among ten million URLs two meet with a chance of one in 10^15."""
+"""Bytes of a digest that are kept: ten million URLs collide with a probability of 10^-15."""
 _EMPTY = bytes(KEY_SIZE)
 _REMOVED = b"\xff" * KEY_SIZE
-_SHARDS = 256  # each grows by itself: no one addition takes long
+_SHARDS = 256  # each grows by itself, so that no addition takes long
 _FIRST_SLOTS = 8
 
 
 class KeySet:
-    """Keys of ``KEY_SIZE`` bytes of a digest in tables with open addressing, 18 to 36 bytes each."""
+    """The first ``KEY_SIZE`` bytes of digests in hash tables with open addressing: 18 to 36 bytes a key."""
 
     __slots__ = ("_tables", "_used")
 
@@ -38,13 +38,13 @@ class KeySet:
             self._grow(shard)
 
     def discard(self, key: bytes) -> None:
-        """Take a key out, if it is in.
+        """Remove a key if it is present.
 
         :param key: the beginning of a digest.
         """
         table, at = self._find(key)
         if table.startswith(key, at):
-            table[at : at + KEY_SIZE] = _REMOVED  # still used: what was added behind it must be found
+            table[at : at + KEY_SIZE] = _REMOVED  # the slot stays used, so that keys added after it are found
 
     def _find(self, key: bytes) -> tuple[bytearray, int]:
         """Where a key is, or would be."""

@@ -1,7 +1,7 @@
-"""Nothing is sent on credit: a request is sent only while the last durable checkpoint is younger than two seconds.
+"""Allows a request only while the last durable checkpoint is younger than two seconds.
 
-So whatever is killed, frozen or away, a later try does not know of at most what was in flight and what was sent in two seconds.
-Each store has a loop of its own, so that neither waits for the other.
+Whatever is killed, frozen or unavailable, a later try can miss only the uploads in flight and those of two seconds. Each
+store has a checkpoint loop of its own, so that neither waits for the other.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 log = logging.getLogger(__name__)
 
 LEASE = 2.0
-"""Seconds for which a checkpoint allows to send, from the moment that it describes."""
+"""Seconds for which a checkpoint allows sending, counted from its snapshot."""
 _CHECKPOINT_INTERVAL = 1.0
 _INITIAL_BACKOFF = 0.5
 _MAX_BACKOFF = 15.0
 
 
 class Clock:
-    """Seconds that also count while the process or the machine sleeps: the one who waits for us does not sleep."""
+    """A clock that also counts time in which the process or the machine was suspended: Airflow does not wait meanwhile."""
 
     def __init__(self) -> None:
         self._since_boot, self._wall = self._read()
         self._now = 0.0
 
     def __call__(self) -> float:
-        """Seconds since the clock was made."""
-        # A suspended machine shows in the first one, a virtual machine that was paused in the second one only.
+        """Seconds since the clock was created."""
+        # The first shows that the machine was suspended; only the second shows that a virtual machine was paused.
         since_boot, wall = self._read()
         self._now += max(0.0, since_boot - self._since_boot, wall - self._wall)
         self._since_boot, self._wall = since_boot, wall
@@ -50,13 +50,13 @@ class Clock:
 
 
 def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Run what blocks, such as a store that hangs, in a thread that keeps no process from ending.
+    """Run blocking work in a daemon thread: a store that hangs must not keep the process alive.
 
-    :param work: what to run. It goes on if the future is cancelled; its result is dropped then.
+    :param work: what to run. If the future is cancelled, it keeps running and its result is dropped.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever was waiting may be gone
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting any more
     context = contextvars.copy_context()
 
     def settle(result: Any, error: BaseException | None) -> None:
@@ -71,7 +71,7 @@ def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
         result, failed = None, None
         try:
             result = context.run(work)
-        except BaseException as error:  # noqa: BLE001  (raised again where the result is awaited)
+        except BaseException as error:  # noqa: BLE001  (raised where the result is awaited)
             failed = error
         with contextlib.suppress(RuntimeError):  # the loop is closed: the task has ended meanwhile
             loop.call_soon_threadsafe(settle, result, failed)
@@ -85,28 +85,28 @@ class Store(Protocol):
 
     name: str
     outage_limit: float
-    """Seconds for which it may be away."""
+    """Seconds for which it may be unavailable."""
 
-    def take(self) -> Any:
-        """What is to be written now. Called on the event loop."""
+    def snapshot(self) -> Any:
+        """What has to be written now. Called on the event loop."""
 
-    def write(self, taken: Any) -> None:
-        """Write it durably. It blocks; it is called again with the same if it fails.
+    def write(self, snapshot: Any) -> None:
+        """Write a snapshot durably. It blocks; after a failure it is called again with the same snapshot.
 
         :raises BatchSupersededError: if a newer try has taken over.
         """
 
 
 async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_limit: float) -> T:
-    """Do what needs a store, again with backoff while the store fails.
+    """Retry with backoff while a store fails.
 
-    :param attempt: what to do.
-    :param what: what the store fails at, for the log and the error.
-    :param patience: seconds that it may take in all.
-    :raises BatchStoreError: if it took longer.
-    :raises CloudStoreError: if that is what ``attempt`` raised.
+    :param attempt: uses the store.
+    :param what: the problem, for the log and the error.
+    :param outage_limit: seconds for all attempts.
+    :raises BatchStoreError: if the store failed for longer.
+    :raises CloudStoreError: if ``attempt`` raised it.
     """
-    reason, backoff = "no answer", _INITIAL_BACKOFF
+    reason, backoff = "no response", _INITIAL_BACKOFF
     try:
         async with asyncio.timeout(outage_limit):
             while True:
@@ -114,68 +114,68 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_lim
                     return await attempt()
                 except CloudStoreError:
                     raise
-                except Exception as error:  # noqa: BLE001  (of whatever library the store is made; it ends the task below)
+                except Exception as error:  # noqa: BLE001  (any library may be behind the store; the task ends below)
                     reason = type(error).__name__
-                log.warning("For now %s (%s); nothing is sent until it can", what, reason)
+                log.warning("Sending is paused: %s (%s); retrying", what, reason)
                 await asyncio.sleep(backoff)
                 backoff = min(2 * backoff, _MAX_BACKOFF)
     except TimeoutError:
         pass
-    raise BatchStoreError(f"{what}: tried for {outage_limit:.0f} s ({reason})", operation="batch upload")
+    raise BatchStoreError(f"{what}: retried for {outage_limit:.0f} s ({reason})", operation="batch upload")
 
 
 class Checkpointer:
-    """Writes the checkpoints of one store, one at a time: an older one never lands on a newer one, and none is left out.
+    """Writes the checkpoints of one store, one at a time: an older one never overwrites a newer one, and none is skipped.
 
     :param store: the store.
-    :param clock: tells how old a checkpoint is.
-    :param in_thread: runs what blocks.
+    :param clock: measures the age of a checkpoint.
+    :param in_thread: runs blocking work.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float], in_thread: InThread) -> None:
         self.store = store
         self._clock = clock
         self._in_thread = in_thread
-        self._taken: tuple[float, Any] | None = None
+        self._pending: tuple[float, Any] | None = None
         self._running: asyncio.Future[None] | None = None
         self._durable_at: float | None = None
 
     @property
     def is_fresh(self) -> bool:
-        """Whether its last durable checkpoint is young enough."""
+        """Whether the last durable checkpoint is young enough."""
         return self._durable_at is not None and self._clock() - self._durable_at < LEASE
 
     async def checkpoint(self) -> float:
-        """Write one checkpoint: the one that was not finished before, if there is one.
+        """Write one checkpoint: the unfinished one, if there is one.
 
-        :returns: the moment that it describes.
+        :returns: the time of its snapshot.
         """
-        if self._taken is None:
-            self._taken = (self._clock(), self.store.take())
-        taken_at, taken = self._taken
+        if self._pending is None:
+            self._pending = (self._clock(), self.store.snapshot())
+        snapshot_at, snapshot = self._pending
         if self._running is None:
-            self._running = asyncio.ensure_future(self._in_thread(lambda: self.store.write(taken)))
+            self._running = asyncio.ensure_future(self._in_thread(lambda: self.store.write(snapshot)))
         running = self._running
         try:
             await asyncio.shield(running)
         finally:
             if running.done():
                 self._running = None
-        self._taken = None
-        self._durable_at = taken_at
-        return taken_at
+        self._pending = None
+        self._durable_at = snapshot_at
+        return snapshot_at
 
     async def persist(self) -> float:
-        """As :meth:`checkpoint`, again with backoff while the store fails.
+        """As :meth:`checkpoint`, retried with backoff while the store fails.
 
-        :raises BatchStoreError: if the store is away for longer than its patience.
+        :raises BatchStoreError: if the store is unavailable for longer than its ``outage_limit``.
         :raises BatchSupersededError: if a newer try has taken over.
         """
         return await retry_until(self.checkpoint, f"the {self.store.name} cannot be written", self.store.outage_limit)
 
     async def finish(self) -> None:
-        """Write what there is, the last checkpoint of all."""
-        if self._taken is not None:
+        """Write the last checkpoint."""
+        if self._pending is not None:
             await self.persist()
         await self.persist()
 
@@ -183,9 +183,9 @@ class Checkpointer:
 class Lease:
     """The permission to send: every store has a fresh checkpoint.
 
-    :param stores: where checkpoints are kept; with none, nothing can be resumed, and sending is always allowed.
-    :param clock: tells how old a checkpoint is, and counts the time in which the process was frozen.
-    :param in_thread: runs what blocks.
+    :param stores: where checkpoints are stored; without any, nothing can be resumed and sending is always allowed.
+    :param clock: measures the age of a checkpoint, including time in which the process was frozen.
+    :param in_thread: runs blocking work.
     """
 
     def __init__(self, stores: list[Store], clock: Callable[[], float], in_thread: InThread = in_daemon_thread) -> None:
@@ -200,12 +200,12 @@ class Lease:
 
     @property
     def stores(self) -> list[Store]:
-        """Where checkpoints are kept."""
+        """Where checkpoints are stored."""
         return [checkpointer.store for checkpointer in self._checkpointers]
 
     @property
     def stale(self) -> list[str]:
-        """The names of the stores that are behind."""
+        """The names of the stores without a fresh checkpoint."""
         return [checkpointer.store.name for checkpointer in self._checkpointers if not checkpointer.is_fresh]
 
     async def valid(self) -> None:
@@ -215,9 +215,9 @@ class Lease:
             await self._renewed.wait()
 
     async def checkpoint_loop(self) -> None:
-        """Renew the lease, for as long as this is not cancelled.
+        """Renew the lease until cancelled.
 
-        :raises BatchStoreError: if a store is away for longer than its patience.
+        :raises BatchStoreError: if a store is unavailable for longer than its ``outage_limit``.
         :raises BatchSupersededError: if a newer try has taken over.
         """
         loops = [asyncio.create_task(self._checkpoint_loop(checkpointer)) for checkpointer in self._checkpointers]
@@ -229,14 +229,14 @@ class Lease:
 
     async def _checkpoint_loop(self, checkpointer: Checkpointer) -> None:
         while True:
-            taken_at = await checkpointer.persist()
+            snapshot_at = await checkpointer.persist()
             self._renewed.set()
-            await asyncio.sleep(max(0.0, taken_at + _CHECKPOINT_INTERVAL - self._clock()))
+            await asyncio.sleep(max(0.0, snapshot_at + _CHECKPOINT_INTERVAL - self._clock()))
 
     async def finish(self, seconds: float | None = None) -> None:
-        """Make everything durable that is known now.
+        """Write the last checkpoint of every store.
 
-        :param seconds: how long that may take; None for as long as the stores' patience.
+        :param seconds: the time limit; None for that of the stores.
         :raises TimeoutError: if it took longer.
         """
         writing = asyncio.gather(*(checkpointer.finish() for checkpointer in self._checkpointers), return_exceptions=True)

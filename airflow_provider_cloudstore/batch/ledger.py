@@ -1,8 +1,8 @@
-"""What became of every URL of a batch: counted, found again by a later try, and small enough to be stored every second.
+"""Records the outcome of every URL: counted, found by later tries, and small enough to be stored every second.
 
-An entry is *settled* when it needs no request any more: it was queued, may have been, or stands twice. A URL that failed was not
-queued, so it is not settled: every later try sends it again. With receipts a URL is found by its digest, wherever it stands; with
-the state alone by its position, where digests of the manifest's segments vouch for it.
+An entry is *settled* when it needs no more requests: it was queued, may have been queued, or is a duplicate. A failed URL is not
+settled, so every later try resends it. With receipts, a URL is found by its digest, wherever it is in the manifest; with the
+state alone, by its position, if the digest of its segment of the manifest still matches.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_ur
 
 FAILURES_REPORTED = 20
 CHUNK = 256
-"""Entries that are read, and compared with the first pass, at once."""
+"""Entries that are read, and compared with the first pass, together."""
 _CHUNK_DIGEST = 8
-_VERSION = 3
+STATE_FORMAT = 3
+"""The format of the stored state."""
 _SEGMENT_DIGEST = 6
-# Characters: together, with what little is beside them, below the 64 KiB of Airflow's state store.
+# Characters: together with the rest of the state below the 64 KiB of Airflow's state store.
 _MAX_SETTLED_SIZE = 36_000
 _MAX_UNKNOWN_SIZE = 8_000
 _MAX_FAILURES_SIZE = 4_000
 _MAX_RESPONSE_SIZE = 16_000
 _MAX_WAITING = 10_000
-# json.dumps would make an encoder for each line.
+# json.dumps would create an encoder for each line.
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 _to_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 class Status(Enum):
-    """What became of a URL."""
+    """The outcome of a URL."""
 
     QUEUED = "queued"
     FAILED = "failed"
@@ -52,9 +53,9 @@ class Status(Enum):
 
 
 def digest_of(text: str) -> bytes:
-    """The SHA-256 of a URL in UTF-8: by it receipts are joined to a manifest, and shards are made.
+    """The SHA-256 of a URL in UTF-8: it joins receipts to a manifest and assigns URLs to shards.
 
-    :param text: the URL, as it stands in the manifest.
+    :param text: the URL, exactly as in the manifest.
     """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
@@ -63,7 +64,7 @@ def with_digests(entries: Iterable[Entry], shard: tuple[int, int] | None = None)
     """The entries of one shard with their digests. The same URL is always in the same shard.
 
     :param entries: the manifest.
-    :param shard: which one, counted from 0, of how many; None for all.
+    :param shard: ``(k, n)``, with k counted from 0; None for the whole manifest.
     """
     for entry in entries:
         digest = digest_of(str(entry.url))
@@ -71,15 +72,15 @@ def with_digests(entries: Iterable[Entry], shard: tuple[int, int] | None = None)
             yield entry, digest
 
 
-class Chunks:
-    """Digests of what the first pass over a manifest read: by them the second one stops at the first chunk that differs."""
+class ChunkDigests:
+    """Digests of the first pass over a manifest, which stop the second pass at the first chunk that differs."""
 
     def __init__(self) -> None:
         self._digests = bytearray()
         self._total = 0
 
-    def noted(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
-        """The entries of the first pass, as they are.
+    def record(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
+        """Record the first pass, and return its entries unchanged.
 
         :param entries: the manifest, with digests.
         """
@@ -88,11 +89,11 @@ class Chunks:
             self._total += len(chunk)
             yield from chunk
 
-    def verified(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
-        """The entries of the second pass, none of a chunk that differs and none fewer than there were.
+    def verify(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
+        """The entries of the second pass, up to the first chunk that differs.
 
         :param entries: the manifest, with digests.
-        :raises ManifestChangedError: if it is not what the first pass read.
+        :raises ManifestChangedError: if the second pass differs from the first.
         """
         read, at = 0, 0
         for chunk in _chunks_of(entries):
@@ -123,7 +124,7 @@ def _digest_of_chunk(chunk: list[tuple[Entry, bytes]]) -> bytes:
 
 
 class Ranges:
-    """A set of positions that are mostly neighbours."""
+    """A set of positions that are mostly consecutive."""
 
     __slots__ = ("_ends", "_starts")
 
@@ -166,7 +167,7 @@ class Ranges:
             self._ends.insert(at, position + 1)
 
     def discard(self, position: int) -> None:
-        """Take a position out, if it is in.
+        """Remove a position if it is present.
 
         :param position: the position.
         """
@@ -179,9 +180,9 @@ class Ranges:
                     self._ends.insert(at, piece[1])
 
     def within(self, kept: Iterable[tuple[int, int]]) -> Ranges:
-        """What of it lies in any of some ranges.
+        """The positions that are in any of some ranges.
 
-        :param kept: ranges, in order.
+        :param kept: the ranges, in order.
         """
         found = Ranges()
         for start, end in kept:
@@ -201,7 +202,7 @@ class Ranges:
             self._ends.append(end)
 
     def encode(self) -> str:
-        """As a short text."""
+        """The positions as a short string."""
         packed, before = bytearray(), 0
         for edge in itertools.chain.from_iterable(self):
             step, before = edge - before, edge
@@ -213,9 +214,9 @@ class Ranges:
 
     @classmethod
     def decode(cls, text: str) -> Ranges:
-        """The positions that :meth:`encode` wrote.
+        """The positions of a string.
 
-        :param text: what it returned.
+        :param text: the result of :meth:`encode`.
         """
         edges, edge, step, shift = [], 0, 0, 0
         for byte in zlib.decompress(base64.b85decode(text)):
@@ -230,62 +231,86 @@ class Ranges:
 
 @dataclass(slots=True)
 class Survey:
-    """The first pass over a manifest: how long it is, and a digest of each of its segments.
+    """The first pass over a manifest: its length, and a digest of each of its segments.
 
-    A segment is a hundredth as long as what stands before it, so that a change costs no more than that. Each has a digest of its
-    own: what stands in front of a line that was corrected keeps its progress, and so does what stands behind it.
+    A segment is a hundredth as long as everything before it, so a changed line costs no more than that: segments before and after
+    it keep their progress.
 
-    :param total: entries.
-    :param segments: the digests, the last one of what is left at the end.
+    :param total: the number of entries.
+    :param segments: the digests; the last segment may be incomplete.
     """
 
     total: int = 0
     segments: bytes = b""
 
     @classmethod
-    def of(cls, entries: Iterable[tuple[Entry, bytes]], earlier: State | None = None) -> tuple[Survey, list[tuple[int, int]]]:
+    def of(cls, entries: Iterable[tuple[Entry, bytes]], earlier: State | None = None) -> tuple[Survey, Match]:
         """Read the manifest.
 
         :param entries: the manifest.
-        :param earlier: what an earlier try stored.
-        :returns: the survey, and the ranges that are as they were in the earlier try.
+        :param earlier: the state of an earlier try.
+        :returns: the survey, and what is unchanged since the earlier try.
         """
         total, length = 0, earlier.survey.total if earlier else -1
-        found, tail = bytearray(), b""
+        found, tail, lines = bytearray(), b"", [1]
         start, end, running = 0, 1, hashlib.blake2b(digest_size=_SEGMENT_DIGEST)
-        for _, digest in entries:
+        for entry, digest in entries:
             running.update(digest)
             total += 1
             if total == length:
                 tail = running.digest()
             if total == end:
                 found += running.digest()
+                lines.append(entry.line + 1)
                 start, end = end, end + max(1, end // 100)
                 running = hashlib.blake2b(digest_size=_SEGMENT_DIGEST)
         if total > start:
             found += running.digest()
         survey = cls(total, bytes(found))
-        return survey, list(_same(survey.segments, tail, earlier.survey)) if earlier else []
+        return survey, _match(survey.segments, tail, lines, earlier.survey) if earlier else Match()
 
 
-def _same(found: bytes, tail: bytes, earlier: Survey) -> Iterator[tuple[int, int]]:
-    start, end = 0, 1
-    for at in range(0, len(earlier.segments), _SEGMENT_DIGEST):
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A manifest, compared with the one of an earlier try.
+
+    :param unchanged: the ranges of positions that are unchanged.
+    :param changed_line: the first change is at this line or after it; None if nothing changed.
+    """
+
+    unchanged: tuple[tuple[int, int], ...] = ()
+    changed_line: int | None = None
+
+
+def _match(found: bytes, tail: bytes, lines: list[int], earlier: Survey) -> Match:
+    """Compare segments.
+
+    :param found: the digests of the segments as they are now.
+    :param tail: the digest of the earlier manifest's last segment, cut where that one ended.
+    :param lines: the line at or after which each segment begins.
+    :param earlier: the earlier manifest.
+    """
+    unchanged: list[tuple[int, int]] = []
+    changed_line, start, end = None, 0, 1
+    for number, at in enumerate(range(0, len(earlier.segments), _SEGMENT_DIGEST)):
         wanted = earlier.segments[at : at + _SEGMENT_DIGEST]
         is_last = end >= earlier.total
         if wanted == (tail if is_last else found[at : at + _SEGMENT_DIGEST]):
-            yield start, min(end, earlier.total)
+            unchanged.append((start, min(end, earlier.total)))
+        elif changed_line is None:
+            changed_line = lines[min(number, len(lines) - 1)]
         start, end = end, end + max(1, end // 100)
+    return Match(tuple(unchanged), changed_line)
 
 
 @dataclass(slots=True)
 class State:
-    """What is stored of a batch every second.
+    """The state of a batch, stored every second.
 
-    :param survey: the manifest that the positions are of.
-    :param settled: positions that need no request any more.
-    :param unknown: those of them that may have been queued.
-    :param failures: the first unknown ones, redacted.
+    :param survey: the manifest to which the positions belong.
+    :param settled: positions that need no more requests.
+    :param unknown: settled positions that may have been queued.
+    :param failures: the first unknown outcomes, redacted.
     """
 
     survey: Survey = field(default_factory=Survey)
@@ -294,10 +319,10 @@ class State:
     failures: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The state as JSON."""
         failures = list(itertools.takewhile(_Budget(_MAX_FAILURES_SIZE).spend, self.failures))
         return {
-            "version": _VERSION,
+            "version": STATE_FORMAT,
             "total": self.survey.total,
             "segments": base64.b85encode(self.survey.segments).decode(),
             "settled": self.settled.encode(),
@@ -307,11 +332,11 @@ class State:
 
     @classmethod
     def from_dict(cls, stored: Any) -> State | None:
-        """What :meth:`to_dict` wrote, or None where it is of another version.
+        """The state, or None if it has another format.
 
-        :param stored: what was stored.
+        :param stored: the result of :meth:`to_dict`.
         """
-        if not isinstance(stored, dict) or stored.get("version") != _VERSION:
+        if not isinstance(stored, dict) or stored.get("version") != STATE_FORMAT:
             return None
         survey = Survey(int(stored["total"]), base64.b85decode(stored["segments"]))
         return cls(survey, Ranges.decode(stored["settled"]), Ranges.decode(stored["unknown"]), list(stored["failures"]))
@@ -326,17 +351,19 @@ class _Budget:
         return self._left >= 0
 
 
-class Recorded:
-    """What receipts tell of URLs, by digest: what is settled, how often."""
+class RecordedOutcomes:
+    """The outcomes in receipts, by digest."""
 
     def __init__(self) -> None:
+        self.finished = 0
+        """The number of settled entries."""
         self._queued = KeySet()
         self._more: Counter[bytes] = Counter()
         self._skipped: Counter[bytes] = Counter()
         self._unknown: dict[bytes, list[dict[str, Any]]] = {}
 
     def add(self, receipt: dict[str, Any]) -> None:
-        """Take in a receipt; what failed is not settled.
+        """Add a receipt; a failed URL is not settled.
 
         :param receipt: the receipt, in the order of writing.
         """
@@ -344,6 +371,8 @@ class Recorded:
         status = receipt["status"]
         if receipt.get("before") == Status.UNKNOWN.value and self._unknown.get(key):
             self._unknown[key].pop()
+            self.finished -= 1
+        self.finished += status != Status.FAILED.value
         if status == Status.QUEUED.value:
             if key in self._queued:
                 self._more[key] += 1
@@ -351,13 +380,13 @@ class Recorded:
         elif status == Status.SKIPPED.value:
             self._skipped[key] += 1
         elif status == Status.UNKNOWN.value:
-            reported = {name: receipt.get(name) or "" for name in ("url", "error")}
-            self._unknown.setdefault(key, []).append(reported)
+            failure = {name: receipt.get(name) or "" for name in ("url", "error")}
+            self._unknown.setdefault(key, []).append(failure)
 
-    def take(self, key: bytes) -> tuple[Status, dict[str, Any]] | None:
-        """What became of a URL, each time that it did; None once there is nothing more to tell.
+    def pop(self, key: bytes) -> tuple[Status, dict[str, Any]] | None:
+        """Remove and return one outcome of a URL; None if there is none left.
 
-        :param key: the beginning of its digest.
+        :param key: the first bytes of its digest.
         """
         if self._more.get(key):
             self._more[key] -= 1
@@ -367,10 +396,10 @@ class Recorded:
             return Status.QUEUED, {}
         return (Status.UNKNOWN, self._unknown[key].pop()) if self._unknown.get(key) else None
 
-    def take_skipped(self, key: bytes) -> bool:
-        """Whether a receipt says that it was skipped, each time that it was.
+    def pop_skipped(self, key: bytes) -> bool:
+        """Remove one receipt of a skipped duplicate, and return whether there was one.
 
-        :param key: the beginning of its digest.
+        :param key: the first bytes of its digest.
         """
         if not self._skipped.get(key):
             return False
@@ -380,12 +409,12 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """An entry that is to be sent.
+    """An entry that needs a request.
 
-    :param index: its place among the entries of this batch.
+    :param index: its position among the entries of this shard.
     :param entry: the entry.
     :param digest: its digest.
-    :param before: what an earlier try left of it, if it may have been queued then.
+    :param before: ``unknown`` if an earlier try may have queued it.
     """
 
     index: int
@@ -395,27 +424,27 @@ class Ticket:
 
 
 class Ledger:
-    """The outcomes of a batch: of this try, and of the tries before it.
+    """The outcomes of a batch, in this try and earlier ones.
 
     :param survey: the manifest.
-    :param state: what earlier tries stored, if it is of this manifest.
-    :param recorded: what the receipts of earlier tries tell.
-    :param skip_duplicates: send a URL that stands twice once.
-    :param retry_unknown: send again what may have been queued in an earlier try.
-    :param keeps_receipts: whether receipts are written.
+    :param state: the state of earlier tries, as far as it applies to this manifest.
+    :param recorded: the outcomes in the receipts of earlier tries.
+    :param skip_duplicates: send duplicate URLs only once.
+    :param retry_unknown: resend uploads that an earlier try may have queued.
+    :param writes_receipts: whether receipts are written.
     :param try_number: the try, for the receipts.
-    :param secrets: what must not stand in them, such as the access token.
+    :param secrets: what receipts must not hold, such as the access token.
     """
 
     def __init__(
         self,
         survey: Survey,
         state: State | None = None,
-        recorded: Recorded | None = None,
+        recorded: RecordedOutcomes | None = None,
         *,
         skip_duplicates: bool = True,
         retry_unknown: bool = False,
-        keeps_receipts: bool = False,
+        writes_receipts: bool = False,
         try_number: int = 1,
         secrets: Callable[[], tuple[Secret, ...]] = tuple,
     ) -> None:
@@ -424,57 +453,57 @@ class Ledger:
         self._state = State(survey, earlier.settled, earlier.unknown, list(earlier.failures))
         self._settled_before = Ranges(earlier.settled)
         self._unknown_before = Ranges(earlier.unknown)
-        self._reported_before = {reported["position"]: reported for reported in earlier.failures}
-        self._recorded = recorded or Recorded()
+        self._failures_before = {failure["position"]: failure for failure in earlier.failures}
+        self._recorded = recorded or RecordedOutcomes()
         self._skip, self._retry_unknown = skip_duplicates, retry_unknown
-        self._keeps_receipts, self._try = keeps_receipts, try_number
+        self._writes_receipts, self._try = writes_receipts, try_number
         self._index = 0
-        self._decided = KeySet()
+        self._resolved_keys = KeySet()
         self._waiting: dict[bytes, list[Ticket]] = {}
         self._waiters = 0
         self._failed = Ranges()
         self._failed_by_key: dict[bytes, list[int]] = {}
         self._lines: list[str] = []
         self.retries: deque[Ticket] = deque()
-        """Entries that are to be sent after all: a duplicate whose first occurrence failed."""
+        """Entries to send after all: duplicates whose first occurrence failed, and uploads that failed with the service."""
         self.now: Counter[Status] = Counter()
-        """How many entries ended in which status in this try."""
+        """Outcomes of this try, by status."""
         self.earlier: Counter[Status] = Counter()
-        """How many had ended before it."""
+        """Outcomes of earlier tries, by status."""
         self.failures: list[dict[str, Any]] = []
         """The first failures, redacted."""
         self.first_failure: dict[str, Any] | None = None
-        """The first of this try."""
+        """The first failure of this try."""
         self.forgotten = 0
-        """How many failed entries a later try will not find again: there are too many for the state."""
+        """Failed entries that a later try will not resend, because the state has no room for them."""
 
     @property
     def finished(self) -> int:
-        """How many entries are finished, in this try or before."""
+        """The number of finished entries, in this try and earlier ones."""
         return sum(self.now.values()) + sum(self.earlier.values())
 
     @property
     def is_congested(self) -> bool:
-        """Whether too many duplicates wait for what becomes of their first occurrence."""
+        """Whether too many duplicates wait for the outcome of their first occurrence."""
         return self._waiters > _MAX_WAITING
 
     def admit(self, entry: Entry, digest: bytes) -> Ticket | None:
-        """Take in the next entry of the manifest.
+        """Admit the next entry of the manifest.
 
         :param entry: the entry.
         :param digest: its digest.
-        :returns: a ticket if it is to be sent, None if it is settled, is no URL, or waits for its first occurrence.
+        :returns: a ticket if it needs a request; None if it is settled, is not a URL, or waits for its first occurrence.
         """
         index, key = self._index, digest[:KEY_SIZE]
         self._index += 1
         ticket = Ticket(index, entry, digest)
         may_skip = self._skip and not entry.problem
-        if may_skip and key in self._decided:
-            self._skip_duplicate(ticket, index in self._settled_before or self._recorded.take_skipped(key))
+        if may_skip and key in self._resolved_keys:
+            self._skip_duplicate(ticket, index in self._settled_before or self._recorded.pop_skipped(key))
             return None
-        if status := self._recall(ticket, key):
+        if status := self._resolve_without_request(ticket, key):
             if not (status is Status.UNKNOWN and self._retry_unknown):
-                self._decide(key)
+                self._mark_resolved(key)
                 return None
             ticket = Ticket(index, entry, digest, status.value)
         if entry.problem:
@@ -488,37 +517,37 @@ class Ledger:
             self._waiting[key] = []
         return ticket
 
-    def _recall(self, ticket: Ticket, key: bytes) -> Status | None:
-        """What earlier tries say of an entry, counted and told; None if it is not settled."""
+    def _resolve_without_request(self, ticket: Ticket, key: bytes) -> Status | None:
+        """Resolve an entry that earlier tries settled, and return its status; None if it needs a request."""
         index, entry = ticket.index, ticket.entry
         by_state = index in self._settled_before
-        receipt = self._recorded.take(key) if not entry.problem else None
+        receipt = self._recorded.pop(key) if not entry.problem else None
         if receipt is None and not by_state:
             return None
         status = receipt[0] if receipt else Status.UNKNOWN if index in self._unknown_before else Status.QUEUED
         if status is Status.UNKNOWN and self._retry_unknown:
             return status
         self.earlier[status] += 1
-        self._settle(index, status)
-        if receipt is None:  # the state was stored, and the receipt was not
+        self._mark_settled(index, status)
+        if receipt is None:  # the state was stored, but not the receipt
             self._add_receipt(ticket, status, {"url": redact_url(str(entry.url)), "earlier": True})
         if status is Status.UNKNOWN:
-            reported = receipt[1] if receipt else self._reported_before.get(entry.position, {})
-            self._report(entry, status, reported.get("url", ""), reported.get("error", "unknown since an earlier try"))
+            failure = receipt[1] if receipt else self._failures_before.get(entry.position, {})
+            self._add_failure(entry, status, failure.get("url", ""), failure.get("error", "unknown since an earlier try"))
         return status
 
     def record(self, ticket: Ticket, status: Status, *, url: str = "", error: str = "", response: Any = None) -> None:
-        """Note what became of an entry.
+        """Record the outcome of an entry.
 
         :param ticket: the entry.
-        :param status: what became of it.
-        :param url: its URL, redacted.
-        :param error: what went wrong.
-        :param response: what the service said.
+        :param status: the outcome.
+        :param url: the URL, redacted.
+        :param error: why it failed.
+        :param response: the service's response.
         """
         key = ticket.digest[:KEY_SIZE]
         if ticket.before and status is Status.FAILED:
-            status = Status.UNKNOWN  # an earlier try may have queued it, whatever became of it now
+            status = Status.UNKNOWN  # an earlier try may have queued it
         self.now[status] += 1
         self._add_receipt(ticket, status, {"url": url, **({"error": error} if error else {"response": response})})
         if status is Status.FAILED:
@@ -526,23 +555,23 @@ class Ledger:
             if self._skip and not ticket.entry.problem:
                 self._failed_by_key.setdefault(key, []).append(ticket.index)
         else:
-            self._settle(ticket.index, status)
-            self._decide(key)
-            for index in self._failed_by_key.pop(key, ()):  # the same URL at another place: it needs no request any more
-                self._settle(index, status)
+            self._mark_settled(ticket.index, status)
+            self._mark_resolved(key)
+            for index in self._failed_by_key.pop(key, ()):  # earlier occurrences that failed need no request now
+                self._mark_settled(index, status)
                 self._failed.discard(index)
         if error:
-            reported = self._report(ticket.entry, status, url, error)
-            self.first_failure = self.first_failure or reported
+            failure = self._add_failure(ticket.entry, status, url, error)
+            self.first_failure = self.first_failure or failure
         self._release(key, settled=status is not Status.FAILED)
 
     def _release(self, key: bytes, *, settled: bool) -> None:
-        """Say to the duplicates of an entry what became of it."""
+        """Skip the duplicates that waited for an entry, or send the first of them if it failed."""
         waiting = self._waiting.pop(key, [])
         if settled:
             self._waiters -= len(waiting)
             for ticket in waiting:
-                self._skip_duplicate(ticket, self._recorded.take_skipped(key))
+                self._skip_duplicate(ticket, self._recorded.pop_skipped(key))
         elif waiting:
             self._waiters -= 1
             self.retries.append(waiting[0])
@@ -550,23 +579,23 @@ class Ledger:
 
     def _skip_duplicate(self, ticket: Ticket, earlier: bool) -> None:
         (self.earlier if earlier else self.now)[Status.SKIPPED] += 1
-        self._settle(ticket.index, Status.SKIPPED)
+        self._mark_settled(ticket.index, Status.SKIPPED)
         if not earlier:
             self._add_receipt(ticket, Status.SKIPPED, {"url": redact_url(str(ticket.entry.url))})
 
-    def _decide(self, key: bytes) -> None:
+    def _mark_resolved(self, key: bytes) -> None:
         if self._skip:
-            self._decided.add(key)
+            self._resolved_keys.add(key)
 
-    def _settle(self, index: int, status: Status) -> None:
+    def _mark_settled(self, index: int, status: Status) -> None:
         self._state.settled.add(index)
         if status is Status.UNKNOWN:
             self._state.unknown.add(index)
         else:
             self._state.unknown.discard(index)
 
-    def _report(self, entry: Entry, status: Status, url: str, error: str) -> dict[str, Any]:
-        reported = {
+    def _add_failure(self, entry: Entry, status: Status, url: str, error: str) -> dict[str, Any]:
+        failure = {
             "position": entry.position,
             "line": entry.line,
             "url": url[:200],
@@ -574,13 +603,13 @@ class Ledger:
             "error": error[:400],
         }
         if len(self.failures) < FAILURES_REPORTED:
-            self.failures.append(reported)
+            self.failures.append(failure)
         if status is Status.UNKNOWN and len(self._state.failures) < FAILURES_REPORTED:
-            self._state.failures.append(reported)
-        return reported
+            self._state.failures.append(failure)
+        return failure
 
     def _add_receipt(self, ticket: Ticket, status: Status, more: dict[str, Any]) -> None:
-        if not self._keeps_receipts:
+        if not self._writes_receipts:
             return
         entry = ticket.entry
         receipt = {
@@ -595,7 +624,7 @@ class Ledger:
         self._lines.append(_as_line(receipt, more))
 
     def _redacted_key(self, entry: Entry) -> Any:
-        """The manifest's id of a line, without what gives access: the column may repeat the URL, a part of it, or the token."""
+        """The manifest's own id of a line, redacted: the column may repeat the URL, a part of it, or the token."""
         text = str(entry.key)
         if "://" in text:
             text = redact_url(text)
@@ -603,16 +632,16 @@ class Ledger:
             return MASK
         return entry.key if text == str(entry.key) else text
 
-    def take_receipts(self) -> list[str]:
-        """The receipts since the last time; they are the caller's now, to be written."""
+    def drain_receipts(self) -> list[str]:
+        """Remove and return the receipts since the last call; the caller has to write them."""
         lines, self._lines = self._lines, []
         return lines
 
     def to_state(self) -> dict[str, Any]:
-        """What is to be stored: below 64 KiB, whatever happens.
+        """The state as JSON, always below 64 KiB.
 
-        Where so many entries failed that their places do not fit, the first ones are forgotten: a later try takes them for
-        settled. What was queued is never forgotten.
+        If so many entries failed that their positions do not fit, the first ones count as settled, and a later try does not
+        resend them. Queued entries are never forgotten.
         """
         state = self._state.to_dict()
         while len(state["settled"]) > _MAX_SETTLED_SIZE and (failed := list(self._failed)):
@@ -628,7 +657,7 @@ class Ledger:
 
 
 def _as_line(receipt: dict[str, Any], more: dict[str, Any]) -> str:
-    """A receipt as a line of bounded length, whatever the service said in it."""
+    """A receipt as one line of bounded length, whatever the service responded."""
     try:
         text = _to_strict_json(more)
     except (TypeError, ValueError, RecursionError):

@@ -1,12 +1,11 @@
-"""Where a batch's URLs come from: a list, or a manifest that is read as a stream and never held whole.
+"""Reads a batch's URLs from a list, or from a manifest as a stream.
 
-What is in a file is decided by its content first and its name second. A file that cannot be read to its end for certain is
-refused, by name and line, before anything is sent.
+The format is detected by content first and by name second. A file that cannot be read reliably to its end is refused, with its
+name and line, before anything is sent.
 """
 
 from __future__ import annotations
 
-import ast
 import codecs
 import csv
 import gzip
@@ -19,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
-from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 
 _MAX_LINE_LENGTH = 64 * 1024
 _MAX_ARRAY_ITEM_LENGTH = 1024 * 1024
@@ -29,7 +27,7 @@ _GZIP = b"\x1f\x8b"
 _CSV_SUFFIXES = frozenset({"csv"})
 _TSV_SUFFIXES = frozenset({"tsv", "tab"})
 _JSON_SUFFIXES = frozenset({"jsonl", "ndjson", "json"})
-# What else people keep URLs in: recognised by its first bytes, so that the error can say what the file is.
+# Other formats that hold URLs, recognised by their first bytes so that the error can name them.
 _OTHER_FORMATS = (
     (b"PK\x03\x04", "a zip archive or an Excel workbook (.xlsx)"),
     (b"PK\x05\x06", "an empty zip archive"),
@@ -50,16 +48,15 @@ _OTHER_FORMATS = (
     (codecs.BOM_UTF16_LE, "UTF-16 text"),
     (codecs.BOM_UTF16_BE, "UTF-16 text"),
 )
-_MISSING = "which is what a template renders when its source is missing: check that the upstream task ran and returned the value"
 _CAN_BE_READ = "a manifest is UTF-8 text, CSV, JSON Lines or a JSON array, plain or gzip"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One URL of a manifest, or the reason why there is none.
+    """One URL of a manifest, or the reason why a line has none.
 
     :param position: counted from 0, without blank lines and comments.
-    :param line: the line in the file, or the place in the list, counted from 1.
+    :param line: the line in the file, or the position in the list, counted from 1.
     :param url: the URL, not yet validated; it may hold credentials.
     :param problem: why the line holds no URL.
     :param key: the manifest's own id of the line, where ``key_column`` names one.
@@ -81,55 +78,15 @@ def entries_of_list(urls: Iterable[Any]) -> Iterator[Entry]:
         yield Entry(position, position + 1, url)
 
 
-def validate_kind(urls: Any) -> None:
-    """Refuse what can be neither a list nor a path.
-
-    :param urls: what was given.
-    :raises ValueError: if it cannot.
-    """
-    if urls is None:
-        raise ValueError(f"urls is 'None', {_MISSING}")
-    if isinstance(urls, (bytes, dict, int, float)):
-        raise ValueError(f"urls must be a list or the path of a manifest, not a {type(urls).__name__}")
-
-
-def list_of(urls: Any) -> list[Any] | None:
-    """The list in ``urls``, or None where it is the path of a manifest. A template renders a list as text: that is a list too.
-
-    :param urls: a list, or a text.
-    :raises ValueError: if it is neither; the message does not repeat it, because URLs hold credentials.
-    """
-    validate_kind(urls)
-    if not isinstance(urls, str):
-        return list(urls)
-    text = urls.strip()
-    if text.startswith("["):
-        for read in (json.loads, ast.literal_eval):
-            try:
-                value = read(text)
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                continue
-            if isinstance(value, list):
-                return value
-        raise ValueError("urls begins like a list but cannot be read as one: pass an XCom, or render it with | tojson")
-    if is_nothing(text):
-        raise ValueError(f"urls is {f'{text!r}' if text else 'empty'}, {_MISSING}")
-    if "\n" in text:
-        raise ValueError("urls has line breaks: it is a list, or the path of a manifest")
-    if text.lower().startswith(("http://", "https://", "ftp://")):
-        raise ValueError("urls is a single URL: pass a list, or the path of a manifest")
-    return None
-
-
 def entries_of_file(stream: BinaryIO, name: str, column: str, key_column: str | None = None) -> Iterator[Entry]:
-    """The entries of a manifest: text with a URL a line (blank lines and ``#`` comments are passed over), CSV, or JSON.
+    """The entries of a manifest: text with a URL a line (without blank lines and ``#`` comments), CSV, or JSON.
 
     :param stream: the file, plain or gzip.
-    :param name: its name. ``.csv``, ``.tsv``, ``.jsonl``, ``.ndjson`` and ``.json`` in any case say what is in it, anything else
-        is text.
+    :param name: its name. The suffix selects the format (``.csv``, ``.tsv``, ``.jsonl``, ``.ndjson``, ``.json``, in any case);
+        without one of them the file is text.
     :param column: the column of a CSV, or the key in JSON, that holds the URL.
     :param key_column: the column or key with the manifest's own id of the line.
-    :raises InvalidInputError: if it cannot be read to its end, naming the file, what it is and the columns it has.
+    :raises InvalidInputError: if it cannot be read to its end; the message names the file, its format and its columns.
     """
     try:
         for position, (line, url, problem, key) in enumerate(_found(stream, name, column, key_column)):
@@ -218,13 +175,13 @@ def _json_lines(stream: BinaryIO, columns: list[str]) -> Found:
             try:
                 row = json.loads(raw, parse_int=_integer)
             except (ValueError, RecursionError):
-                yield number, None, "the line is no JSON", None
+                yield number, None, "the line is not JSON", None
             else:
                 yield (number, *_fields(row, columns, "the line"))
 
 
 def _integer(digits: str) -> int | str:
-    """A JSON number; Python refuses to convert very long ones, which are ids at the most."""
+    """A JSON integer; Python refuses to convert very long ones, so they stay strings."""
     return int(digits) if len(digits) <= _MAX_INTEGER_DIGITS else digits
 
 
@@ -236,7 +193,7 @@ def _fields(row: Any, columns: list[str], what: str) -> tuple[Any, str, Any]:
 
 
 def _json_array(stream: BinaryIO, name: str, columns: list[str]) -> Found:
-    """The items of one JSON array, of URLs or of objects; the lines of an array mean little, so its items are counted."""
+    """The items of a JSON array of URLs or objects, numbered by item instead of by line."""
     decoder = json.JSONDecoder(parse_int=_integer)
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
     buffer, at_end, number, expects = text.read(64 * 1024).lstrip()[1:], False, 0, "]"
@@ -244,7 +201,7 @@ def _json_array(stream: BinaryIO, name: str, columns: list[str]) -> Found:
         buffer = buffer.lstrip()
         if buffer[:1] == "]" and expects == "]":
             if buffer[1:].strip() or text.read(1).strip():
-                raise _refused(name, f"goes on after the end of its JSON array, after item {number}")
+                raise _refused(name, f"has content after the end of its JSON array, after item {number}")
             return
         item, size = _first_item(decoder, buffer)
         if size:
@@ -256,7 +213,7 @@ def _json_array(stream: BinaryIO, name: str, columns: list[str]) -> Found:
                 raise _refused(name, f"has an item {number + 1} of more than {_MAX_ARRAY_ITEM_LENGTH // 1024} KiB")
             continue
         if not size or rest[:1] not in (",", "]"):
-            raise _refused(name, f"is a JSON array that is broken after item {number}")
+            raise _refused(name, f"is a JSON array with a syntax error after item {number}")
         number += 1
         expects = rest[0]
         buffer = rest[1:] if expects == "," else rest
@@ -280,7 +237,7 @@ def _csv(stream: BinaryIO, name: str, columns: list[str], delimiter: str) -> Fou
     for line, row in rows:
         if _has_open_quote(row, len(header), delimiter):
             raise _refused(
-                name, f"has a quote in line {before + 1} that ends in line {line} only: what stands between looks like rows"
+                name, f"has a quote in line {before + 1} that is closed only in line {line}: the text in between looks like rows"
             )
         before = line
         if row:
@@ -296,19 +253,19 @@ def _strict_rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
         try:
             row = next(reader, None)
         except csv.Error as error:
-            what = str(error)  # the csv module's own words, which repeat nothing of the file
+            what = str(error)  # the csv module's own message, which repeats nothing of the file
             row = []
         else:
             what = ""
         if what:
-            raise _refused(name, f"is no CSV (RFC 4180) in line {reader.line_num}: {what}")
+            raise _refused(name, f"is not valid CSV (RFC 4180) in line {reader.line_num}: {what}")
         if row is None:
             return
         yield reader.line_num, row
 
 
 def _has_open_quote(row: list[str], width: int, delimiter: str) -> bool:
-    """Whether a quoted value has swallowed rows: two stray quotes make all between them one value, and valid CSV."""
+    """Whether a quoted value contains rows: everything between two stray quotes is one value, and valid CSV."""
     spread = [value for value in row if "\n" in value or "\r" in value]
     return any(
         "://" in line and line.count(delimiter) >= max(width - 1, 0) // 2 for value in spread for line in value.splitlines()[1:]
@@ -316,9 +273,9 @@ def _has_open_quote(row: list[str], width: int, delimiter: str) -> bool:
 
 
 def _too_wide(row: list[str], width: int, place: int) -> str:
-    """Why a row with more fields than the header cannot be trusted: an unquoted delimiter cuts the value that it stands in.
+    """Why a row with more fields than the header is invalid: an unquoted delimiter cuts the value that contains it.
 
-    Empty fields at the end are harmless, unless they may be what follows a URL that ends with the delimiter.
+    Empty fields at the end are harmless, unless the URL is the last column and may end with the delimiter.
     """
     more = row[width:]
     if not more or (not any(more) and place < width - 1):
@@ -327,7 +284,7 @@ def _too_wide(row: list[str], width: int, place: int) -> str:
 
 
 def _places(header: list[str], columns: list[str], name: str) -> list[int]:
-    """Where the columns are: by exact name, else by the one name that is the same but for case and spaces."""
+    """The indexes of the columns: by exact name, or else by the only name that differs in case and spaces alone."""
     places = []
     for column in columns:
         exact = [place for place, title in enumerate(header) if title == column]

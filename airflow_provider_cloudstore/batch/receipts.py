@@ -1,7 +1,7 @@
-"""A record of what became of every URL, in a folder: JSON Lines in parts, and a mark that says which try writes them.
+"""Records the outcome of every URL in a folder: JSON Lines in parts, and a mark that names the try that writes them.
 
-Object stores have no append, so each part is a file of its own, whole or absent. A part is named by its batch, its try, the
-process that wrote it and its number: no two can meet, however many batches share a folder.
+Object stores cannot append, so each part is a file of its own, complete or absent. Its name consists of batch, try, process and
+number, so that any number of batches can share a folder without collisions.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, Protocol
 
 from tenacity import Retrying, stop_after_attempt, wait_random_exponential
 
-from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, ReceiptsLostError
+from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError, ReceiptsLostError
 
 _READERS = 32
 _READ_ATTEMPTS = 5
-# Here a folder is nothing but the beginning of a name: it need not be made, and making it could make a bucket.
+# In these stores a folder is only a prefix of names: it needs no creation, and creating it could create a bucket.
 _WITHOUT_FOLDERS = frozenset(
     {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "az", "wasb", "wasbs", "oss", "obs", "oci", "memory", "r2", "b2"}
 )
@@ -33,9 +33,9 @@ _WITHOUT_FOLDERS = frozenset(
 class Try:
     """One try of a batch, in one process.
 
-    :param scope: what batch it is: DAG, run, task and map index.
+    :param scope: identifies the batch: DAG, run, task and map index.
     :param number: the try, counted from 1.
-    :param process: differs when the same try is run twice.
+    :param process: differs if the same try runs twice.
     """
 
     scope: tuple[str, ...] = ()
@@ -44,18 +44,18 @@ class Try:
 
     @property
     def batch(self) -> str:
-        """A short name of the batch for file names."""
+        """A short id of the batch for file names."""
         return hashlib.blake2b("\0".join(self.scope).encode(), digest_size=6).hexdigest()
 
     def to_mark(self) -> dict[str, Any]:
-        """As JSON can hold it: what each checkpoint says about who wrote it."""
+        """The mark that each checkpoint carries, as JSON."""
         return asdict(self) | {"scope": list(self.scope)}
 
     def validate(self, mark: Any, *, begins: bool = False) -> None:
-        """Stop unless this try is the newest that has left a mark.
+        """Check that no newer try has left its mark.
 
-        :param mark: what :meth:`to_mark` of the last writer returned, or nothing.
-        :param begins: whether this process begins now: then it takes over from another process of the same try.
+        :param mark: the mark that was found, or None.
+        :param begins: whether this process is starting: then it takes over from another process of the same try.
         :raises BatchSupersededError: if a newer try, or another process of this one, has written since.
         """
         number, process = (mark.get("number"), mark.get("process")) if isinstance(mark, dict) else (None, None)
@@ -68,16 +68,16 @@ class Try:
 
 
 class Folder(Protocol):
-    """What is needed of a place for files; every method blocks."""
+    """A folder of files; every method blocks."""
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, or None where there is none."""
+        """The content of a file, or None if it does not exist."""
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file, so that it is whole or absent."""
+        """Write a file that is complete or absent."""
 
     def names(self) -> list[str]:
-        """The names in it; none where it does not exist yet."""
+        """The names of the files; none if the folder does not exist yet."""
 
 
 class PathFolder:
@@ -91,26 +91,37 @@ class PathFolder:
         self._local = getattr(path, "protocol", "file") in ("", "file", "local")
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, or None where there is none."""
+        """The content of a file, or None if it does not exist."""
         self._forget_listings()
         try:
             with (self._path / name).open("rb") as source:
                 return bytes(source.read())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file, and make the folder if this is a store that has folders."""
+        """Write a file, and create the folder in a store that has folders.
+
+        :raises InvalidInputError: if the folder cannot be created.
+        """
         try:
             self._write(name, content)
         except (FileNotFoundError, NotADirectoryError):
             if getattr(self._path, "protocol", "file") in _WITHOUT_FOLDERS:
                 raise
+        else:
+            return
+        problem = ""
+        try:
             self._path.mkdir(parents=True, exist_ok=True)
-            self._write(name, content)
+        except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            problem = error.strerror or type(error).__name__
+        if problem:
+            raise InvalidInputError(f"the receipts folder {self._path} cannot be created ({problem})")
+        self._write(name, content)
 
     def names(self) -> list[str]:
-        """The names in it; none where it does not exist yet."""
+        """The names of the files; none if the folder does not exist yet."""
         self._forget_listings()
         try:
             return [PurePosixPath(str(path)).name for path in self._path.iterdir()]
@@ -120,7 +131,7 @@ class PathFolder:
     def _write(self, name: str, content: bytes) -> None:
         path = self._path / name
         if self._local:
-            # A local file grows while it is written; a rename is at once. An object appears when it is closed.
+            # A local file is visible while it is written, so it is renamed when complete. An object appears when it is closed.
             unfinished = self._path / f".{name}.{uuid.uuid4().hex[:8]}"
             _fill(unfinished, content)
             unfinished.replace(path)
@@ -128,7 +139,7 @@ class PathFolder:
             _fill(path, content)
 
     def _forget_listings(self) -> None:
-        """Other tries write here: what fsspec remembers of the folder may be old."""
+        """Other tries write to the folder: what fsspec has cached may be stale."""
         forget = getattr(getattr(self._path, "fs", None), "invalidate_cache", None)
         if forget and not self._local:
             forget()
@@ -140,11 +151,11 @@ def _fill(path: Any, content: bytes) -> None:
 
 
 class Receipts:
-    """The receipts of one batch, written by one try. Its methods block; one thread at a time writes.
+    """The receipts of one batch, written by one try. All methods block; one thread at a time writes.
 
-    :param folder: where they are, or will be.
-    :param writer: who writes.
-    :param place: where the folder is, for messages.
+    :param folder: the folder, which need not exist.
+    :param writer: the try.
+    :param place: the path of the folder, for messages.
     """
 
     def __init__(self, folder: Folder, writer: Try, place: str = "") -> None:
@@ -157,15 +168,15 @@ class Receipts:
     def begin(self) -> None:
         """Leave the mark of this try, which stops any older one.
 
-        :raises BatchSupersededError: if a newer one has left its own.
+        :raises BatchSupersededError: if a newer try has left its mark.
         """
         self._validate(begins=True)
         self._folder.write(self._mark, json.dumps(self._writer.to_mark()).encode())
 
-    def read(self, take: Callable[[dict[str, Any]], None], since: int = 0) -> None:
-        """Read the receipts of earlier tries, many parts at once: on an object store each takes a while.
+    def read(self, add: Callable[[dict[str, Any]], None], since: int = 0) -> None:
+        """Read the receipts of earlier tries, many parts concurrently: object stores are slow.
 
-        :param take: is given each receipt, in the order in which they were written.
+        :param add: receives each receipt, in the order of writing.
         :param since: the first try that counts.
         """
         part = re.compile(rf"part-{self._writer.batch}-(\d{{4,}})-[0-9a-f]+-\d{{8,}}\.jsonl")
@@ -173,14 +184,14 @@ class Receipts:
         names = sorted((int(match.group(1)), name) for match, name in found if match and int(match.group(1)) >= since)
         for content in _read_all(self._folder, [name for _, name in names]):
             for line in content.splitlines():
-                take(json.loads(line))
+                add(json.loads(line))
 
     def write(self, lines: list[str]) -> None:
-        """Write a part, once it is certain that no newer try is at work. To be called again with the same lines if it fails.
+        """Write a part, unless a newer try has taken over. After a failure, call it again with the same lines.
 
-        :param lines: the receipts as JSON; with none there is nothing to write, and the mark is looked at all the same.
+        :param lines: the receipts as JSON; if there are none, only the mark is checked.
         :raises BatchSupersededError: if a newer try has taken over.
-        :raises ReceiptsLostError: if the mark of this one is gone.
+        :raises ReceiptsLostError: if the mark of this try is missing.
         """
         self._validate()
         if lines:
@@ -196,18 +207,18 @@ class Receipts:
         try:
             mark = json.loads(content or b"null")
         except ValueError:
-            mark = None  # of nobody who could be newer: a mark is written whole
+            mark = None  # not the mark of a newer try: marks are written whole
         self._writer.validate(mark, begins=begins)
 
 
 def _read_all(folder: Folder, names: list[str]) -> Iterator[bytes]:
-    """The contents of files, in order, read ahead by threads that do not keep a process from ending.
+    """The contents of files, in order, read ahead by daemon threads.
 
-    A read that fails is repeated here: of thousands, one always fails, and to begin anew with all of them would never end.
+    Each failed read is retried by itself: among thousands one always fails, and restarting all of them would never finish.
     """
-    again = Retrying(stop=stop_after_attempt(_READ_ATTEMPTS), wait=wait_random_exponential(0.1, max=1), reraise=True)
+    retrying = Retrying(stop=stop_after_attempt(_READ_ATTEMPTS), wait=wait_random_exponential(0.1, max=1), reraise=True)
     todo: queue.SimpleQueue[int] = queue.SimpleQueue()
-    room = threading.Semaphore(2 * _READERS)  # how far ahead: the parts of a large batch do not fit into memory
+    room = threading.Semaphore(2 * _READERS)  # limits reading ahead: the parts of a large batch do not fit into memory
     done: list[queue.SimpleQueue[bytes | BaseException]] = [queue.SimpleQueue() for _ in names]
 
     def work() -> None:
@@ -217,8 +228,8 @@ def _read_all(folder: Folder, names: list[str]) -> Iterator[bytes]:
             except queue.Empty:
                 return
             try:
-                done[number].put(again(folder.read, names[number]) or b"")
-            except BaseException as error:  # noqa: BLE001  (raised below, in the thread that asked)
+                done[number].put(retrying(folder.read, names[number]) or b"")
+            except BaseException as error:  # noqa: BLE001  (raised below, in the calling thread)
                 done[number].put(error)
 
     for number in range(len(names)):

@@ -1,4 +1,4 @@
-"""Sends what is to be sent: so many uploads at once, each of which ends in the ledger."""
+"""Sends the uploads concurrently, records each outcome in the ledger, and decides when the batch ends early."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# What one upload ended with, every other one would end with too.
+# Every other upload would fail the same way.
 _FATAL_ERRORS = (errors.AuthenticationError, errors.ConfigurationError, errors.BatchServiceError)
 
 
@@ -29,14 +29,14 @@ _FATAL_ERRORS = (errors.AuthenticationError, errors.ConfigurationError, errors.B
 class Options:
     """How a batch is sent.
 
-    :param max_concurrency: requests in flight at the most.
-    :param requests_per_second: a steady rate for the whole batch, or None for as fast as it goes.
+    :param max_concurrency: maximum number of requests in flight.
+    :param requests_per_second: a steady rate for the whole batch, or None for no limit.
     :param stop_on_error: end with the first failure.
-    :param skip_duplicates: send a URL that stands twice once.
-    :param retry_unknown_outcome: send an upload again that may have been queued.
-    :param max_consecutive_failures: end after so many failures in a row, or None to go on whatever fails.
-    :param shard: send one part of the manifest, counted from 0, of how many.
-    :param fresh_connections: a connection of its own for each upload.
+    :param skip_duplicates: send duplicate URLs only once.
+    :param retry_unknown_outcome: resend uploads that may have been queued.
+    :param max_consecutive_failures: end after this many failures in a row; None for never.
+    :param shard: ``(k, n)`` sends the k-th of n parts of the manifest, counted from 0.
+    :param fresh_connections: open a new connection for each upload.
     :param since_try: the first try whose progress counts.
     """
 
@@ -54,13 +54,13 @@ class Options:
 class Sender:
     """The workers of a batch.
 
-    :param client: sends.
-    :param settings: gives the connection as it reads now.
-    :param throttle: says when.
-    :param ledger: says what, and keeps what became of it.
+    :param client: sends the requests.
+    :param settings: returns the connection as last read.
+    :param throttle: decides when a request is sent.
+    :param ledger: decides what is sent, and records the outcomes.
     :param entries: the manifest, with digests.
-    :param options: how.
-    :param in_thread: runs what blocks.
+    :param options: how the batch is sent.
+    :param in_thread: runs blocking work.
     """
 
     def __init__(
@@ -83,17 +83,17 @@ class Sender:
         self._in_thread = in_thread
         self._buffer: list[tuple[Entry, bytes]] = []
         self._reading = asyncio.Lock()
-        self._room = asyncio.Event()
-        self._in_a_row = 0
+        self._capacity_freed = asyncio.Event()
+        self._consecutive_failures = 0
         self._suspects: list[tuple[Ticket, CloudStoreError]] = []
-        self._sent_again: set[int] = set()
-        self._closings = 0
+        self._resent: set[int] = set()
+        self._times_closed = 0
         self._stopped = False
         self.error: CloudStoreError | None = None
-        """Why it ended before the manifest did."""
+        """Why the batch ended before the end of the manifest."""
 
     async def run(self) -> None:
-        """Send until nothing is left, or an error ends the batch; what is in flight then is waited for."""
+        """Send until nothing is left or an error ends the batch, then wait for the requests in flight."""
         while True:
             workers = [asyncio.create_task(self._work()) for _ in range(self._options.max_concurrency)]
             try:
@@ -103,17 +103,17 @@ class Sender:
                     worker.cancel()
             if self._throttle.is_closed and self._suspects:
                 self.error = self.error or service_error(self._suspects[-1][1])
-            self._resolve_suspects(again=False)
+            self._resolve_suspects(resend=False)
             if self.error or self._stopped or not self._ledger.retries:
-                return  # else duplicates have waited for what was judged last
+                return  # otherwise duplicates were waiting for the last suspects
 
     def drain(self) -> None:
-        """Begin no other upload. Those whose request is sent end as they would."""
+        """Start no more uploads; those in flight finish normally."""
         self._stopped = True
-        self._room.set()
+        self._capacity_freed.set()
         self._throttle.drain()
 
-    def _end(self, error: CloudStoreError) -> None:
+    def _fail(self, error: CloudStoreError) -> None:
         self.error = self.error or error
         self.drain()
 
@@ -121,26 +121,26 @@ class Sender:
         try:
             while (ticket := await self._next()) is not None:
                 await self._send(ticket)
-                self._room.set()
+                self._capacity_freed.set()
         except Drained:
             return
         except asyncio.CancelledError:
             if not self._stopped:
                 raise
         except CloudStoreError as error:
-            self._end(error)
+            self._fail(error)
         except BaseException:
             self.drain()
             raise
 
     async def _next(self) -> Ticket | None:
-        """The next entry that is to be sent; what needs no request is settled on the way."""
+        """The next entry that needs a request, or None at the end; others are resolved on the way."""
         while not self._stopped:
             if self._ledger.retries:
                 return self._ledger.retries.popleft()
             if self._ledger.is_congested:
-                self._room.clear()
-                await self._room.wait()
+                self._capacity_freed.clear()
+                await self._capacity_freed.wait()
             elif self._buffer:
                 ticket = self._ledger.admit(*self._buffer.pop())
                 if ticket is not None:
@@ -151,7 +151,7 @@ class Sender:
         return None
 
     async def _read(self) -> bool:
-        """Read ahead, unless another worker has done so meanwhile; whether there is anything more."""
+        """Read ahead unless another worker just did, and return whether anything is left."""
         async with self._reading:
             if not self._buffer:
                 self._buffer = await self._in_thread(lambda: list(islice(self._entries, CHUNK)))
@@ -159,9 +159,9 @@ class Sender:
         return bool(self._buffer or self._ledger.retries)
 
     async def _send(self, ticket: Ticket) -> None:
-        again = self._options.retry_unknown_outcome
+        retry_unknown = self._options.retry_unknown_outcome
         try:
-            call = UploadFromUrl(ticket.entry.url, self._settings(), retry_unknown_outcome=again)
+            call = UploadFromUrl(ticket.entry.url, self._settings(), retry_unknown_outcome=retry_unknown)
             upload = await self._client.perform(call, budget=math.inf, on_retry=log.debug, throttle=self._throttle)
         except errors.InvalidInputError as error:
             self._ledger.record(ticket, Status.FAILED, error=f"line {ticket.entry.line}: {error.reason}")
@@ -169,34 +169,34 @@ class Sender:
         except _FATAL_ERRORS:
             raise
         except CloudStoreError as error:
-            self._record_failing(ticket, error)
+            self._record_failure(ticket, error)
         else:
             self._ledger.record(ticket, Status.QUEUED, url=upload.url, response=upload.response)
-            self._in_a_row = 0
+            self._consecutive_failures = 0
             self._resolve_suspects()
 
-    def _record_failing(self, ticket: Ticket, error: CloudStoreError) -> None:
-        of_the_service = isinstance(error, SERVICE_ERRORS)
+    def _record_failure(self, ticket: Ticket, error: CloudStoreError) -> None:
+        is_service_error = isinstance(error, SERVICE_ERRORS)
         if not self._throttle.is_closed:
-            self._in_a_row += 1
+            self._consecutive_failures += 1
         if isinstance(error, errors.OutcomeUnknownError):
             self._ledger.record(ticket, Status.UNKNOWN, url=error.subject, error=error.reason)
-        elif of_the_service and not self._options.stop_on_error and ticket.index not in self._sent_again:
-            self._suspects.append((ticket, error))  # was it the URL, or the service? The next outcomes tell
+        elif is_service_error and not self._options.stop_on_error and ticket.index not in self._resent:
+            self._suspects.append((ticket, error))  # the URL or the service? The next outcomes show
         else:
             self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.reason)
-        if not of_the_service:
+        if not is_service_error:
             self._resolve_suspects()
         self._stop_on_error()
-        self._stop_in_a_row(error)
+        self._stop_on_consecutive_failures(error)
 
-    def _resolve_suspects(self, *, again: bool = True) -> None:
-        """The service works: what it refused before is refused for good, or sent again if it had failed altogether."""
-        was_closed, self._closings = self._closings != self._throttle.closings, self._throttle.closings
+    def _resolve_suspects(self, *, resend: bool = True) -> None:
+        """The service works: what it rejected has failed permanently, or is resent if the throttle was closed meanwhile."""
+        was_closed, self._times_closed = self._times_closed != self._throttle.times_closed, self._throttle.times_closed
         suspects, self._suspects = self._suspects, []
         for ticket, error in suspects:
-            if was_closed and again:
-                self._sent_again.add(ticket.index)
+            if was_closed and resend:
+                self._resent.add(ticket.index)
                 self._ledger.retries.append(ticket)
             else:
                 self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.reason)
@@ -207,14 +207,14 @@ class Sender:
             return
         unknown = failure["status"] == Status.UNKNOWN.value
         kind = errors.BatchStoppedAtUnknownError if unknown else errors.BatchStoppedError
-        self._end(kind(failure["error"], operation="remote upload", subject=failure["url"], sent=unknown))
+        self._fail(kind(failure["error"], operation="remote upload", subject=failure["url"], sent=unknown))
 
-    def _stop_in_a_row(self, error: CloudStoreError) -> None:
+    def _stop_on_consecutive_failures(self, error: CloudStoreError) -> None:
         limit = self._options.max_consecutive_failures
-        if limit is None or self._in_a_row < limit or self._stopped:
+        if limit is None or self._consecutive_failures < limit or self._stopped:
             return
         if isinstance(error, SERVICE_ERRORS):
-            self._end(service_error(error))
+            self._fail(service_error(error))
         else:
-            what = f"{self._in_a_row:,} uploads in a row failed (max_consecutive_failures), last: {error.reason}"
-            self._end(errors.BatchFailedError(what, operation="batch upload", subject=error.subject))
+            what = f"{self._consecutive_failures:,} uploads in a row failed (max_consecutive_failures), last: {error.reason}"
+            self._fail(errors.BatchFailedError(what, operation="batch upload", subject=error.subject))

@@ -1,4 +1,4 @@
-"""When the next request of a batch may be sent: with a valid lease, at the rate, in no pause, not into a failing service."""
+"""Decides when the next request is sent: with a valid lease, at the rate, outside pauses, and not to a failing service."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
 FAILURES_TO_CLOSE = 5
-"""So many failures of the service in a row close the throttle."""
+"""Consecutive failures of the service that close the throttle."""
 _DEFAULT_PAUSE = 1.0
-_PROBE_AFTER = 1.0
-_MAX_PROBE_AFTER = 60.0
-_OUTAGE_LIMIT = 900.0  # without one sign that the service works; then the batch ends, and Airflow's retry_delay decides
-# What speaks of the service and not of the URL. A refused token is not among them: it ends the batch at once.
+_INITIAL_PROBE_DELAY = 1.0
+_MAX_PROBE_DELAY = 60.0
+_OUTAGE_LIMIT = 900.0  # without a success; then the batch ends, and Airflow's retry_delay decides
+# Errors caused by the service rather than the URL. A refused token is not one of them: it ends the batch at once.
 SERVICE_ERRORS = (
     errors.ServiceUnreachableError,
     errors.TransientServiceError,
@@ -27,52 +27,52 @@ SERVICE_ERRORS = (
     errors.NotFoundError,
     errors.MethodNotAllowedError,
 )
-# Nothing happened, so the call tries again for free, once it is let through.
+# These had no effect, so they cost the call no attempt.
 _RETRIED_FREE = (errors.RateLimitError, errors.ServiceUnreachableError)
 
 
 class Drained(Exception):
-    """The throttle lets nothing through any more."""
+    """The throttle sends nothing more."""
 
 
 class Throttle:
-    """What all requests of a batch wait for.
+    """Admits the requests of a batch.
 
     :param lease: the permission to send at all.
-    :param requests_per_second: a steady rate, or None for as fast as it goes.
-    :param report: is given a line when the throttle closes and when it opens.
+    :param requests_per_second: a steady rate, or None for no limit.
+    :param report: logs a line when the throttle closes and when it opens.
     """
 
     def __init__(self, lease: Lease, requests_per_second: float | None, report: Callable[[str], None]) -> None:
         self._lease = lease
-        self._gap = 1 / requests_per_second if requests_per_second else 0.0
+        self._interval = 1 / requests_per_second if requests_per_second else 0.0
         self._report = report
         self._time = asyncio.get_running_loop().time
-        self._next = 0.0
+        self._next_slot = 0.0
         self._paused_until = 0.0
-        self._working_since = self._time()
+        self._last_healthy = self._time()
         self._in_flight = 0
-        self._in_a_row = 0
+        self._consecutive_failures = 0
         self._backoff = 0.0
         self._probing = False
         self._changed = asyncio.Event()
-        self._given_up: Exception | None = None
+        self._ended_by: Exception | None = None
         self._waiting: set[asyncio.Task[Any]] = set()
-        self.closings = 0
+        self.times_closed = 0
         """How often the service began to fail."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether the service fails, and single probes only are sent."""
+        """Whether the service fails, so that only single probes are sent."""
         return self._backoff > 0
 
     async def acquire(self) -> None:
         """Wait until the next request may be sent.
 
         :raises CloudStoreError: if the service has failed for too long.
-        :raises Drained: if nothing is to be sent any more.
+        :raises Drained: if nothing more is sent.
         """
-        if not self._given_up and not self._gap and not self._backoff and self._lease.is_valid and self._is_open():
+        if not self._ended_by and not self._interval and not self._backoff and self._lease.is_valid and self._is_open():
             self._in_flight += 1  # the usual case
             return
         task = cast("asyncio.Task[Any]", asyncio.current_task())
@@ -85,8 +85,8 @@ class Throttle:
         self._in_flight += 1
 
     def drain(self) -> None:
-        """Let nothing through any more; who waits is sent away."""
-        self._given_up = self._given_up or Drained()
+        """Send nothing more, and cancel the waiting tasks."""
+        self._ended_by = self._ended_by or Drained()
         for task in self._waiting:
             task.cancel()
 
@@ -95,8 +95,8 @@ class Throttle:
 
     async def _wait(self) -> None:
         while True:
-            if self._given_up:
-                raise self._given_up
+            if self._ended_by:
+                raise self._ended_by
             await self._lease.valid()
             if (left := self._paused_until - self._time()) > 0:
                 await self._change(left)
@@ -110,18 +110,18 @@ class Throttle:
                 return
 
     def _may_send(self) -> bool:
-        """Whether nothing has happened while a request waited for its turn."""
+        """Whether a request that waited for its slot may still be sent."""
         closed = self.is_closed and self._in_flight
-        return self._lease.is_valid and not closed and not self._given_up and self._is_open()
+        return self._lease.is_valid and not closed and not self._ended_by and self._is_open()
 
     def _reserve_slot(self) -> float:
-        """Seconds until the next turn at the rate, which is taken."""
-        if not self._gap:
+        """Reserve the next slot at the rate, and return the seconds until then."""
+        if not self._interval:
             return 0.0
         now = self._time()
-        turn = max(now, self._next)
-        self._next = turn + self._gap
-        return turn - now
+        slot = max(now, self._next_slot)
+        self._next_slot = slot + self._interval
+        return slot - now
 
     async def _change(self, seconds: float | None = None) -> None:
         self._changed.clear()
@@ -132,63 +132,63 @@ class Throttle:
             return
 
     def record_success(self) -> None:
-        """Note that the service took an upload."""
+        """Record that the service accepted an upload."""
         self._in_flight -= 1
-        self._record_working()
+        self._record_healthy()
         self._changed.set()
 
     def record_failure(self, error: CloudStoreError) -> bool:
-        """Note that a request failed.
+        """Record that a request failed.
 
-        :param error: how.
-        :returns: whether to send it again once it is let through: nothing happened, and the throttle takes it on itself.
+        :param error: the failure.
+        :returns: whether to resend the request at no cost to the call, because it had no effect.
         """
         self._in_flight -= 1
         if isinstance(error, errors.RateLimitError):
             self._pause(error)
         elif isinstance(error, SERVICE_ERRORS):
-            self._record_failing(error)
+            self._record_service_failure(error)
         else:
-            self._record_working()  # it has an opinion on the URL
+            self._record_healthy()  # the service works: it rejected this URL
         self._changed.set()
         return isinstance(error, _RETRIED_FREE)
 
-    def _record_working(self) -> None:
+    def _record_healthy(self) -> None:
         if self.is_closed and not self._probing:
-            return  # it was sent before the service began to fail
+            return  # it was sent before the service failed
         if self.is_closed:
-            self._report("The service works again; going on")
-        self._working_since = self._time()
-        self._in_a_row, self._backoff, self._probing = 0, 0.0, False
+            self._report("The service works again; resuming at full speed.")
+        self._last_healthy = self._time()
+        self._consecutive_failures, self._backoff, self._probing = 0, 0.0, False
 
     def _pause(self, error: CloudStoreError) -> None:
         wanted = self._time() + (_DEFAULT_PAUSE if error.retry_after is None else error.retry_after)
         self._paused_until = max(self._paused_until, wanted)
-        if self._paused_until - self._working_since > _OUTAGE_LIMIT:
-            self._given_up = service_error(error)
-            self._given_up.retry_after_too_long = error.retry_after is not None
+        if self._paused_until - self._last_healthy > _OUTAGE_LIMIT:
+            self._ended_by = service_error(error)
+            self._ended_by.retry_after_too_long = error.retry_after is not None
 
-    def _record_failing(self, error: CloudStoreError) -> None:
-        self._in_a_row += 1
-        if self._in_a_row < FAILURES_TO_CLOSE or (self.is_closed and not self._probing):
-            return  # what was in flight when it closed says nothing new
+    def _record_service_failure(self, error: CloudStoreError) -> None:
+        self._consecutive_failures += 1
+        if self._consecutive_failures < FAILURES_TO_CLOSE or (self.is_closed and not self._probing):
+            return  # requests in flight when it closed are no news
         self._probing = False
         if not self.is_closed:
-            self.closings += 1
-            self._report(f"The service fails ({error.reason}): single probes only until one succeeds; progress is kept")
-        self._backoff = min(max(_PROBE_AFTER, 2 * self._backoff), _MAX_PROBE_AFTER)
+            self.times_closed += 1
+            self._report(f"The service fails ({error.reason}): sending single probes until one succeeds. Progress is kept.")
+        self._backoff = min(max(_INITIAL_PROBE_DELAY, 2 * self._backoff), _MAX_PROBE_DELAY)
         self._paused_until = max(self._paused_until, self._time() + self._backoff)
-        if self._paused_until - self._working_since > _OUTAGE_LIMIT:
-            self._given_up = service_error(error)
+        if self._paused_until - self._last_healthy > _OUTAGE_LIMIT:
+            self._ended_by = service_error(error)
 
 
 def service_error(error: CloudStoreError) -> errors.BatchServiceError:
-    """The end of a batch whose service fails: Airflow retries it, whatever the last answer was.
+    """The error of a batch whose service fails: Airflow retries it, whatever the last response was.
 
     :param error: the last failure.
     """
     return errors.BatchServiceError(
-        f"the service takes nothing any more, its last answer: {error.reason}",
+        f"the service accepts no uploads; its last response: {error.reason}",
         operation="batch upload",
         status=error.status,
         retry_after=error.retry_after,

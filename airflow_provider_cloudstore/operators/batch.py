@@ -1,17 +1,16 @@
-"""Very many uploads as one task: it renders, reports and hands over; what a batch does is in ``batch/``."""
+"""Very many uploads as one task: template rendering, parameters and XCom. What a batch does is in ``batch/``."""
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, cast
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, XComArg
+from airflow.providers.common.compat.sdk import Context, XComArg
 
-from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of, validate_kind
+from airflow_provider_cloudstore.batch import arguments
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, time_left
 from airflow_provider_cloudstore.metrics import count_batch
 from airflow_provider_cloudstore.operators.typed import TypedOperator, validate_flags
@@ -22,19 +21,16 @@ from airflow_provider_cloudstore.protocol.errors import (
     BatchSupersededError,
     InvalidInputError,
 )
-from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_provider_cloudstore.batch.job import Job, Report
-    from airflow_provider_cloudstore.batch.receipts import Try
+    from airflow_provider_cloudstore.batch.manifest import Entry
 
-_STATE_KEY = "cloudstore_batch"
 _TIME_TO_SAVE = 3.0
-_GONE = 404
-# Killed, there is no time for it; superseded, it is the newer try's; and with a store away Airflow may be, too.
+# Interrupted, there is no time to push; superseded, the XCom is the newer try's; with a store unavailable, Airflow may be, too.
 _WITHOUT_XCOM = (BatchInterruptedError, BatchSupersededError, BatchStoreError)
 
 
@@ -46,7 +42,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
     later), from the ``receipts``, or from both.
 
     The XCom is small: ``{"total", "queued", "failed", "unknown", "skipped", "queued_earlier", "receipts", "failures"}``, where
-    ``failures`` holds the first twenty. A URL's credentials are sent to the service, but never shown, not even in the receipts.
+    ``failures`` holds the first twenty. A URL's credentials are redacted everywhere, receipts included.
 
     :param urls: a list of URLs, or the path of a manifest, read through Airflow's ``ObjectStoragePath`` (templated): text with
         a URL a line, CSV (``.csv``, ``.tsv``), JSON Lines or a JSON array (``.jsonl``, ``.ndjson``, ``.json``), plain or gzip.
@@ -59,8 +55,8 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
     :param skip_duplicates: send duplicate URLs only once. Costs at most 36 bytes of memory per URL.
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
     :param receipts: a folder (``ObjectStoragePath``) for the outcome of every URL: JSON Lines in parts (templated).
-    :param resume: resume where the task stopped before it was cleared; False resends everything. Airflow's retries always resume
-        (templated).
+    :param resume: after the task was cleared, resume where it stopped; False resends everything. Airflow's retries always
+        resume (templated).
     :param shard: ``(k, n)`` sends the k-th of n parts of the manifest, counted from 0, split by URL (templated).
     :param allow_empty: accept a manifest without URLs. An empty list is always accepted.
     :param fresh_connections: open a new connection for each upload, for services whose front ends reload.
@@ -98,11 +94,10 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             allow_empty=allow_empty,
             fresh_connections=fresh_connections,
         )
-        _validate_counts(max_concurrency, requests_per_second, max_consecutive_failures)
-        _validate_names(url_column=url_column, key_column=key_column or "none")
-        validate_kind(urls)
-        if isinstance(shard, (list, tuple)) and all(isinstance(part, int) for part in shard) and not _parts_of(shard):
-            raise ValueError(f"shard is {shard!r}: it must be (k, n), with k from 0 to n - 1")
+        arguments.validate_counts(concurrency=max_concurrency, rate=requests_per_second, failures=max_consecutive_failures)
+        arguments.validate_columns(url_column=url_column, key_column=key_column or "none")
+        arguments.validate_urls(urls)
+        arguments.validate_shard(shard)
         if on_error not in ("continue", "stop"):
             raise ValueError("on_error is 'continue' or 'stop'")
         self.urls: Any = urls
@@ -123,16 +118,16 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         self.cloudstore_conn_id = cloudstore_conn_id
         self._unredacted_urls: Secret | None = None
         self._problem = ""
-        # Airflow may copy the task before it runs it, and tell either copy that it is to end: the list is the same in both.
+        # Airflow may copy the task before running it, and call `on_kill` on either copy: they share this list.
         self._killed: list[bool] = []
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow shows and stores `urls` after this and before `execute`: the real ones stay in memory.
+        # Airflow displays and stores `urls` after this and before `execute`: the real URLs stay in memory.
         super()._do_render_template_fields(*args, **kwargs)
         if self._unredacted_urls or self._problem:
-            return  # rendered before: what is shown now is not what was given
+            return  # rendered before: `urls` is only a label by now
         try:
-            urls = list_of(self.urls)
+            urls = arguments.parse_urls(self.urls)
         except ValueError as error:
             self._problem, self.urls = str(error), MASK
             return
@@ -141,31 +136,31 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             self.urls = f"{len(urls):,} URLs"
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Queue the uploads that earlier tries have not settled."""
+        """Queue every upload that no earlier try has finished."""
         with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
             if self._problem:
                 raise InvalidInputError(f"{self._problem}; nothing was sent")
             report = asyncio.run(self._job(hook, context).run())
-            return self._end(context, report)
+            return self._finalize(context, report)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
-        """OpenLineage's question: from the manifest to the receipts."""
+        """The lineage for OpenLineage: from the manifest to the receipts."""
         from airflow_provider_cloudstore.lineage import operator_lineage
         from airflow_provider_cloudstore.protocol.lineage import of_batch
 
         return operator_lineage(of_batch(self.urls if self._is_file else None, self.receipts))
 
     def on_kill(self) -> None:
-        """Begin no other upload; what is finished is stored on the way out of ``execute``."""
+        """Start no more uploads; ``execute`` stores what has finished on its way out."""
         self._killed.append(True)
 
     def _job(self, hook: CloudStoreHook, context: Context) -> Job:
         from airflow_provider_cloudstore.batch.job import Job
-        from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts
         from airflow_provider_cloudstore.batch.sending import Options
+        from airflow_provider_cloudstore.operators.batch_stores import open_receipts, state_of, try_of
 
-        writer, first_try = _try_of(context, self.retries)
-        resume = _flag(self.resume, "resume")
+        writer, first_try = try_of(context, self.retries)
+        resume = arguments.parse_flag(self.resume, "resume")
         options = Options(
             self.max_concurrency,
             self.requests_per_second,
@@ -173,21 +168,18 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             self.skip_duplicates,
             self.retry_unknown_outcome,
             self.max_consecutive_failures,
-            _shard(self.shard) if self._is_sharded else None,
+            arguments.parse_shard(self.shard) if self._is_sharded else None,
             self.fresh_connections,
             since_try=0 if resume else first_try,
         )
-        store = context.get("task_state_store")
-        place = validate_present(self.receipts, "receipts") if self.receipts is not None else None
-        folder = PathFolder(_path(place, "receipts")) if place else None
         return Job(
             self._entries,
             hook.settings,
             hook.read_settings,
             options,
             writer=writer,
-            store=_TaskState(store) if store is not None else None,
-            receipts=Receipts(folder, writer, str(place)) if folder else None,
+            store=state_of(context),
+            receipts=open_receipts(self.receipts, writer),
             killed=lambda: bool(self._killed),
             time_limit=max(0.1, time_left() - _TIME_TO_SAVE) if time_left() else 0.0,
             allow_empty=self.allow_empty or not self._is_file,
@@ -198,141 +190,36 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
     def _is_file(self) -> bool:
         return self._unredacted_urls is None and isinstance(self.urls, str)
 
-    @contextmanager
-    def _entries(self) -> Iterator[Iterator[Entry]]:
-        if not self._is_file:
-            yield entries_of_list(json.loads(self._unredacted_urls.reveal()) if self._unredacted_urls else self.urls)
-            return
-        path, problem = _path(str(self.urls), "urls"), ""
-        try:
-            stream = cast("Any", path).open("rb")
-        except FileNotFoundError:
-            problem = "does not exist"
-        except (IsADirectoryError, NotADirectoryError):
-            problem = "is a folder, or is in a file"
-        if not problem and str(self.urls).endswith("/"):
-            problem = "is a folder"
-        if problem:
-            raise InvalidInputError(
-                f"the manifest {self.urls} {problem}: urls is a list, or the path of one file; nothing was sent"
-            )
-        with stream:
-            yield entries_of_file(stream, path.name, self.url_column, self.key_column)
+    def _entries(self) -> AbstractContextManager[Iterator[Entry]]:
+        from airflow_provider_cloudstore.batch.manifest import entries_of_list
+        from airflow_provider_cloudstore.operators.batch_stores import open_manifest
 
-    def _end(self, context: Context, report: Report) -> dict[str, Any]:
+        if self._is_file:
+            return open_manifest(str(self.urls), self.url_column, self.key_column)
+        return nullcontext(entries_of_list(json.loads(self._unredacted_urls.reveal()) if self._unredacted_urls else self.urls))
+
+    def _finalize(self, context: Context, report: Report) -> dict[str, Any]:
+        from airflow_provider_cloudstore.operators.batch_stores import state_of
+
         summary = {**report.to_dict(), "receipts": self.receipts}
-        final = report.error is None or isinstance(report.error, BatchFailedError)
-        count_batch(summary, final=final)
-        if self.do_xcom_push and not isinstance(
-            report.error, _WITHOUT_XCOM
-        ):  # here already: after the progress is deleted, a crash would have all sent again
+        finished = report.error is None or isinstance(report.error, BatchFailedError)
+        count_batch(summary, final=finished)
+        # Before the state is deleted: a crash in between would otherwise resend every URL.
+        if self.do_xcom_push and not isinstance(report.error, _WITHOUT_XCOM):
             context["ti"].xcom_push(key="return_value", value=summary)
-        if report.error is not None and not final:
+        if finished:
+            self._log_summary(summary)
+        if report.error is not None:
             raise report.error
+        if store := state_of(context):
+            store.delete()
+        return summary
+
+    def _log_summary(self, summary: dict[str, Any]) -> None:
         counts = {**summary, "now": summary["queued"] - summary["queued_earlier"]}
         self.log.info(
-            "The batch is done: %s of %s URLs queued (%s in this try, %s earlier), %s failed, %s unknown, %s stand twice; "
+            "Batch finished: %s of %s URLs queued (%s in this try, %s earlier), %s failed, %s unknown, %s duplicates skipped; "
             "receipts: %s",
             *(f"{counts[name]:,}" for name in ("queued", "total", "now", "queued_earlier", "failed", "unknown", "skipped")),
             self.receipts or "none",
         )
-        if report.error is not None:
-            raise report.error
-        store = context.get("task_state_store")
-        if store is not None:
-            store.delete(_STATE_KEY)
-        return summary
-
-
-class _TaskState:
-    """Airflow's state store of a task (3.3 and later)."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-
-    def load(self) -> Any:
-        return self._store.get(_STATE_KEY)
-
-    def save(self, state: dict[str, Any]) -> None:
-        try:
-            self._store.set(_STATE_KEY, state)
-        except Exception as error:
-            # The store belongs to the try that runs. Of one that was superseded Airflow says that it does not exist.
-            detail = getattr(getattr(error, "error", None), "detail", None) or {}
-            if not isinstance(detail, dict) or detail.get("status_code") != _GONE:
-                raise
-        else:
-            return
-        raise BatchSupersededError("Airflow refused the state of this try: a newer one has taken over", operation="batch upload")
-
-
-def _try_of(context: Context, retries: int | None) -> tuple[Try, int]:
-    """Which try this is, and which was the first one since the task was last cleared."""
-    from airflow_provider_cloudstore.batch.receipts import Try
-
-    ti = context["ti"]
-    names = ("dag_id", "run_id", "task_id", "map_index")
-    number = int(getattr(ti, "try_number", 1) or 1)
-    most = int(getattr(ti, "max_tries", None) or retries or 0)
-    return Try(tuple(str(getattr(ti, name, "")) for name in names), number), min(number, most - (retries or 0) + 1)
-
-
-def _flag(value: Any, name: str) -> bool:
-    """A flag that a template may have rendered as text."""
-    text = str(value).strip().lower()
-    if text not in ("true", "false"):
-        raise InvalidInputError(f"{name} is {text[:40]!r}: it must be true or false; nothing was sent")
-    return text == "true"
-
-
-def _shard(value: Any) -> tuple[int, int] | None:
-    """A shard that a template may have rendered as text: ``(0, 4)``, ``[0, 4]`` or ``0/4``."""
-    found = _parts_of(value)
-    if found is None:
-        raise InvalidInputError(f"shard is {str(value)[:40]!r}: it is (k, n), with k from 0 to n - 1; nothing was sent")
-    return found
-
-
-def _parts_of(value: Any) -> tuple[int, int] | None:
-    try:
-        given = ast.literal_eval(value.replace("/", ",")) if isinstance(value, str) else value
-        number, of = (int(part) for part in given)
-    except (ValueError, TypeError, SyntaxError):
-        return None
-    return (number, of) if 0 <= number < of else None
-
-
-def _validate_counts(concurrency: object, rate: object, failures: object) -> None:
-    for name, value in (("max_concurrency", concurrency), ("max_consecutive_failures", failures)):
-        if value is None and name == "max_consecutive_failures":
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
-    if rate is not None and (not isinstance(rate, (int, float)) or isinstance(rate, bool) or not rate > 0):
-        raise ValueError(f"requests_per_second must be a number above 0 or None, not {rate!r}")
-
-
-def _validate_names(**names: object) -> None:
-    for name, value in names.items():
-        if not isinstance(value, str) or not value.strip():
-            raise ValueError(f"{name} must be the name of a column, not {value!r}")
-
-
-def _path(text: str, name: str) -> Any:
-    """A path whose filesystem exists, and which every worker takes for the same."""
-    try:
-        path: Any = ObjectStoragePath(text)
-        _ = path.fs
-    except ValueError:
-        path = None
-    if path is None:
-        scheme = text.partition("://")[0][:40]
-        raise InvalidInputError(
-            f"{name}: no filesystem for '{scheme}': install the Airflow provider that brings it, such as "
-            "apache-airflow-providers-amazon[s3fs] for s3; nothing was sent"
-        )
-    if name == "receipts" and not path.protocol and not text.startswith("/"):
-        raise InvalidInputError(
-            "receipts is a relative path, which another worker would not find: make it absolute; nothing was sent"
-        )
-    return path

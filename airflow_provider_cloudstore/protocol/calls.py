@@ -169,10 +169,13 @@ class Call(ABC, Generic[T]):
         redacted = redact(text, self.secrets)[: MAX_CHARACTERS + _MARGIN]
         return _WITHHELD if hides_secret(redacted, self.secrets) else redacted
 
-    def _storable(self, content: Content) -> Json:
+    def _is_clean(self, content: Content) -> bool:
+        """Whether a small response contains no secret, in any encoding: one check of the whole costs less than many."""
+        return len(content.text) <= _SMALL and self._safe(content.text) == content.text
+
+    def _storable(self, content: Content, is_clean: bool) -> Json:
         """The content as an XCom may hold it: a service that repeats the source URL repeats its credentials."""
-        clean = len(content.text) <= _SMALL and self._safe(content.text) == content.text
-        return storable(content.data) if clean else storable(content.data, self._safe)
+        return storable(content.data) if is_clean else storable(content.data, self._safe)
 
 
 class DeleteFolder(Call[FolderDeletion]):
@@ -182,7 +185,7 @@ class DeleteFolder(Call[FolderDeletion]):
 
     def result(self, response: Response, content: Content, existed: bool | None) -> FolderDeletion:
         """The deletion, with the service's response."""
-        return FolderDeletion(self._subject, response.sent_at, self._storable(content), existed)
+        return FolderDeletion(self._subject, response.sent_at, self._storable(content, self._is_clean(content)), existed)
 
 
 class UploadFromUrl(Call[RemoteUpload]):
@@ -192,8 +195,9 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     def result(self, response: Response, content: Content, existed: bool | None) -> RemoteUpload:
         """The queued upload, with the service's response."""
-        file_id = results.find_file_id(content.data, self.settings.file_id_path, self.secrets)
-        return RemoteUpload(self._redacted, response.sent_at, self._storable(content), file_id)
+        is_clean = self._is_clean(content)
+        file_id = results.find_file_id(content.data, self.settings.file_id_path, self.secrets, is_clean=is_clean)
+        return RemoteUpload(self._redacted, response.sent_at, self._storable(content, is_clean), file_id)
 
 
 class CreateDownloadLink(Call[DownloadLink]):

@@ -162,7 +162,7 @@ def find_link(
     return DownloadLink(file_id, token, url, response.received_at, _find_expiry(data, response.received_at))
 
 
-def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Secret]) -> str | None:
+def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Secret], *, is_clean: bool = False) -> str | None:
     """The id of an uploaded file, or None if the response does not contain it.
 
     The usual places are ``file_id``, at the top or under ``data``, and a body that is a single line with a digit and a letter. A
@@ -171,6 +171,7 @@ def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Se
     :param data: the response's parsed body.
     :param file_id_path: where the id is; empty for the usual places.
     :param secrets: the secrets of the call. A value that repeats one of them, in any encoding, is not an id.
+    :param is_clean: whether the whole response was checked for secrets; what is too short for that is compared here.
     """
     if file_id_path:
         candidates = [_at(data, file_id_path)]
@@ -178,8 +179,8 @@ def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Se
         bare = data if isinstance(data, str) and _BARE_ID.fullmatch(data) else None
         candidates = [*(value for _, value in _fields(data, (_FILE_ID_NAME,))), bare]
     known = tuple(secrets)
-    ids = (text for value in candidates if (text := _as_token(value)) and not _repeats(text, known))
-    return next(ids, None)
+    ids = (text for value in candidates if (text := _as_token(value)))
+    return next((text for text in ids if not (Secret(text) in known if is_clean else _repeats(text, known))), None)
 
 
 def _repeats(text: str, secrets: tuple[Secret, ...]) -> bool:

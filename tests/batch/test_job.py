@@ -82,7 +82,7 @@ def test_a_duplicate_is_sent_when_its_first_occurrence_was_refused(emulator: Emu
 
 
 def test_a_bad_line_is_reported_with_its_number_and_the_rest_goes_on(job: Any, run: Run, urls: Urls) -> None:
-    entries = [Entry(0, 1, urls(1)[0]), Entry(1, 2, None, "the line is no JSON"), Entry(2, 3, "file:///x?sig=hunter2")]
+    entries = [Entry(0, 1, urls(1)[0]), Entry(1, 2, None, "the line is not JSON"), Entry(2, 3, "file:///x?sig=hunter2")]
     report = run(job([*entries, Entry(3, 4, None)]))
     assert counts(report) == {"queued": 1, "failed": 3}
     assert [failure["error"].split(":")[0] for failure in report.failures] == ["line 2", "line 3", "line 4"]
@@ -210,7 +210,7 @@ def test_a_service_that_fails_for_every_url_ends_the_batch_after_some_for_a_late
     emulator: Emulator, job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch, state: Any, fault: Any
 ) -> None:
     monkeypatch.setattr(throttle, "_OUTAGE_LIMIT", 1.0)
-    monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
+    monkeypatch.setattr(throttle, "_INITIAL_PROBE_DELAY", 0.2)
     emulator.fault(times=0, **fault)
     report = run(job(urls(1000), store=state))
     assert isinstance(report.error, errors.BatchServiceError)
@@ -224,7 +224,7 @@ def test_a_service_that_fails_for_every_url_ends_the_batch_after_some_for_a_late
 
 
 def test_nobody_listens_for_a_while_and_no_url_is_lost(job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
+    monkeypatch.setattr(throttle, "_INITIAL_PROBE_DELAY", 0.2)
     port, closed = free_port(), threading.Event()
     own = settings(f"http://127.0.0.1:{port}", "secret-token", max_attempts=3, timeout=5.0)
     with ExitStack() as stack:
@@ -247,7 +247,7 @@ def test_where_nobody_listens_the_batch_ends_so_that_a_retry_sends_all(
     emulator: Emulator, job: Any, run: Run, urls: Urls, monkeypatch: pytest.MonkeyPatch, state: Any
 ) -> None:
     monkeypatch.setattr(throttle, "_OUTAGE_LIMIT", 1.0)
-    monkeypatch.setattr(throttle, "_PROBE_AFTER", 0.2)
+    monkeypatch.setattr(throttle, "_INITIAL_PROBE_DELAY", 0.2)
     own = settings(f"http://127.0.0.1:{free_port()}", "secret-token", max_attempts=3, timeout=5.0)
     report = run(job(urls(300), own=own, store=state))
     assert isinstance(report.error, errors.BatchServiceError)
@@ -691,7 +691,7 @@ def test_a_manifest_that_can_no_longer_be_read_says_so_and_not_that_nothing_was_
 
     def broken() -> Any:
         yield from entries_of_list(wanted[:300])
-        raise errors.InvalidInputError("the manifest u.csv is no CSV (RFC 4180) in line 301: x; nothing was sent")
+        raise errors.InvalidInputError("the manifest u.csv is not valid CSV (RFC 4180) in line 301: x; nothing was sent")
 
     @contextmanager
     def entries() -> Any:
@@ -702,6 +702,26 @@ def test_a_manifest_that_can_no_longer_be_read_says_so_and_not_that_nothing_was_
     assert "line 301" in str(report.error)
     assert "nothing was sent" not in str(report.error)
     assert counts(report) == {"queued": 256}
+
+
+def test_a_manifest_that_is_deleted_after_it_was_counted_does_not_say_that_nothing_was_sent(
+    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any
+) -> None:
+    wanted, opened = urls(30), itertools.count()
+    wanted[29] = "file:///x"
+    run(job(wanted, store=state))
+
+    @contextmanager
+    def entries() -> Any:
+        if next(opened):
+            raise errors.InvalidInputError("the manifest u.csv does not exist; nothing was sent")
+        yield entries_of_list(wanted)
+
+    report = run(job(wanted, entries=entries, store=state, number=2))
+    assert isinstance(report.error, errors.ManifestChangedError)
+    assert not report.error.permanent
+    assert "does not exist" in str(report.error)
+    assert "nothing was sent" not in str(report.error)
 
 
 def test_a_receipts_folder_that_vanishes_ends_the_batch(job: Any, run: Run, urls: Urls, folder: Any, emulator: Emulator) -> None:

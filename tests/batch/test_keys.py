@@ -4,7 +4,7 @@ import random
 import tracemalloc
 
 from airflow_provider_cloudstore.batch.keys import KEY_SIZE, KeySet
-from airflow_provider_cloudstore.batch.ledger import Ledger, Recorded, Status, Survey, digest_of, with_digests
+from airflow_provider_cloudstore.batch.ledger import Ledger, RecordedOutcomes, Status, Survey, digest_of, with_digests
 from airflow_provider_cloudstore.batch.manifest import entries_of_list
 
 
@@ -28,7 +28,7 @@ def test_it_is_a_set() -> None:
 def test_a_resumed_batch_needs_at_most_eighty_bytes_a_url() -> None:
     count = 8_000
     tracemalloc.start()
-    recorded = Recorded()
+    recorded = RecordedOutcomes()
     for number in range(count):
         recorded.add({"digest": digest_of(f"https://h/{number}").hex(), "status": "queued"})
     ledger = Ledger(Survey(count), None, recorded)

@@ -6,11 +6,21 @@ import random
 import pytest
 
 from airflow_provider_cloudstore.batch import ledger as ledger_module
-from airflow_provider_cloudstore.batch.ledger import Ledger, Ranges, Recorded, State, Status, Survey, digest_of, with_digests
+from airflow_provider_cloudstore.batch.ledger import (
+    Ledger,
+    Match,
+    Ranges,
+    RecordedOutcomes,
+    State,
+    Status,
+    Survey,
+    digest_of,
+    with_digests,
+)
 from airflow_provider_cloudstore.batch.manifest import entries_of_list
 
 
-def surveyed(urls: list[str], earlier: State | None = None) -> tuple[Survey, list[tuple[int, int]]]:
+def surveyed(urls: list[str], earlier: State | None = None) -> tuple[Survey, Match]:
     return Survey.of(with_digests(entries_of_list(urls)), earlier)
 
 
@@ -37,16 +47,16 @@ def test_ranges_are_a_set_of_positions() -> None:
 def test_a_change_of_one_line_costs_a_hundredth_of_what_stands_before_it(count: int) -> None:
     urls = [f"https://h/{number}" for number in range(count)]
     state = State(surveyed(urls)[0])
-    assert sum(end - start for start, end in surveyed(urls, state)[1]) == count
-    grown = surveyed([*urls, "https://h/new"], state)[1]
+    assert sum(end - start for start, end in surveyed(urls, state)[1].unchanged) == count
+    grown = surveyed([*urls, "https://h/new"], state)[1].unchanged
     assert sum(end - start for start, end in grown) == count
     for changed in {0, count // 3, count // 2, count - 1}:
         other = [*urls[:changed], "https://h/other", *urls[changed + 1 :]]
-        same = surveyed(other, state)[1]
+        same = surveyed(other, state)[1].unchanged
         lost = set(range(count)) - {n for start, end in same for n in range(start, end)}
         assert changed in lost
         assert len([n for n in lost if n < changed]) <= changed / 100
-        removed = surveyed([*urls[:changed], *urls[changed + 1 :]], state)[1]
+        removed = surveyed([*urls[:changed], *urls[changed + 1 :]], state)[1].unchanged
         before = {n for start, end in removed for n in range(start, end)}
         assert len(set(range(changed)) - before) <= changed / 100
 
@@ -86,15 +96,15 @@ def receipt(url: str, status: str, **more: object) -> dict[str, object]:
 
 
 def test_receipts_tell_of_each_occurrence_once() -> None:
-    recorded, key = Recorded(), digest_of("a")[:12]
+    recorded, key = RecordedOutcomes(), digest_of("a")[:12]
     for status in ("queued", "failed", "queued", "unknown", "skipped"):
         recorded.add(receipt("a", status))
-    taken = [recorded.take(key) for _ in range(4)]
+    taken = [recorded.pop(key) for _ in range(4)]
     assert [found and found[0] for found in taken] == [Status.QUEUED, Status.QUEUED, Status.UNKNOWN, None]
-    assert [recorded.take_skipped(key) for _ in range(2)] == [True, False]
+    assert [recorded.pop_skipped(key) for _ in range(2)] == [True, False]
     recorded.add(receipt("b", "unknown"))
     recorded.add(receipt("b", "queued", before="unknown"))
-    assert [recorded.take(digest_of("b")[:12]), recorded.take(digest_of("b")[:12])] == [(Status.QUEUED, {}), None]
+    assert [recorded.pop(digest_of("b")[:12]), recorded.pop(digest_of("b")[:12])] == [(Status.QUEUED, {}), None]
 
 
 def test_what_the_service_says_is_bounded_in_a_receipt() -> None:
@@ -102,11 +112,11 @@ def test_what_the_service_says_is_bounded_in_a_receipt() -> None:
     for _ in range(5000):
         deep = [deep]
     for response in ("x" * 100_000, deep, {"a": float("nan")}, {"\ud800": "\udc00"}, {1: object()}):
-        ledger = Ledger(Survey(1), keeps_receipts=True)
+        ledger = Ledger(Survey(1), writes_receipts=True)
         ticket = ledger.admit(*next(iter(with_digests(entries_of_list(["https://h/1"])))))
         assert ticket
         ledger.record(ticket, Status.QUEUED, url="https://h/1", response=response)
-        (line,) = ledger.take_receipts()
+        (line,) = ledger.drain_receipts()
         assert len(line) < 20_000
         assert json.loads(line.encode("utf-8", "backslashreplace"))["status"] == "queued"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of
+from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 
@@ -94,10 +94,10 @@ def test_names_are_read_leniently() -> None:
 @pytest.mark.parametrize(
     ("fifth", "last", "words"),
     [
-        ('5,"http://h/5', '700,http://h/700"', "has a quote in line 6 that ends in line 701 only"),
-        ('"5,http://h/5', '7"00,http://h/700', "is no CSV .RFC 4180. in line 701"),
-        ('5,"http://h/5', "700,http://h/700", "is no CSV .RFC 4180. in line 1001"),
-        ('5,"http://h/"5', "700,http://h/700", "is no CSV .RFC 4180. in line 6"),
+        ('5,"http://h/5', '700,http://h/700"', "has a quote in line 6 that is closed only in line 701"),
+        ('"5,http://h/5', '7"00,http://h/700', "is not valid CSV .RFC 4180. in line 701"),
+        ('5,"http://h/5', "700,http://h/700", "is not valid CSV .RFC 4180. in line 1001"),
+        ('5,"http://h/"5', "700,http://h/700", "is not valid CSV .RFC 4180. in line 6"),
     ],
 )
 def test_a_stray_quote_swallows_no_rows(fifth: str, last: str, words: str) -> None:
@@ -117,7 +117,7 @@ def test_a_json_array_is_read_piece_by_piece() -> None:
 
 @pytest.mark.parametrize("content", [b'["a" "b"]', b'["a",]', b'["a"', b'["a"] x', b"[" * 100_000])
 def test_a_broken_json_array_is_refused(content: bytes) -> None:
-    with pytest.raises(InvalidInputError, match=r"urls.json (is a JSON array that is broken|goes on|has an item)"):
+    with pytest.raises(InvalidInputError, match=r"urls.json (is a JSON array with a syntax error|has content after|has an item)"):
         read(content, "urls.json")
 
 
@@ -149,10 +149,10 @@ def test_json_lines_have_a_named_key(name: str) -> None:
     assert read(b'{"url": "http://h/1"}\n\n{"url": 5}\n{broken\n[1]\n{"x": 1}\n' + b"[" * 60_000, name) == [
         (0, 1, "http://h/1", ""),
         (1, 3, 5, ""),
-        (2, 4, None, "the line is no JSON"),
+        (2, 4, None, "the line is not JSON"),
         (3, 5, None, "the line has no key 'url'"),
         (4, 6, None, "the line has no key 'url'"),
-        (5, 7, None, "the line is no JSON"),
+        (5, 7, None, "the line is not JSON"),
     ]
 
 
@@ -163,36 +163,6 @@ def test_a_line_without_end_is_reported_and_passed_over(name: str) -> None:
     assert [line for _, line, _, _ in found] == [1, 2, 3]
     assert found[1][3] == "the line is longer than 64 KiB"
     assert found[2][2] == "http://h/1"
-
-
-@pytest.mark.parametrize(
-    ("urls", "found"),
-    [
-        ("['http://h/1', 'http://h/2']", ["http://h/1", "http://h/2"]), (' ["a", null] ', ["a", None]), ("[]", []), ([], []),
-        (("a", "b"), ["a", "b"]), ("s3://bucket/urls.txt", None), ("/path/[1].txt", None), ("urls.csv", None),
-    ],
-)  # fmt: skip
-def test_urls_are_a_list_or_its_rendered_text_or_a_path(urls: Any, found: Any) -> None:
-    assert list_of(urls) == found
-
-
-@pytest.mark.parametrize(
-    "urls",
-    [
-        None, 5, {"a": 1}, b"x", "", " ", "None", "null", "[https://h/?sig=hunter2, https://h/2]", "https://h/a?sig=hunter2",
-        "ftp://u:hunter2@h/a", "https://h/?sig=hunter2\nhttps://h/2", "[" * 5000,
-    ],
-)  # fmt: skip
-def test_what_is_neither_is_refused_without_being_shown(urls: Any) -> None:
-    with pytest.raises(ValueError, match=r"^urls ") as refused:
-        list_of(urls)
-    assert "hunter2" not in str(refused.value)
-
-
-@pytest.mark.parametrize("urls", [None, "None", "", " null "])
-def test_missing_urls_are_refused_with_the_words_of_every_other_missing_argument(urls: Any) -> None:
-    with pytest.raises(ValueError, match="what a template renders when its source is missing: check that the upstream task"):
-        list_of(urls)
 
 
 def test_an_entry_does_not_print_its_url() -> None:

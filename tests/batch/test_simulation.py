@@ -350,7 +350,7 @@ def test_a_batch_that_forgets_what_it_could_not_write_is_found(monkeypatch: pyte
         try:
             return await checkpoint(self)
         except Unlucky:
-            self._taken = None
+            self._pending = None
             raise
 
     monkeypatch.setattr(Checkpointer, "checkpoint", forget)
@@ -367,7 +367,7 @@ def test_a_batch_that_takes_a_failed_url_for_settled_is_found(monkeypatch: pytes
 
     def settle(self: Any, ticket: Any, status: Status, **more: Any) -> None:
         record(self, ticket, status, **more)
-        self._settle(ticket.index, Status.QUEUED)
+        self._mark_settled(ticket.index, Status.QUEUED)
 
     monkeypatch.setattr(Ledger, "record", settle)
     assert fails(range(400))

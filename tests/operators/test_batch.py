@@ -253,7 +253,13 @@ def test_a_shard_that_renders_none_is_not_the_whole_manifest(emulator: Emulator)
 
 
 @pytest.mark.parametrize(
-    ("place", "words"), [("receipts", "relative path"), ("./r", "relative"), ("nope://b/r", "install the Airflow")]
+    ("place", "words"),
+    [
+        ("receipts", "relative path"),
+        ("./r", "relative"),
+        ("nope://b/r", "no filesystem for 'nope': install the Airflow"),
+        ("file://[b/r", "receipts is not a valid path for 'file': check its bucket"),
+    ],
 )
 def test_a_receipts_folder_that_no_worker_would_find_is_refused(emulator: Emulator, place: str, words: str) -> None:
     with pytest.raises(errors.InvalidInputError, match=words):

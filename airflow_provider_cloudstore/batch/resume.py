@@ -1,0 +1,136 @@
+"""What a try resumes from: loads what earlier tries stored, decides how much of it still applies, and explains why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from airflow_provider_cloudstore.batch.ledger import STATE_FORMAT, Match, RecordedOutcomes, State
+from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, InvalidInputError
+
+
+class StateStore(Protocol):
+    """Keeps the state of a batch between tries; both methods block."""
+
+    def load(self) -> Any:
+        """The stored state, or None."""
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Store the state.
+
+        :raises BatchSupersededError: if the store refuses this try.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What earlier tries stored.
+
+    :param state: what the state store holds, by position.
+    :param recorded: what the receipts hold, by digest.
+    :param unused: why nothing is resumed if neither holds anything.
+    """
+
+    state: State | None
+    recorded: RecordedOutcomes | None
+    unused: str
+
+    def matching(self, match: Match) -> State | None:
+        """The part of the state that applies to the manifest as it is now.
+
+        :param match: the manifest, compared with the one of the state.
+        """
+        if self.state is None:
+            return None
+        settled = self.state.settled.within(match.unchanged)
+        unknown = self.state.unknown.within(match.unchanged)
+        return State(self.state.survey, settled, unknown, self.state.failures) if len(settled) else None
+
+    def explain(self, match: Match, total: int) -> Iterator[str]:
+        """Log lines: why this try does or does not resume, and from what.
+
+        :param match: the manifest, compared with the one of the state.
+        :param total: the URLs of the manifest.
+        """
+        recorded = self.recorded.finished if self.recorded else 0
+        if self.state:
+            yield self._explain_state(self.state, match, total, recorded)
+        if recorded:
+            yield f"Resuming from the receipts: {recorded:,} URLs are finished, wherever they are in the manifest."
+        elif not self.state:
+            yield f"Starting at the first URL: {self.unused}."
+
+    def _explain_state(self, state: State, match: Match, total: int, recorded: int) -> str:
+        finished, kept = len(state.settled), len(state.settled.within(match.unchanged))
+        if match.changed_line is None:
+            change = "only grew" if total > state.survey.total else "is unchanged"
+            return f"Resuming from the state store: the manifest {change}, and {finished:,} of {total:,} URLs are finished."
+        if kept:
+            return (
+                f"Resuming from the state store: the manifest changed at or after line {match.changed_line:,}; "
+                f"kept {kept:,} of {finished:,} finished URLs."
+            )
+        return f"The manifest changed since the last try; {'its state no longer applies' if recorded else 'starting over'}."
+
+
+def load_progress(store: StateStore | None, receipts: Receipts | None, writer: Try, since: int) -> Progress:
+    """Leave the mark of this try, which stops any older one, and load what earlier tries stored.
+
+    :param store: the state store, if there is one.
+    :param receipts: the receipts, if the task has any.
+    :param writer: this try.
+    :param since: the first try whose progress counts.
+    :raises BatchSupersededError: if a newer try has left its mark.
+    :raises InvalidInputError: if there cannot be receipts at their place.
+    """
+    unused = f"resume=False ignores what was stored before try {since}" if since > 1 else "no earlier try stored progress"
+    state, recorded, missing = None, None, False
+    if store:
+        stored = _claim_state(store, writer, since)
+        state = State.from_dict(stored)
+        found = stored.get("version", STATE_FORMAT)
+        if found != STATE_FORMAT:
+            unused = f"the stored state has format {found}, written by another release; this one reads format {STATE_FORMAT}"
+    if receipts:
+        recorded = RecordedOutcomes()
+        try:
+            receipts.begin()
+            receipts.read(recorded.add, since)
+        except CloudStoreError:
+            raise
+        except Exception as error:
+            if not _is_missing_bucket(error):
+                raise
+            missing = True
+    if missing:
+        raise InvalidInputError("the receipts folder is in a bucket or container that does not exist; nothing was sent")
+    return Progress(state if state and len(state.settled) else None, recorded, unused)
+
+
+def _claim_state(store: StateStore, writer: Try, since: int) -> dict[str, Any]:
+    """Leave the mark before reading: what an older try writes when it thaws in between would be lost otherwise."""
+    stored = store.load()
+    mark = mark_of(stored)
+    writer.validate(mark, begins=True)
+    counts = isinstance(stored, dict) and (mark or {}).get("number", 0) >= since
+    store.save({**(stored if counts else {}), "writer": writer.to_mark()})
+    return dict(store.load()) if counts else {}
+
+
+def mark_of(stored: Any) -> Any:
+    """The mark of the try that stored a state.
+
+    :param stored: the state.
+    """
+    return stored.get("writer") if isinstance(stored, dict) else None
+
+
+def _is_missing_bucket(error: BaseException | None) -> bool:
+    """Whether a store reports that the bucket does not exist; adlfs wraps Azure's own error in a ``RuntimeError``."""
+    while error is not None:
+        if isinstance(error, (FileNotFoundError, NotADirectoryError)) or type(error).__name__ == "ResourceNotFoundError":
+            return True
+        error = error.__cause__ or error.__context__
+    return False

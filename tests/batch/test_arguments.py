@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.batch.arguments import parse_flag, parse_shard, parse_urls
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+
+
+@pytest.mark.parametrize(
+    ("urls", "found"),
+    [
+        ("['http://h/1', 'http://h/2']", ["http://h/1", "http://h/2"]), (' ["a", null] ', ["a", None]), ("[]", []), ([], []),
+        (("a", "b"), ["a", "b"]), ("s3://bucket/urls.txt", None), ("/path/[1].txt", None), ("urls.csv", None),
+    ],
+)  # fmt: skip
+def test_urls_are_a_list_or_a_list_rendered_as_a_string_or_a_path(urls: Any, found: Any) -> None:
+    assert parse_urls(urls) == found
+
+
+@pytest.mark.parametrize(
+    "urls",
+    [
+        None, 5, {"a": 1}, b"x", "", " ", "None", "null", "[https://h/?sig=hunter2, https://h/2]", "https://h/a?sig=hunter2",
+        "ftp://u:hunter2@h/a", "https://h/?sig=hunter2\nhttps://h/2", "[" * 5000,
+    ],
+)  # fmt: skip
+def test_what_is_neither_is_refused_without_being_shown(urls: Any) -> None:
+    with pytest.raises(ValueError, match=r"^urls ") as refused:
+        parse_urls(urls)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("urls", [None, "None", "", " null "])
+def test_missing_urls_are_refused_with_the_words_of_every_other_missing_argument(urls: Any) -> None:
+    with pytest.raises(ValueError, match="what a template renders when its source is missing: check that the upstream task"):
+        parse_urls(urls)
+
+
+@pytest.mark.parametrize("shard", ["(1, 4)", "[1, 4]", "1/4", (1, 4), ["1", "4"]])
+def test_a_shard_may_be_rendered_in_any_form(shard: Any) -> None:
+    assert parse_shard(shard) == (1, 4)
+
+
+@pytest.mark.parametrize("shard", ["2/2", "x", "(0, 0)", "[1]", (-1, 4), None, "None", ""])
+def test_a_shard_that_does_not_exist_is_refused(shard: Any) -> None:
+    with pytest.raises(InvalidInputError, match="shard is"):
+        parse_shard(shard)
+
+
+@pytest.mark.parametrize(("value", "found"), [(True, True), (" true", True), ("False", False), (False, False)])
+def test_a_flag_may_be_rendered_as_a_string(value: Any, found: bool) -> None:
+    assert parse_flag(value, "resume") is found
+
+
+@pytest.mark.parametrize("value", ["", "None", "no", 0, 1, None])
+def test_a_flag_that_is_neither_true_nor_false_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"resume is .* must be true or false"):
+        parse_flag(value, "resume")
