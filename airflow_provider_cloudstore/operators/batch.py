@@ -9,33 +9,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, XComArg
-
-from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list, list_of, validate_kind
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, time_left
-from airflow_provider_cloudstore.metrics import count_batch
+from airflow_provider_cloudstore.compat import task_state_store
 from airflow_provider_cloudstore.operators.typed import TypedOperator, validate_flags
-from airflow_provider_cloudstore.protocol.errors import (
-    BatchFailedError,
-    BatchInterruptedError,
-    BatchStoreError,
-    BatchSupersededError,
-    InvalidInputError,
-)
-from airflow_provider_cloudstore.protocol.operations import validate_present
-from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context, XComArg
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_provider_cloudstore.batch.job import Job, Report
+    from airflow_provider_cloudstore.batch.manifest import Entry
     from airflow_provider_cloudstore.batch.receipts import Try
+    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+    from airflow_provider_cloudstore.protocol.secrets import Secret
 
 _STATE_KEY = "cloudstore_batch"
 _TIME_TO_SAVE = 3.0
 _GONE = 404
-# Killed, there is no time for it; superseded, it is the newer try's; and with a store away Airflow may be, too.
-_WITHOUT_XCOM = (BatchInterruptedError, BatchSupersededError, BatchStoreError)
 
 
 class RemoteUrlBatchUploadOperator(TypedOperator):
@@ -88,9 +78,11 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         shard: Sequence[int | str] | str | None = None,
         allow_empty: bool = False,
         fresh_connections: bool = False,
-        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
+        from airflow_provider_cloudstore.batch.manifest import validate_kind
+
         super().__init__(**kwargs)
         validate_flags(
             skip_duplicates=skip_duplicates,
@@ -131,6 +123,9 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         super()._do_render_template_fields(*args, **kwargs)
         if self._unredacted_urls or self._problem:
             return  # rendered before: what is shown now is not what was given
+        from airflow_provider_cloudstore.batch.manifest import list_of
+        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
+
         try:
             urls = list_of(self.urls)
         except ValueError as error:
@@ -142,6 +137,10 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue the uploads that earlier tries have not settled."""
+        from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
+        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+        from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+
         with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
             if self._problem:
                 raise InvalidInputError(f"{self._problem}; nothing was sent")
@@ -163,6 +162,8 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts
         from airflow_provider_cloudstore.batch.sending import Options
+        from airflow_provider_cloudstore.hooks.time_budget import time_left
+        from airflow_provider_cloudstore.protocol.operations import validate_present
 
         writer, first_try = _try_of(context, self.retries)
         resume = _flag(self.resume, "resume")
@@ -177,7 +178,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             self.fresh_connections,
             since_try=0 if resume else first_try,
         )
-        store = context.get("task_state_store")
+        store = task_state_store(context)
         place = validate_present(self.receipts, "receipts") if self.receipts is not None else None
         folder = PathFolder(_path(place, "receipts")) if place else None
         return Job(
@@ -200,6 +201,9 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
 
     @contextmanager
     def _entries(self) -> Iterator[Iterator[Entry]]:
+        from airflow_provider_cloudstore.batch.manifest import entries_of_file, entries_of_list
+        from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+
         if not self._is_file:
             yield entries_of_list(json.loads(self._unredacted_urls.reveal()) if self._unredacted_urls else self.urls)
             return
@@ -220,11 +224,16 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             yield entries_of_file(stream, path.name, self.url_column, self.key_column)
 
     def _end(self, context: Context, report: Report) -> dict[str, Any]:
+        from airflow_provider_cloudstore.metrics import count_batch
+        from airflow_provider_cloudstore.protocol import errors
+
+        # Killed, there is no time for it; superseded, it is the newer try's; and with a store away Airflow may be, too.
+        without_xcom = (errors.BatchInterruptedError, errors.BatchSupersededError, errors.BatchStoreError)
         summary = {**report.to_dict(), "receipts": self.receipts}
-        final = report.error is None or isinstance(report.error, BatchFailedError)
+        final = report.error is None or isinstance(report.error, errors.BatchFailedError)
         count_batch(summary, final=final)
         if self.do_xcom_push and not isinstance(
-            report.error, _WITHOUT_XCOM
+            report.error, without_xcom
         ):  # here already: after the progress is deleted, a crash would have all sent again
             context["ti"].xcom_push(key="return_value", value=summary)
         if report.error is not None and not final:
@@ -238,7 +247,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         )
         if report.error is not None:
             raise report.error
-        store = context.get("task_state_store")
+        store = task_state_store(context)
         if store is not None:
             store.delete(_STATE_KEY)
         return summary
@@ -254,6 +263,8 @@ class _TaskState:
         return self._store.get(_STATE_KEY)
 
     def save(self, state: dict[str, Any]) -> None:
+        from airflow_provider_cloudstore.protocol.errors import BatchSupersededError
+
         try:
             self._store.set(_STATE_KEY, state)
         except Exception as error:
@@ -279,6 +290,8 @@ def _try_of(context: Context, retries: int | None) -> tuple[Try, int]:
 
 def _flag(value: Any, name: str) -> bool:
     """A flag that a template may have rendered as text."""
+    from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+
     text = str(value).strip().lower()
     if text not in ("true", "false"):
         raise InvalidInputError(f"{name} is {text[:40]!r}: it must be true or false; nothing was sent")
@@ -287,6 +300,8 @@ def _flag(value: Any, name: str) -> bool:
 
 def _shard(value: Any) -> tuple[int, int] | None:
     """A shard that a template may have rendered as text: ``(0, 4)``, ``[0, 4]`` or ``0/4``."""
+    from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+
     found = _parts_of(value)
     if found is None:
         raise InvalidInputError(f"shard is {str(value)[:40]!r}: it is (k, n), with k from 0 to n - 1; nothing was sent")
@@ -320,6 +335,10 @@ def _validate_names(**names: object) -> None:
 
 def _path(text: str, name: str) -> Any:
     """A path whose filesystem exists, and which every worker takes for the same."""
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+    from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+
     try:
         path: Any = ObjectStoragePath(text)
         _ = path.fs

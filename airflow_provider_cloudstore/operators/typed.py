@@ -1,4 +1,4 @@
-"""What every operator of this package has: a retry policy, and an output that type checkers take for any type."""
+"""The base classes of the operators, and the validation of their arguments when Airflow parses a DAG file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 
 
 def validate_flags(**flags: object) -> None:
-    """Refuse a text for a flag, where the DAG is read: ``"no"`` and ``"false"`` would be true.
+    """Reject strings as flags: ``"no"`` and ``"false"`` would be true.
 
-    :param flags: the arguments, by their names.
+    :param flags: the arguments, by name.
     :raises ValueError: if one is neither True nor False.
     """
     for name, value in flags.items():
@@ -20,8 +20,22 @@ def validate_flags(**flags: object) -> None:
             raise ValueError(f"{name} must be True or False, not {value!r}")
 
 
+def validate_durations(**seconds: object) -> None:
+    """Reject durations that no wait can take.
+
+    :param seconds: the arguments, by name.
+    :raises ValueError: if one is not a number of seconds above 0.
+    """
+    from airflow_provider_cloudstore.protocol.waiting import is_duration
+
+    for name, value in seconds.items():
+        if not is_duration(value):
+            example = 60 if name == "poll_interval" else 3600
+            raise ValueError(f"{name} must be a number of seconds above 0, such as {example}, not {value!r}")
+
+
 class TypedOperator(BaseOperator):
-    """Base of all operators. Type checkers see ``output`` as ``Any``, because at run time it is the task's value."""
+    """Base of all operators. Type checkers see ``output`` as ``Any``: at run time it is the task's return value."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -34,4 +48,14 @@ class TypedOperator(BaseOperator):
 
         @property
         def output(self) -> Any:
-            """What downstream tasks get."""
+            """The task's return value, for downstream tasks."""
+
+
+class WaitingOperator(TypedOperator):
+    """Base of the operators that can wait for a file."""
+
+    file_id: Any
+    poll_interval: float
+    timeout: float
+    deferrable: bool
+    cloudstore_conn_id: str
