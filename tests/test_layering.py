@@ -30,7 +30,7 @@ ALLOWED = {
 }
 
 LOADED = (
-    "compat", "operators", "operators.batch", "operators.cloudstore", "operators.download", "operators.typed", "provider_info",
+    "compat", "operators", "operators.base", "operators.batch", "operators.cloudstore", "operators.download", "provider_info",
     "sensors", "sensors.cloudstore",
 )  # fmt: skip
 """All that a DAG file pays for; what only a running task needs is imported in ``execute``."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow_provider_cloudstore.compat import task_state_store
-from airflow_provider_cloudstore.operators.typed import TypedOperator, validate_flags
+from airflow_provider_cloudstore.operators.base import TypedOperator, validate_flags
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:

@@ -5,21 +5,22 @@ What only a running task needs is imported when it runs, so that DAG files parse
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_cloudstore.compat import success_callbacks, task_state_store
+from airflow_provider_cloudstore.operators.base import TypedOperator, WaitingOperator, validate_durations, validate_flags
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
-from airflow_provider_cloudstore.operators.typed import TypedOperator, WaitingOperator, validate_durations, validate_flags
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, XComArg
     from airflow.providers.openlineage.extractors import OperatorLineage
 
+    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.lineage import Lineage
     from airflow_provider_cloudstore.protocol.results import DownloadLink
     from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -67,9 +68,7 @@ class DeleteFolderOperator(TypedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the folder."""
-        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-
-        with CloudStoreHook(self.cloudstore_conn_id) as hook:
+        with self._open_hook() as hook:
             deletion = hook.delete_folder(self.folder_id, ignore_missing=self.ignore_missing)
         if deletion.existed is False:
             self.log.info("Folder '%s' does not exist; nothing to delete", deletion.folder_id)
@@ -147,7 +146,6 @@ class RemoteUrlUploadOperator(TypedOperator):
     def _upload(self, context: Context) -> dict[str, Any]:
         import pendulum
 
-        from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
         from airflow_provider_cloudstore.operators.send_once import send_once
         from airflow_provider_cloudstore.protocol.secrets import redact_url
         from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
@@ -157,20 +155,18 @@ class RemoteUrlUploadOperator(TypedOperator):
         if store is None:
             return self._send(url)
         ti, now = context["ti"], pendulum.now("UTC").to_iso8601_string()
-        with airflow_errors():
-            return send_once(
-                lambda: self._send(url),
-                store,
-                UploadRecord(url_digest(str(url)), ti.try_number, ti.max_tries, now),
-                subject=redact_url(str(url)),
-                retry_unknown_outcome=self.retry_unknown_outcome,
-            )
+        return send_once(
+            lambda: self._send(url),
+            store,
+            UploadRecord(url_digest(str(url)), ti.try_number, ti.max_tries, now),
+            subject=redact_url(str(url)),
+            retry_unknown_outcome=self.retry_unknown_outcome,
+        )
 
     def _send(self, url: str) -> dict[str, Any]:
-        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
         from airflow_provider_cloudstore.protocol.lineage import of_upload
 
-        with CloudStoreHook(self.cloudstore_conn_id) as hook:
+        with self._open_hook() as hook:
             upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
             self._lineage = of_upload(upload.url, hook.settings.base_url, upload.file_id)
         self.log.info("Queued upload of %s; the service will fetch it later", upload.url)
@@ -218,38 +214,20 @@ class DownloadLinkOperator(WaitingOperator):
         super().__init__(**kwargs)
         validate_durations(poll_interval=poll_interval, timeout=timeout)
         validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
-        self.file_id: Any = file_id
+        self.file_id = file_id
         self.wait_for_file = wait_for_file
         self.poll_interval = poll_interval
         self.timeout = timeout
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
 
-    def execute(self, context: Context) -> str:
-        """Create the link, with ``wait_for_file`` once the file is available."""
-        from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
-        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-        from airflow_provider_cloudstore.operators.waiting import wait_for_link
-
-        if self.deferrable and not self.wait_for_file and not conf.getboolean("operators", "default_deferrable", fallback=False):
-            self.log.warning("deferrable=True has no effect without wait_for_file=True: creating the link without waiting")
-        with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
-            link = wait_for_link(self, context, hook) if self.wait_for_file else hook.create_download_link(self.file_id)
-        return self._push_link(context, link)
-
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
-        """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
-        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-        from airflow_provider_cloudstore.operators.waiting import create_fresh_link, validate_event
-
-        validate_event(self, context, event)
-        with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            link = create_fresh_link(self, hook)
-        return self._push_link(context, link)
-
-    def _push_link(self, context: Context, link: DownloadLink) -> str:
+    def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 
+        if link is None:
+            if self.deferrable and not conf.getboolean("operators", "default_deferrable", fallback=False):
+                self.log.warning("deferrable=True has no effect without wait_for_file=True: creating the link without waiting")
+            link = hook.create_download_link(self.file_id)
         attach_file_id(self, context, link.file_id)
         if self.do_xcom_push:
             context["ti"].xcom_push(key=XCOM_DOWNLOAD_LINK, value=link.to_dict())

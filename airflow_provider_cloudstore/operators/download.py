@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_cloudstore.operators.typed import WaitingOperator, validate_durations, validate_flags
+from airflow_provider_cloudstore.operators.base import WaitingOperator, validate_durations, validate_flags
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -69,31 +69,13 @@ class DownloadFileOperator(WaitingOperator):
         self.cloudstore_conn_id = cloudstore_conn_id
         self._lineage: Lineage | None = None
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Download the file, with ``wait_for_file`` once it is available."""
-        from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
-        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-        from airflow_provider_cloudstore.operators.waiting import wait_for_link
-
-        with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
-            return self._download(context, hook, wait_for_link(self, context, hook) if self.wait_for_file else None)
-
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Resume after a deferred wait."""
-        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-        from airflow_provider_cloudstore.operators.waiting import create_fresh_link, validate_event
-
-        validate_event(self, context, event)
-        with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            return self._download(context, hook, create_fresh_link(self, hook))
-
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
         """OpenLineage: from the file to the target."""
         from airflow_provider_cloudstore.lineage import operator_lineage
 
         return operator_lineage(self._lineage)
 
-    def _download(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
+    def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
         from airflow_provider_cloudstore.protocol.lineage import of_download
 

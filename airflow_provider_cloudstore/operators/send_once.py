@@ -15,6 +15,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_cloudstore.compat import task_state_store
+from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, OutcomeUnknownError, StateStoreError
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, UploadState
 
@@ -25,6 +26,7 @@ STATE_KEY = "cloudstore_upload"
 _OPERATION = "remote upload"
 
 
+@airflow_errors()
 def send_once(
     send: Callable[[], dict[str, Any]],
     store: Any,

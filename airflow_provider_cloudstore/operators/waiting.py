@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowTaskTim
 from pendulum import DateTime
 
 from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_wait_timeout
@@ -19,8 +20,7 @@ from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS,
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.operators.typed import WaitingOperator
+    from airflow_provider_cloudstore.operators.base import WaitingOperator
     from airflow_provider_cloudstore.protocol.results import DownloadLink
     from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 
@@ -28,6 +28,7 @@ _GRACE = timedelta(minutes=2)  # added to the trigger's deadline for Airflow's o
 _MARGIN = timedelta(seconds=1)  # end before Airflow's execution_timeout, whose error gives no reason
 
 
+@airflow_errors()
 @counted_wait()
 def wait_for_link(task: WaitingOperator, context: Context, hook: CloudStoreHook) -> DownloadLink:
     """Poll until a link can be created; a deferrable task defers after a few seconds.
@@ -50,6 +51,29 @@ def wait_for_link(task: WaitingOperator, context: Context, hook: CloudStoreHook)
             defer_until_available(task, context, wait, poll_interval=task.poll_interval)
         time.sleep((wait.pause_on_worker if task.deferrable else wait.pause)(now, found))
     return found
+
+
+@airflow_errors()
+def poll_for_sensor(sensor: FileAvailableSensor, context: Context, wait: FileWait) -> bool:
+    """Poll once; a deferrable sensor polls for a few seconds, then defers.
+
+    :param sensor: the sensor.
+    :param context: its context.
+    :param wait: the wait so far.
+    :returns: whether the file is available.
+    :raises CloudStoreError: if waiting longer cannot help.
+    """
+    with CloudStoreHook(sensor.cloudstore_conn_id) as hook:
+        while isinstance(found := hook.poll_file(sensor.file_id), CloudStoreError):
+            now = pendulum.now("UTC")
+            if line := wait.not_yet(found, now):
+                sensor.log.info(line)
+            if not sensor.deferrable:
+                return False
+            if wait.should_defer(now, found):
+                defer_until_available(sensor, context, wait, poll_interval=sensor.poke_interval)
+            time.sleep(wait.pause_on_worker(now, found))
+    return True
 
 
 def create_fresh_link(task: WaitingOperator, hook: CloudStoreHook) -> DownloadLink:
@@ -92,6 +116,7 @@ def defer_until_available(
     task.defer(trigger=trigger, method_name="execute_complete", timeout=outage_limit)
 
 
+@airflow_errors()
 @counted_wait()
 def validate_event(task: WaitingOperator | FileAvailableSensor, context: Context, event: Mapping[str, Any]) -> None:
     """Return if the event reports that the file is available.
@@ -112,11 +137,9 @@ def validate_event(task: WaitingOperator | FileAvailableSensor, context: Context
             if task.execution_timeout and ends and pendulum.now("UTC") >= ends:
                 allowed = task.execution_timeout.total_seconds()
                 raise AirflowTaskTimeout(f"execution_timeout exceeded: {file_wait_timeout(str(task.file_id), allowed, message)}")
-            with airflow_errors():
-                raise file_wait_timeout(str(task.file_id), task.timeout, message)
+            raise file_wait_timeout(str(task.file_id), task.timeout, message)
         case {"status": "failed", "error": dict(error)}:
-            with airflow_errors():
-                raise CloudStoreError.from_dict(error)
+            raise CloudStoreError.from_dict(error)
         case _:
             raise AirflowException(f"Unexpected trigger event with the keys {sorted(event)}")
 

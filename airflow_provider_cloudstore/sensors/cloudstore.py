@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, conf
 
-from airflow_provider_cloudstore.operators.typed import validate_flags
+from airflow_provider_cloudstore.operators.base import validate_flags
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -65,28 +64,17 @@ class FileAvailableSensor(BaseSensorOperator):
         """Poll once. A deferrable sensor polls for a few seconds, then defers."""
         import pendulum
 
-        from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
-        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-        from airflow_provider_cloudstore.operators.waiting import defer_until_available
-        from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+        from airflow_provider_cloudstore.operators.waiting import poll_for_sensor
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
         if self._wait is None:
             ends_at = pendulum.now("UTC").add(seconds=self.timeout)
             remembered = self.deferrable or not self.reschedule
             self._wait = FileWait(str(self.file_id), self.poke_interval, ends_at, remembered=remembered)
-        with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
-            while isinstance(found := hook.poll_file(self.file_id), CloudStoreError):
-                now = pendulum.now("UTC")
-                if line := self._wait.not_yet(found, now):
-                    self.log.info(line)
-                if not self.deferrable:
-                    return False
-                if self._wait.should_defer(now, found):
-                    defer_until_available(self, context, self._wait, poll_interval=self.poke_interval)
-                time.sleep(self._wait.pause_on_worker(now, found))
-        self._file_available(context)
-        return True
+        available = poll_for_sensor(self, context, self._wait)
+        if available:
+            self._file_available(context)
+        return available
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
         """Resume after a deferred wait."""
