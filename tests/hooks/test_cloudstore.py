@@ -433,3 +433,43 @@ def test_a_refused_value_names_the_operation(emulator: Emulator, method: str, va
     with pytest.raises(errors.InvalidInputError, match=f"^{name}: ") as refused:
         getattr(CloudStoreHook(), method)(value)
     assert refused.value.operation == name
+
+
+def test_the_async_hooks_three_operations_do_what_they_say(emulator: Emulator) -> None:
+    async def use() -> tuple[str, str]:
+        async with CloudStoreAsyncHook() as hook:
+            upload = await hook.upload_from_url(f"{emulator.url}/_emulator/state?sig=hunter2")
+            assert upload.url == f"{emulator.url}/_emulator/state?***"
+            await asyncio.to_thread(eventually, lambda: emulator.state()["files"][0]["state"] == "stored")
+            link = await hook.create_download_link(str(upload.file_id))
+            assert (await hook.delete_folder("staging")).existed is True
+            return link.token, str(link.url_with_token)
+
+    token, url = asyncio.run(use())
+    assert url == f"{emulator.url}/download?download_token={token}"
+    state = emulator.state()
+    assert state["files"] == state["folders"] == []
+    assert state["effects"] == {"upload": 1, "link": 1, "delete": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "subject", "fault", "kind"),
+    [
+        ("delete_folder", "staging", {"kind": "status", "status": 403}, errors.PermissionDeniedError),
+        ("upload_from_url", "ftp://127.0.0.1:9/f?sig=hunter2", {"kind": "drop_after"}, errors.OutcomeUnknownError),
+        ("create_download_link", "f1", {"kind": "status", "status": 404}, errors.NotFoundError),
+    ],
+)
+def test_a_permanent_error_of_the_async_hook_skips_airflows_retries_too(
+    emulator: Emulator, method: str, subject: str, fault: dict[str, Any], kind: type[Exception]
+) -> None:
+    async def use() -> None:
+        async with CloudStoreAsyncHook() as hook:
+            await getattr(hook, method)(subject)
+
+    emulator.fault(**fault)
+    with pytest.raises(kind) as failed:
+        asyncio.run(use())
+    assert isinstance(failed.value, AirflowFailException)
+    assert "hunter2" not in str(failed.value)
+    assert sum(emulator.state()["requests"].values()) == 1
