@@ -30,18 +30,12 @@ def __getattr__(name: str) -> Any:
 
 
 def task_state_store(context: Context) -> Any:
-    """The task's state store, with ``get``, ``set`` and ``delete``; None before Airflow 3.3.
-
-    :param context: a task's context.
-    """
+    """The task's state store, with ``get``, ``set`` and ``delete``; None before Airflow 3.3."""
     return context.get("task_state_store")
 
 
 def success_callbacks(operator: BaseOperator) -> list[Any]:
-    """The user's ``on_success_callback`` as a list: Airflow 3 makes it one, Airflow 2 keeps a single callback.
-
-    :param operator: the operator.
-    """
+    """The user's ``on_success_callback`` as a list: Airflow 3 makes it one, Airflow 2 keeps a single callback."""
     given: Any = operator.on_success_callback
     if isinstance(given, Iterable):
         return list(given)
@@ -49,10 +43,7 @@ def success_callbacks(operator: BaseOperator) -> list[Any]:
 
 
 async def amask_secret(secret: str) -> None:
-    """Mask a secret from within an event loop. Airflow 3 before 3.3.2 cannot: masking there blocks or raises.
-
-    :param secret: the secret.
-    """
+    """Mask a secret from within an event loop. Airflow 3 before 3.3.2 cannot: masking there blocks or raises."""
     try:
         from airflow.sdk.log import amask_secret
     except ModuleNotFoundError:  # Airflow 2, where masking needs no other process
@@ -64,10 +55,7 @@ async def amask_secret(secret: str) -> None:
 
 
 def form_widgets(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The connection form's widgets for ``conn-fields`` (Airflow before 3.2, with Flask-AppBuilder).
-
-    :param fields: the ``conn-fields`` of the provider info.
-    """
+    """The connection form's widgets for the provider info's ``conn-fields`` (Airflow before 3.2, with Flask-AppBuilder)."""
     from flask_appbuilder.fieldwidgets import BS3PasswordFieldWidget, BS3TextFieldWidget
     from wtforms import BooleanField, PasswordField, StringField
 
@@ -82,27 +70,18 @@ def form_widgets(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def is_asset(outlet: Any) -> bool:
-    """Whether an outlet has events: an asset (a dataset in Airflow 2), but not an alias.
-
-    :param outlet: one of a task's ``outlets``.
-    """
+    """Whether an outlet has events: an asset (a dataset in Airflow 2), but not an alias."""
     return isinstance(outlet, _ASSETS)
 
 
 def triggering_events(context: Context) -> Mapping[Any, Any]:
-    """The asset events that started a run, by asset; dataset events in Airflow 2.
-
-    :param context: a task's context.
-    """
+    """The asset events that started a run, by asset; dataset events in Airflow 2."""
     events: Any = context.get("triggering_asset_events") or context.get("triggering_dataset_events")
     return events or {}
 
 
 def asset_stores(trigger: Any) -> list[Any]:
-    """The state stores of the assets that a trigger watches, each with ``aget`` and ``aset``; none before Airflow 3.3.
-
-    :param trigger: an event trigger that the triggerer runs.
-    """
+    """The state stores of the assets that a trigger watches, each with ``aget`` and ``aset``; none before Airflow 3.3."""
     stores = getattr(trigger, "asset_state_store", None)
     # Airflow's own accessor rejects a trigger that several assets watch with the same arguments.
     return [store for name in ("_by_name", "_by_uri") for store in getattr(stores, name, {}).values()]

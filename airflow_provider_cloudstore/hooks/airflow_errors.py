@@ -28,12 +28,7 @@ def _reduce_failing(error: CloudStoreError) -> tuple[Any, ...]:
 
 
 def restore_failing(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CloudStoreError:
-    """Restore a pickled or copied permanent error that is also an ``AirflowFailException``.
-
-    :param kind: its type in :mod:`~airflow_provider_cloudstore.protocol.errors`.
-    :param args: its message.
-    :param fields: its data.
-    """
+    """Restore a pickled or copied permanent error that is also an ``AirflowFailException``."""
     return restore(_FAILING[kind], args, fields)
 
 

@@ -17,19 +17,12 @@ _ALWAYS_MASKED = 16  # characters; Airflow skips secrets below a configurable le
 
 @dataclass(slots=True)
 class MaskingLimit:
-    """Limits how many calls of a hook register secrets, so that hundreds of calls do not wait for Airflow's masker.
-
-    :param calls: the number of calls so far.
-    """
+    """Limits how many calls of a hook register secrets, so that hundreds of calls do not wait for Airflow's masker."""
 
     calls: int = 0
 
     def admit(self, secrets: Iterable[Secret], warn: Callable[[str], None]) -> Iterable[Secret]:
-        """The secrets of a call, or nothing once the limit is reached.
-
-        :param secrets: the secrets of its source URL or link.
-        :param warn: receives one line at the first call over the limit.
-        """
+        """The secrets of a call, or nothing once the limit is reached; the first call over it logs a warning."""
         self.calls += 1
         if self.calls == _MAX_CALLS + 1:
             warn(
@@ -40,10 +33,7 @@ class MaskingLimit:
 
 
 def mask(secrets: Iterable[Secret]) -> None:
-    """Mask ``secrets`` in this process, in every printable form; Airflow by itself masks only the raw one.
-
-    :param secrets: the secrets.
-    """
+    """Mask ``secrets`` in this process, in every printable form; Airflow by itself masks only the raw one."""
     for form in _forms_to_mask(secrets):
         mask_secret(form)
 
@@ -53,8 +43,6 @@ async def amask(secrets: Iterable[Secret]) -> None:
 
     Airflow 3 before 3.3.2 cannot do this there; it then masks only the connection's password. Nothing that this package logs
     depends on masking.
-
-    :param secrets: the secrets.
     """
     for form in _forms_to_mask(secrets):
         await compat.amask_secret(form)

@@ -33,10 +33,6 @@ _MARGIN = timedelta(seconds=1)  # end before Airflow's execution_timeout, whose 
 def wait_for_link(task: WaitingOperator, context: Context, hook: CloudStoreHook) -> DownloadLink:
     """Poll until a link can be created; a deferrable task defers after a few seconds.
 
-    :param task: the task that waits.
-    :param context: its context.
-    :param hook: the hook to poll with.
-    :returns: the link.
     :raises FileWaitTimeoutError: if the file is not available in time.
     :raises CloudStoreError: if waiting longer cannot help.
     """
@@ -55,12 +51,8 @@ def wait_for_link(task: WaitingOperator, context: Context, hook: CloudStoreHook)
 
 @airflow_errors()
 def poll_for_sensor(sensor: FileAvailableSensor, context: Context, wait: FileWait) -> bool:
-    """Poll once; a deferrable sensor polls for a few seconds, then defers.
+    """Whether the file is available: polls once; a deferrable sensor polls for a few seconds, then defers.
 
-    :param sensor: the sensor.
-    :param context: its context.
-    :param wait: the wait so far.
-    :returns: whether the file is available.
     :raises CloudStoreError: if waiting longer cannot help.
     """
     with CloudStoreHook(sensor.cloudstore_conn_id) as hook:
@@ -77,12 +69,7 @@ def poll_for_sensor(sensor: FileAvailableSensor, context: Context, wait: FileWai
 
 
 def create_fresh_link(task: WaitingOperator, hook: CloudStoreHook) -> DownloadLink:
-    """Create a link after a deferred wait. Tolerates the same inconclusive responses as the trigger.
-
-    :param task: the task that waited.
-    :param hook: the hook to create it with.
-    :raises CloudStoreError: if it cannot be created.
-    """
+    """Create a link after a deferred wait, tolerating the same inconclusive responses as the trigger."""
     odd = OddResponses()
     while True:
         try:
@@ -100,11 +87,6 @@ def defer_until_available(
     """Defer the wait to the triggerer; the task resumes in ``execute_complete``.
 
     The wait ends with ``execution_timeout`` if that is shorter: Airflow 3 does not enforce it on deferred tasks.
-
-    :param task: the task that waits.
-    :param context: its context.
-    :param wait: the wait so far.
-    :param poll_interval: seconds between two polls.
     """
     from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger  # Airflow's triggers are slow to import
 
@@ -121,9 +103,6 @@ def defer_until_available(
 def validate_event(task: WaitingOperator | FileAvailableSensor, context: Context, event: Mapping[str, Any]) -> None:
     """Return if the event reports that the file is available.
 
-    :param task: the task that waited.
-    :param context: its context.
-    :param event: the trigger's event.
     :raises FileWaitTimeoutError: if the wait exceeded the task's ``timeout``.
     :raises AirflowTaskTimeout: if it exceeded ``execution_timeout``.
     :raises CloudStoreError: the error that ended the wait in the triggerer.
