@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,8 +61,28 @@ def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
                 assert name.split(".")[0] in ALLOWED[layer], f"{file.name} imports {name}"
 
 
+GLUE = (".", "assets", "operators", "sensors", "triggers", "hooks", "fs")
+
+
+@pytest.mark.parametrize(
+    ("layer", "above"),
+    [("hooks", {"triggers", "operators", "sensors", "fs"}), ("triggers", {"operators", "sensors", "fs"}), ("operators", {"fs"})],
+)
+def test_the_arrows_within_the_glue_point_down(layer: str, above: set[str]) -> None:
+    for file in (PACKAGE / layer).glob("*.py"):
+        own = {name.split(".")[1] for name in imports(file) if name.startswith(f"{OWN}.")}
+        assert not own & above, file.name
+
+
+def test_only_compat_depends_on_the_airflow_version() -> None:
+    for folder in GLUE:
+        for file in (PACKAGE / folder).glob("*.py"):
+            found = re.findall('except (?:ImportError|ModuleNotFoundError)|AIRFLOW_V|task_state_store"', file.read_text())
+            assert not found or file.name == "compat.py", f"{file.name}: {found}"
+
+
 def test_glue_speaks_no_http() -> None:
-    for folder in (".", "assets", "operators", "sensors", "triggers", "hooks"):
+    for folder in GLUE[:-1]:
         for file in (PACKAGE / folder).glob("*.py"):
             assert not {name.split(".")[0] for name in imports(file)} & {
                 "requests",
