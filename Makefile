@@ -117,6 +117,7 @@ test-neighbours: env-workbench neighbours ## real front ends, a forward proxy an
 	@$(WORKBENCH_BIN)/python -m pytest -m slow tests/neighbours
 
 bench: env-new ## the benchmarks; figures of a shared machine, to be compared within a run
+	@$(BIN)/python benchmarks/imports.py
 	@$(BIN)/python benchmarks/waiting.py
 	@$(BIN)/python benchmarks/batch.py
 	@$(BIN)/python benchmarks/download.py

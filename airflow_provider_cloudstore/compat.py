@@ -1,12 +1,16 @@
-"""Where the Airflow versions differ and ``common.compat`` does not say so already: everybody else asks here."""
+"""Everything that depends on the Airflow version, beyond what ``common.compat`` covers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context
+from airflow.providers.common.compat import sdk
+from airflow.providers.common.compat.sdk import Asset, BaseOperator
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
 
 try:
     from airflow.sdk.definitions.asset import AssetRef
@@ -19,38 +23,73 @@ HAS_RETRY_POLICIES = hasattr(BaseOperator, "has_retry_policy")
 """Airflow 3.3 and later."""
 
 
-def is_asset(outlet: Any) -> bool:
-    """Whether an outlet has events of its own: an asset, a dataset in Airflow 2, and no alias.
+def __getattr__(name: str) -> Any:
+    """Import ``RetryDecision`` and ``RetryPolicy`` on first use; ``object`` before Airflow 3.3."""
+    if name not in ("RetryDecision", "RetryPolicy"):
+        raise AttributeError(name)
+    return getattr(sdk, name) if HAS_RETRY_POLICIES else object
 
-    :param outlet: one of a task's ``outlets``.
-    """
+
+def task_state_store(context: Context) -> Any:
+    """The task's state store, with ``get``, ``set`` and ``delete``; None before Airflow 3.3."""
+    return context.get("task_state_store")
+
+
+def success_callbacks(operator: BaseOperator) -> list[Any]:
+    """The user's ``on_success_callback`` as a list: Airflow 3 makes it one, Airflow 2 keeps a single callback."""
+    given: Any = operator.on_success_callback
+    if isinstance(given, Iterable):
+        return list(given)
+    return [given] if given else []
+
+
+async def amask_secret(secret: str) -> None:
+    """Mask a secret from within an event loop. Airflow 3 before 3.3.2 cannot: masking there blocks or raises."""
+    try:
+        from airflow.sdk.log import amask_secret
+    except ModuleNotFoundError:  # Airflow 2, where masking needs no other process
+        sdk.mask_secret(secret)
+    except ImportError:
+        return
+    else:
+        await amask_secret(secret)
+
+
+def form_widgets(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The connection form's widgets for the provider info's ``conn-fields`` (Airflow before 3.2, with Flask-AppBuilder)."""
+    from flask_appbuilder.fieldwidgets import BS3PasswordFieldWidget, BS3TextFieldWidget
+    from wtforms import BooleanField, PasswordField, StringField
+
+    def widget(field: Mapping[str, Any]) -> Any:
+        if "boolean" in field["schema"]["type"]:
+            return BooleanField(field["label"], description=field["description"])
+        hidden = field["schema"].get("format") == "password"
+        kind, looks = (PasswordField, BS3PasswordFieldWidget) if hidden else (StringField, BS3TextFieldWidget)
+        return kind(field["label"], widget=looks(), description=field["description"])
+
+    return {name: widget(field) for name, field in fields.items()}
+
+
+def is_asset(outlet: Any) -> bool:
+    """Whether an outlet has events: an asset (a dataset in Airflow 2), but not an alias."""
     return isinstance(outlet, _ASSETS)
 
 
 def triggering_events(context: Context) -> Mapping[Any, Any]:
-    """The asset events that started a run, by asset; dataset events in Airflow 2.
-
-    :param context: a task's context.
-    """
+    """The asset events that started a run, by asset; dataset events in Airflow 2."""
     events: Any = context.get("triggering_asset_events") or context.get("triggering_dataset_events")
     return events or {}
 
 
 def asset_stores(trigger: Any) -> list[Any]:
-    """The state stores of the assets that a trigger watches (Airflow 3.3 and later), each with ``aget`` and ``aset``.
-
-    :param trigger: an event trigger that the triggerer runs.
-    """
+    """The state stores of the assets that a trigger watches, each with ``aget`` and ``aset``; none before Airflow 3.3."""
     stores = getattr(trigger, "asset_state_store", None)
-    # Airflow's own short cut refuses a trigger that several assets watch with the same arguments.
+    # Airflow's own accessor rejects a trigger that several assets watch with the same arguments.
     return [store for name in ("_by_name", "_by_uri") for store in getattr(stores, name, {}).values()]
 
 
 def has_filesystem(scheme: str) -> bool:
-    """Whether ``ObjectStoragePath`` has a filesystem for a scheme.
-
-    :param scheme: such as ``s3``.
-    """
+    """Whether ``ObjectStoragePath`` has a filesystem for a scheme, such as ``s3``."""
     try:
         io = import_module("airflow.sdk.io.fs")
     except ImportError:  # before Airflow 3.1

@@ -15,11 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def collect(hook: Any, lineage: Lineage) -> None:
-    """Tell Airflow's collector what a hook has read and written; where nobody reads it, nothing is kept.
-
-    :param hook: the hook.
-    :param lineage: what it did.
-    """
+    """Report to Airflow's collector what a hook read and wrote; without a lineage backend, nothing is stored."""
     from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
 
     collector: Any = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
@@ -27,15 +23,12 @@ def collect(hook: Any, lineage: Lineage) -> None:
         for uri in uris:
             try:
                 add(context=hook, uri=uri)
-            except ValueError as error:  # too long for an asset, or refused by the handler of its scheme
+            except ValueError as error:  # too long for an asset, or rejected by the handler of its scheme
                 log.debug("No asset for lineage (%s)", type(error).__name__)
 
 
 def operator_lineage(lineage: Lineage | None) -> OperatorLineage | None:
-    """What ``get_openlineage_facets_on_complete`` of an operator returns.
-
-    :param lineage: what the operator did; None if it did not come to that.
-    """
+    """The result of an operator's ``get_openlineage_facets_on_complete``; None if it read and wrote nothing."""
     if lineage is None:
         return None
     from airflow.providers.common.compat.openlineage.facet import Dataset

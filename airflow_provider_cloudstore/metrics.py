@@ -1,4 +1,4 @@
-"""Sends counters by Airflow's ``Stats``, under the names of ``protocol/metrics.py``."""
+"""Publishes counters through Airflow's ``Stats``, under the names in ``protocol/metrics.py``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from airflow_provider_cloudstore.protocol.metrics import batch_counts, outcome_o
 
 @contextmanager
 def counted_requests(call: Call[Any]) -> Iterator[None]:
-    """Count the requests that a call sends meanwhile, each by what it ended with.
-
-    :param call: the call.
-    """
+    """Count the requests that a call sends within the block, by outcome."""
     before = len(call.outcomes)
     try:
         yield
@@ -29,7 +26,7 @@ def counted_requests(call: Call[Any]) -> Iterator[None]:
 
 @contextmanager
 def counted_wait() -> Iterator[None]:
-    """Count a wait by how it ends; one that is deferred, rescheduled or skipped has not ended here."""
+    """Count a wait by outcome; a deferred, rescheduled or skipped wait does not count."""
     try:
         yield
     except (FileWaitTimeoutError, AirflowSensorTimeout, AirflowTaskTimeout):
@@ -42,10 +39,10 @@ def counted_wait() -> Iterator[None]:
 
 
 def count_batch(summary: Mapping[str, int], *, final: bool) -> None:
-    """Count what a try of a batch has done.
+    """Count what a try of a batch did.
 
     :param summary: the batch's own counts.
-    :param final: whether no later try goes on with it.
+    :param final: whether no later try will resume it.
     """
     for name, count in batch_counts(summary, final=final).items():
         Stats.incr(name, count)

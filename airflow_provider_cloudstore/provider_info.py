@@ -1,10 +1,12 @@
-"""What Airflow reads about this package: its name, its modules and the form of its connection."""
+"""The provider metadata that Airflow reads, and the names that DAG parsing needs; importing it costs next to nothing."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from airflow_provider_cloudstore import __version__
+
+DEFAULT_CONN_ID = "cloudstore_default"
 
 _PACKAGE = "airflow-provider-cloudstore"
 _INTEGRATION = "Cloud file storage service"
@@ -43,7 +45,7 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     },
     "allow_http": {
         "label": "Allow plain http",
-        "description": "Plain http shows the token to everybody on the way; it is always allowed to this machine itself.",
+        "description": "Plain http exposes the token to the network; to this machine itself it is always allowed.",
         "schema": {"type": ["boolean", "null"]},
     },
     "protected_folder_ids": {
@@ -53,12 +55,12 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     },
     "token_path": {
         "label": "Token path",
-        "description": "Dotted path to the download token in the answer, for services with a shape of their own.",
+        "description": "Dotted path to the download token in the response, for services with a format of their own.",
         "schema": {"type": ["string", "null"]},
     },
     "file_id_path": {
         "label": "File id path",
-        "description": "Dotted path to the file's id in the answer to an upload, for services with a shape of their own.",
+        "description": "Dotted path to the file's id in the response to an upload, for services with a format of their own.",
         "schema": {"type": ["string", "null"]},
     },
     "not_found_pattern": {
@@ -68,7 +70,7 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     },
     "download_url": {
         "label": "Download URL",
-        "description": "Where files are downloaded from, with {token} in the token's place; for services that give no URL.",
+        "description": "The URL to download files from, with {token} as placeholder; for services whose responses have no URL.",
         "schema": {"type": ["string", "null"]},
     },
 }
@@ -89,7 +91,7 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": _PACKAGE,
         "name": _INTEGRATION,
-        "description": "Delete folders, queue remote uploads and make download links in a cloud file storage service.",
+        "description": "Delete folders, queue remote uploads and create download links in a cloud file storage service.",
         "versions": [__version__],
         "integrations": [{"integration-name": _INTEGRATION, "tags": ["service"]}],
         "operators": _modules("operators"),

@@ -68,7 +68,7 @@ def reference() -> str:
         "## Sensors\n",
         *(_class(kind) for kind in _classes("sensors")),
         "## Hooks\n",
-        *(_class(kind, methods=True) for kind in _classes("hooks")),
+        *(_class(kind, methods=True) for kind in _classes("hooks") if kind.__module__.endswith(".cloudstore")),
         "## Results of the hook's methods\n",
         "Values of `airflow_provider_cloudstore.protocol.results`; an operator's XCom is `to_dict()` of one of them.\n",
         *(_class(vars(results)[name]) for name in _class_names(results)),

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import socket
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -92,6 +96,37 @@ def test_a_batch_counts_what_became_of_its_urls(emulator: Emulator, counted: Cou
     with pytest.raises(BatchFailedError):
         operator.execute(context)
     assert counted == {"batch.queued": 3, "batch.failed": 1, "batch.skipped": 1}
+
+
+ONE_REQUEST = """
+try:
+    from airflow.sdk.observability import stats
+except ImportError:
+    pass  # before Airflow 3.3 the first counter reads the configuration
+else:  # as the task runner does when it starts
+    from airflow.sdk.observability.metrics import stats_utils
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+with CloudStoreHook() as hook:
+    hook.poll_file("late")
+    hook.upload_from_url("ftp://127.0.0.1:9/f")
+"""
+
+
+def test_a_statsd_server_receives_the_counters(emulator: Emulator) -> None:
+    pytest.importorskip("statsd", reason="the client library of Airflow's StatsD backend is not installed")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(30)
+        metrics = {"ON": "True", "HOST": "127.0.0.1", "PORT": str(server.getsockname()[1]), "PREFIX": "airflow-tests"}
+        environment = os.environ | {f"AIRFLOW__METRICS__STATSD_{name}": value for name, value in metrics.items()}
+        subprocess.run([sys.executable, "-c", ONE_REQUEST], env=environment, check=True)
+        wanted = ["requests.download_link.not_found", "requests.remote_upload.success"]
+        received: list[str] = []
+        while len(received) < len(wanted):
+            line = server.recv(4096).decode()
+            received += [line] if ".cloudstore." in line else []
+    assert received == [f"airflow-tests.cloudstore.{name}:1|c" for name in wanted]
 
 
 def test_every_metric_is_documented_and_no_other() -> None:

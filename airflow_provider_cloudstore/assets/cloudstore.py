@@ -1,6 +1,6 @@
-"""Makes files assets (datasets in Airflow 2): their URIs, and the file id in an asset event.
+"""Files as assets (datasets in Airflow 2): their URIs, and the file id in an asset event.
 
-Airflow calls the first three by what ``provider_info`` says of the scheme ``cloudstore``.
+Airflow calls the first three functions, which ``provider_info`` declares for the scheme ``cloudstore``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ EXTRA_FILE_ID = "file_id"
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """Airflow's question for the normal form of a ``cloudstore`` URI. What may give access is no part of it.
+    """Normalize a ``cloudstore`` URI, and drop anything that could grant access.
 
     :param uri: its parts.
-    :raises InvalidInputError: if it names no service.
+    :raises InvalidInputError: if it has no host.
     """
     from airflow_provider_cloudstore.protocol.file_uris import normalize
 
@@ -33,7 +33,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 def create_asset(*, base_url: str, file_id: str, extra: dict[str, Any] | None = None) -> Asset:
     """The asset of one file.
 
-    :param base_url: the service's base URL, such as ``https://files.example.com``; no credentials belong there.
+    :param base_url: the service's base URL, such as ``https://files.example.com``, without credentials.
     :param file_id: the file.
     :param extra: what Airflow stores with the asset.
     """
@@ -43,11 +43,7 @@ def create_asset(*, base_url: str, file_id: str, extra: dict[str, Any] | None = 
 
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
-    """Airflow's question for the OpenLineage dataset of an asset.
-
-    :param asset: an asset whose URI has the scheme ``cloudstore``.
-    :param lineage_context: whoever reported it.
-    """
+    """The OpenLineage dataset of a ``cloudstore`` asset."""
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
     from airflow_provider_cloudstore.protocol.file_uris import dataset_of_url
@@ -57,12 +53,7 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
 
 
 def attach_file_id(task: Any, context: Context, file_id: str) -> None:
-    """Put the id of a file that is known to be there into the events of the task's outlets.
-
-    :param task: the task; one without outlets has no event.
-    :param context: its context.
-    :param file_id: the file.
-    """
+    """Add the id of an available file to the asset events of the task's outlets."""
     events: Any = context.get("outlet_events")
     for outlet in task.outlets if events is not None else ():
         if is_asset(outlet):
@@ -70,7 +61,7 @@ def attach_file_id(task: Any, context: Context, file_id: str) -> None:
 
 
 def triggering_file_ids(context: Context) -> list[str]:
-    """The files whose events started this run, each once, in the order of their events.
+    """The ids of the files whose asset events triggered this run, without duplicates, in the order of the events.
 
     :param context: the context of a task, in a DAG that is scheduled on assets; ``get_current_context()`` returns it.
     """

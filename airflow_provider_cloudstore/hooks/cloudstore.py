@@ -1,40 +1,38 @@
-"""Holds the Airflow connection and its token, so that nobody else has to.
-
-Here the protocol's errors become Airflow's: a permanent one is also an ``AirflowFailException``, on which no retry is spent.
-"""
+"""The two hooks: the service's operations with an Airflow connection. Nothing above them handles the access token."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import os
-import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException, BaseHook, Connection, mask_secret
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 
+from airflow_provider_cloudstore.compat import form_widgets
+from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
+from airflow_provider_cloudstore.hooks.masking import MaskingLimit, amask, mask
+from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.metrics import counted_requests
-from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import (
     BadRequestError,
     CloudStoreError,
     ConfigurationError,
     NotFoundError,
     ServiceError,
-    restore,
 )
 from airflow_provider_cloudstore.protocol.proxies import environment_proxy
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
-from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
-from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHAVIOUR
+from airflow_provider_cloudstore.provider_info import CONN_FIELDS, DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
@@ -43,39 +41,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MAX_MASKED = 50
-"""URLs and links of one hook that are registered for masking: Airflow's masker compiles all its secrets anew for each one."""
-
-
-@dataclass(slots=True)
-class _Masking:
-    """How many links and source URLs a hook has had masked, so that hundreds of calls do not wait for Airflow's masker.
-
-    :param count: how many calls it was asked for.
-    """
-
-    count: int = 0
-
-    def admit(self, secrets: Iterable[Secret], warn: Callable[[str], None]) -> Iterable[Secret]:
-        """The secrets of a call if they are to be masked, else nothing.
-
-        :param secrets: what gives access in its source URL, or its link.
-        :param warn: is given one line at the first call whose secrets are not.
-        """
-        self.count += 1
-        if self.count == _MAX_MASKED + 1:
-            warn(
-                f"Airflow masks the links and source URLs of the first {_MAX_MASKED} calls of a hook only, because its masker "
-                "slows every log line and every call down with each further secret. Do not log or print those of later calls"
-            )
-        return secrets if self.count <= _MAX_MASKED else ()
-
 
 class CloudStoreHook(BaseHook):
     """Deletes folders, queues remote uploads and creates download links, with an Airflow connection.
 
-    The connection is read when it is first needed, and once more if its token is refused. Keep one hook for many calls, as a
-    context manager, and they share one HTTP connection.
+    The connection is read on first use, and once more if the service rejects its token. Calls of one hook share an HTTP
+    connection; use it as a context manager for many calls.
 
     Every method raises :class:`~airflow_provider_cloudstore.protocol.errors.CloudStoreError`; a permanent one is also an
     ``AirflowFailException``.
@@ -84,7 +55,7 @@ class CloudStoreHook(BaseHook):
     """
 
     conn_name_attr = "cloudstore_conn_id"
-    default_conn_name = "cloudstore_default"
+    default_conn_name = DEFAULT_CONN_ID
     conn_type = CONN_TYPE
     hook_name = "Cloud file storage service"
 
@@ -93,27 +64,17 @@ class CloudStoreHook(BaseHook):
         self.cloudstore_conn_id = cloudstore_conn_id
         self._client: BlockingClient | None = None
         self._settings: Settings | None = None
-        self._masking = _Masking()
+        self._masking = MaskingLimit()
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """How the connection form shows the standard fields (Airflow before 3.2)."""
+        """The standard fields of the connection form (Airflow before 3.2)."""
         return {key.replace("-", "_"): value for key, value in UI_FIELD_BEHAVIOUR.items()}
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
-        """The connection form's own fields (Airflow before 3.2)."""
-        from flask_appbuilder.fieldwidgets import BS3PasswordFieldWidget, BS3TextFieldWidget
-        from wtforms import BooleanField, PasswordField, StringField
-
-        def widget(field: dict[str, Any]) -> Any:
-            if "boolean" in field["schema"]["type"]:
-                return BooleanField(field["label"], description=field["description"])
-            hidden = field["schema"].get("format") == "password"
-            kind, looks = (PasswordField, BS3PasswordFieldWidget) if hidden else (StringField, BS3TextFieldWidget)
-            return kind(field["label"], widget=looks(), description=field["description"])
-
-        return {name: widget(field) for name, field in CONN_FIELDS.items()}
+        """The additional fields of the connection form (Airflow before 3.2)."""
+        return form_widgets(CONN_FIELDS)
 
     def __enter__(self) -> Self:
         return self
@@ -129,9 +90,9 @@ class CloudStoreHook(BaseHook):
         self._settings = None
 
     def get_conn(self) -> BlockingClient:
-        """The client that the methods below use; it is opened when first asked for.
+        """The HTTP client, opened on first use.
 
-        :raises ConfigurationError: if the Airflow connection is not usable.
+        :raises ConfigurationError: if the connection is invalid.
         """
         if self._client is None:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
@@ -141,9 +102,9 @@ class CloudStoreHook(BaseHook):
 
     @property
     def settings(self) -> Settings:
-        """What the Airflow connection says.
+        """The settings from the Airflow connection.
 
-        :raises ConfigurationError: if it is not usable.
+        :raises ConfigurationError: if the connection is invalid.
         """
         if self._settings is None:
             with airflow_errors():
@@ -155,7 +116,7 @@ class CloudStoreHook(BaseHook):
 
         :param folder_id: the folder; an empty, missing or protected id is rejected before anything is sent.
         :param ignore_missing: return normally if the folder does not exist; the result's ``existed`` is then False.
-        :returns: what was deleted, when, and what the service said.
+        :returns: the folder, the time of the request, and the response.
         :raises NotFoundError: if there is no such folder.
         """
         with airflow_errors():
@@ -164,9 +125,9 @@ class CloudStoreHook(BaseHook):
     def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
         """Queue an upload that the service later fetches from a URL (API document, section 4.2).
 
-        :param url: an absolute URL with scheme http, https or ftp. Its credentials (user info, query) are never shown.
+        :param url: an absolute URL with scheme http, https or ftp. Its credentials (user info, query) are never logged.
         :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
-        :returns: what was queued, when, what the service said, and the file's id if the response has one.
+        :returns: the redacted URL, the time of the request, the response, and the file's id if the response has one.
         :raises OutcomeUnknownError: if it may have been queued, and you did not opt in to resending.
         """
         from airflow_provider_cloudstore.lineage import collect
@@ -203,10 +164,10 @@ class CloudStoreHook(BaseHook):
         :param target: a local path, or a path for Airflow's ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key``.
         :param expected_sha256: the SHA-256 to verify, in hexadecimal digits; none by default.
         :param link: a link that was just created, to be used first.
-        :returns: where the file is, its size and its SHA-256.
+        :returns: the file's path, size and SHA-256.
         :raises ConfigurationError: if neither the response nor the connection gives a download URL.
         :raises ChecksumError: if the SHA-256 differs.
-        :raises DownloadLinkRejectedError: if the download's host refuses new links, too.
+        :raises DownloadLinkRejectedError: if the download's host rejects new links, too.
         """
         from airflow_provider_cloudstore.clients.downloads import DownloadClient
         from airflow_provider_cloudstore.hooks.targets import atomic_write, resolve_target
@@ -216,17 +177,17 @@ class CloudStoreHook(BaseHook):
 
         with airflow_errors():
             download = Download(file_id, self.settings, expected_sha256=expected_sha256)
-            path, shown = resolve_target(target)
+            path, name = resolve_target(target)
             if link:
                 download.use_link(link)
             with DownloadClient(self.settings, self.create_download_link) as client, atomic_write(path) as sink:
-                client.run(download, sink, budget=_budget(math.inf), on_retry=self.log.warning)
-                file = download.result(shown)
+                client.run(download, sink, budget=time_budget(math.inf), on_retry=self.log.warning)
+                file = download.result(name)
         collect(self, of_download(self.settings.base_url, file.file_id, file.path))
         return file
 
     def open_file(self, file_id: str) -> FileReader:
-        """Open a file for reading in parts; the filesystem ``cloudstore://`` reads with it.
+        """Open a file for random reads, for the ``cloudstore://`` filesystem.
 
         :param file_id: the file.
         :returns: a reader that knows the file's size.
@@ -240,11 +201,11 @@ class CloudStoreHook(BaseHook):
             return FileReader(client, Download(file_id, self.settings), self.log.warning)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
-        """Poll once whether a file is available, which it is when a link for it can be created.
+        """Check once whether a file is available: whether a download link for it can be created.
 
         :param file_id: the file.
-        :returns: the link, or the error that says why there is none; whether it means "not yet" is decided by
-            :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait`.
+        :returns: the link, or the error; :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait` decides whether the
+            error means "not yet".
         """
         with airflow_errors():
             call = CreateDownloadLink(file_id, self.settings)
@@ -253,7 +214,7 @@ class CloudStoreHook(BaseHook):
     def _poll_within(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
         ends_at = time.monotonic() + seconds
         found = self._poll_once(call, seconds)
-        if call.token_rejected:  # once more, with the token that the connection holds now
+        if call.token_rejected:  # retry once with the connection's current token
             found = self._poll_once(call, ends_at - time.monotonic())
         return found
 
@@ -267,7 +228,7 @@ class CloudStoreHook(BaseHook):
         return link
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the service accepts the token: one request for a link to a file that does not exist, within the timeout."""
+        """Test the token with one request, within the timeout: a download link for a file that does not exist."""
         try:
             found = self._poll_within(CreateDownloadLink("airflow-connection-test", self.settings), self.settings.timeout)
         except CloudStoreError as error:
@@ -275,10 +236,10 @@ class CloudStoreHook(BaseHook):
         if isinstance(found, DownloadLink):
             return True, "The connection works: the service accepts the token."
         if isinstance(found, NotFoundError) and found.message:
-            return True, "The connection works: the service accepts the token (it was asked for a file that does not exist)."
+            return True, "The connection works: the service accepts the token (the requested file does not exist)."
         if isinstance(found, (BadRequestError, ServiceError)) and found.message:
             return True, (
-                f"The connection works: the service answered a request for a file that does not exist with {found.reason}. "
+                f"The connection works: the service responded to a request for a file that does not exist with {found.reason}. "
                 "If that message is about the token, check the password."
             )
         return False, str(found)
@@ -288,22 +249,22 @@ class CloudStoreHook(BaseHook):
             return self.get_conn().perform(call, budget=time_budget(), on_retry=self.log.warning)
 
     def read_settings(self) -> Settings:
-        """Read the Airflow connection, again if it was read before: its token may have been rotated.
+        """Read the Airflow connection, even if it was read before: its token may have been rotated.
 
-        :raises ConfigurationError: if it is not usable.
+        :raises ConfigurationError: if the connection is invalid.
         """
         with _missing_connection(self.cloudstore_conn_id):
             connection = self.get_connection(self.cloudstore_conn_id)
         self._settings = settings_of(connection, self.log.warning)
-        _ = connection.extra_dejson  # it masks what Airflow takes for secret in it
+        _ = connection.extra_dejson  # Airflow masks the secrets in it on access
         mask(self._settings.secrets)
         return self._settings
 
 
 class CloudStoreAsyncHook(BaseHook):
-    """The same for event loops: triggers, and tasks that do many calls at once. Use it with ``async with``.
+    """The same operations for event loops: triggers, and tasks with many concurrent calls. Use it with ``async with``.
 
-    All hooks of one event loop that lead to the same address share one HTTP session.
+    All hooks of an event loop with the same address share one HTTP session.
 
     Every method raises :class:`~airflow_provider_cloudstore.protocol.errors.CloudStoreError`; a permanent one is also an
     ``AirflowFailException``.
@@ -315,14 +276,14 @@ class CloudStoreAsyncHook(BaseHook):
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
         self._open = AsyncExitStack()
-        self._masking = _Masking()
+        self._masking = MaskingLimit()
         self._settings: Settings
         self._client: AsyncClient
 
     def __getattr__(self, name: str) -> Any:
         if name in ("_settings", "_client"):
             raise RuntimeError(
-                "CloudStoreAsyncHook is used inside its context manager only: async with CloudStoreAsyncHook() as hook: ..."
+                "CloudStoreAsyncHook works only inside its context manager: async with CloudStoreAsyncHook() as hook: ..."
             )
         raise AttributeError(name)
 
@@ -342,7 +303,7 @@ class CloudStoreAsyncHook(BaseHook):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for name in ("_client", "_settings"):  # whoever calls it from now on is told so
+        for name in ("_client", "_settings"):  # a later call raises RuntimeError
             vars(self).pop(name, None)
         await self._open.aclose()
 
@@ -366,19 +327,19 @@ class CloudStoreAsyncHook(BaseHook):
         return link
 
     async def poll_file(self, file_id: str) -> CloudStoreError | None:
-        """Poll once whether a file is available; the link that proves it is discarded.
+        """Check once whether a file is available; the link is discarded.
 
         :param file_id: the file.
-        :returns: None if it is available, else the error that says why there is no link.
+        :returns: None if it is available, else the error.
         """
         call = CreateDownloadLink(file_id, self._settings)
         missing = await self._poll_once(call)
-        if call.token_rejected:  # once more, with the token that the connection holds now
+        if call.token_rejected:  # retry once with the connection's current token
             missing = await self._poll_once(call)
         return missing
 
     async def _poll_once(self, call: CreateDownloadLink) -> CloudStoreError | None:
-        # One attempt and no retry policy: the pauses between two looks are the waiting's.
+        # A single attempt: the wait, not the retry policy, decides when to poll next.
         try:
             with counted_requests(call):
                 await self._client.attempt(call)
@@ -394,7 +355,7 @@ class CloudStoreAsyncHook(BaseHook):
         with _missing_connection(self.cloudstore_conn_id):
             connection = await get_async_connection(self.cloudstore_conn_id, hook=self)
         self._settings = settings_of(connection, self.log.warning)
-        await get_async_extra_dejson(connection)  # it masks what Airflow takes for secret in it
+        await get_async_extra_dejson(connection)  # Airflow masks the secrets in it on access
         await amask(self._settings.secrets)
         _read.setdefault(asyncio.get_running_loop(), {})[self.cloudstore_conn_id] = time.monotonic(), self._settings
         return self._settings
@@ -402,13 +363,13 @@ class CloudStoreAsyncHook(BaseHook):
 
 _READ_FOR_SECONDS = 10.0
 _read: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, tuple[float, Settings]]] = WeakKeyDictionary()
-"""The connections that were read in each event loop, and when: a thousand triggers that start together read theirs once. A token
-that the service refuses is read anew whatever stands here."""
+"""Each event loop's cached connections and when they were read: a thousand triggers that start together read theirs once. A
+rejected token bypasses the cache."""
 
 
 @contextmanager
 def _missing_connection(conn_id: str) -> Iterator[None]:
-    """Make Airflow's error for a connection that is not defined one of ours, which says where to define it."""
+    """Replace Airflow's error for an undefined connection with one that says where to define it."""
     try:
         yield
         return
@@ -423,17 +384,17 @@ def _missing_connection(conn_id: str) -> Iterator[None]:
 
 
 def settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings:
-    """The settings in an Airflow connection, for both hooks.
+    """The settings from an Airflow connection, for both hooks.
 
     :param connection: the connection.
-    :param warn: is given one line for each thing in it that is likely a mistake.
-    :raises ConfigurationError: if it is not usable.
+    :param warn: receives one line per likely mistake in it.
+    :raises ConfigurationError: if the connection is invalid.
     """
     try:
         return _settings_of(connection, warn)
     except ConfigurationError as error:
-        what = error.reason
-    raise ConfigurationError(what, operation="connection", subject=connection.conn_id or "")
+        reason = error.reason
+    raise ConfigurationError(reason, operation="connection", subject=connection.conn_id or "")
 
 
 def _settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings:
@@ -452,98 +413,3 @@ def _settings_of(connection: Connection, warn: Callable[[str], None]) -> Setting
     return replace(settings, proxy=environment_proxy(settings.base_url, os.environ), proxy_is_inherited=True)
 
 
-def mask(secrets: Iterable[Secret]) -> None:
-    """Have Airflow mask every form in which ``secrets`` can be printed; Airflow by itself masks only the raw one.
-
-    :param secrets: what must not be printed by this process from now on.
-    """
-    for form in _forms_to_mask(secrets):
-        mask_secret(form)
-
-
-_SURELY_MASKED = 16  # characters; Airflow passes over secrets that are shorter than its configuration says, and over some words
-
-
-def _forms_to_mask(secrets: Iterable[Secret]) -> list[str]:
-    """The fewest texts whose masking hides every form of ``secrets``: a link without its token gives no access."""
-    forms: list[str] = []
-    for form in sorted({form for secret in secrets for form in printed_forms(secret)}, key=len):
-        if not any(len(part) >= _SURELY_MASKED and part in form for part in forms):
-            forms.append(form)
-    return forms
-
-
-async def amask(secrets: Iterable[Secret]) -> None:
-    """As :func:`mask`, on an event loop.
-
-    Airflow 3 before 3.3.2 has no way to do so there that neither blocks nor fails; then only what Airflow masks by itself, a
-    connection's password, is masked. What this package prints holds no secret, masked or not.
-
-    :param secrets: what must not be printed by this process from now on.
-    """
-    try:
-        from airflow.sdk.log import amask_secret
-    except ModuleNotFoundError:  # Airflow 2: masking is a matter of this process alone
-        mask(secrets)
-    except ImportError:
-        return
-    else:
-        for form in _forms_to_mask(secrets):
-            await amask_secret(form)
-
-
-def time_left() -> float:
-    """Seconds that Airflow's alarm for ``execution_timeout`` has left, and 0 where there is none."""
-    return signal.getitimer(signal.ITIMER_REAL)[0]
-
-
-def time_budget() -> float:
-    """Seconds that a call may take: what Airflow's alarm for ``execution_timeout`` has left, but a second; at most five minutes.
-
-    Ending before the alarm gives the user an error that says what happened, in place of a bare timeout.
-    """
-    return _budget(DEFAULT_BUDGET)
-
-
-def _budget(most: float) -> float:
-    left = time_left()
-    return min(most, left - min(1.0, left / 10)) if left else most
-
-
-@contextmanager
-def airflow_errors() -> Iterator[None]:
-    """Make a permanent error an ``AirflowFailException`` as well, for operators and for TaskFlow code alike."""
-    try:
-        yield
-    except CloudStoreError as error:
-        if error.permanent and not isinstance(error, AirflowFailException):
-            error.__class__ = _FAILING[type(error)]
-        raise
-
-
-def _reduce_failing(error: CloudStoreError) -> tuple[Any, ...]:
-    # The type is made when it is needed, and no module knows it by its name: the other process makes its own.
-    return restore_failing, (type(error).__bases__[0], error.args, vars(error))
-
-
-def restore_failing(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CloudStoreError:
-    """A permanent error that is also an ``AirflowFailException``, as it was when it was pickled or copied.
-
-    :param kind: its type in :mod:`~airflow_provider_cloudstore.protocol.errors`.
-    :param args: its message.
-    :param fields: all its data.
-    """
-    return restore(_FAILING[kind], args, fields)
-
-
-class _FailingTypes(dict[type[CloudStoreError], type[CloudStoreError]]):
-    """For each permanent error the type that is an ``AirflowFailException`` too, made when it first occurs."""
-
-    def __missing__(self, kind: type[CloudStoreError]) -> type[CloudStoreError]:
-        # A traceback names the module to import the error from in `except`.
-        own = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": _reduce_failing}
-        self[kind] = type(kind.__name__, (kind, AirflowFailException), own)
-        return self[kind]
-
-
-_FAILING = _FailingTypes()

@@ -8,30 +8,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.providers.common.compat.sdk import Context, XComArg
-
-from airflow_provider_cloudstore.batch import arguments
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, time_left
-from airflow_provider_cloudstore.metrics import count_batch
-from airflow_provider_cloudstore.operators.typed import TypedOperator, validate_flags
-from airflow_provider_cloudstore.protocol.errors import (
-    BatchFailedError,
-    BatchInterruptedError,
-    BatchStoreError,
-    BatchSupersededError,
-    InvalidInputError,
-)
-from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
+from airflow_provider_cloudstore.operators.base import TypedOperator, validate_flags
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context, XComArg
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_provider_cloudstore.batch.job import Job, Report
     from airflow_provider_cloudstore.batch.manifest import Entry
+    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+    from airflow_provider_cloudstore.protocol.secrets import Secret
 
 _TIME_TO_SAVE = 3.0
-# Interrupted, there is no time to push; superseded, the XCom is the newer try's; with a store unavailable, Airflow may be, too.
-_WITHOUT_XCOM = (BatchInterruptedError, BatchSupersededError, BatchStoreError)
 
 
 class RemoteUrlBatchUploadOperator(TypedOperator):
@@ -84,9 +73,11 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         shard: Sequence[int | str] | str | None = None,
         allow_empty: bool = False,
         fresh_connections: bool = False,
-        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
+        from airflow_provider_cloudstore.batch import arguments
+
         super().__init__(**kwargs)
         validate_flags(
             skip_duplicates=skip_duplicates,
@@ -126,8 +117,11 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         super()._do_render_template_fields(*args, **kwargs)
         if self._unredacted_urls or self._problem:
             return  # rendered before: `urls` is only a label by now
+        from airflow_provider_cloudstore.batch.arguments import parse_urls
+        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
+
         try:
-            urls = arguments.parse_urls(self.urls)
+            urls = parse_urls(self.urls)
         except ValueError as error:
             self._problem, self.urls = str(error), MASK
             return
@@ -137,7 +131,10 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue every upload that no earlier try has finished."""
-        with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
+        from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
+        from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+
+        with airflow_errors(), self._open_hook() as hook:
             if self._problem:
                 raise InvalidInputError(f"{self._problem}; nothing was sent")
             report = asyncio.run(self._job(hook, context).run())
@@ -155,8 +152,10 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         self._killed.append(True)
 
     def _job(self, hook: CloudStoreHook, context: Context) -> Job:
+        from airflow_provider_cloudstore.batch import arguments
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.sending import Options
+        from airflow_provider_cloudstore.hooks.time_budget import time_left
         from airflow_provider_cloudstore.operators.batch_stores import open_receipts, state_of, try_of
 
         writer, first_try = try_of(context, self.retries)
@@ -199,13 +198,18 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         return nullcontext(entries_of_list(json.loads(self._unredacted_urls.reveal()) if self._unredacted_urls else self.urls))
 
     def _finalize(self, context: Context, report: Report) -> dict[str, Any]:
+        from airflow_provider_cloudstore.metrics import count_batch
         from airflow_provider_cloudstore.operators.batch_stores import state_of
+        from airflow_provider_cloudstore.protocol import errors
 
+        # Interrupted, there is no time to push; superseded, the XCom is the newer try's; with a store unavailable, Airflow may be,
+        # too.
+        without_xcom = (errors.BatchInterruptedError, errors.BatchSupersededError, errors.BatchStoreError)
         summary = {**report.to_dict(), "receipts": self.receipts}
-        finished = report.error is None or isinstance(report.error, BatchFailedError)
+        finished = report.error is None or isinstance(report.error, errors.BatchFailedError)
         count_batch(summary, final=finished)
         # Before the state is deleted: a crash in between would otherwise resend every URL.
-        if self.do_xcom_push and not isinstance(report.error, _WITHOUT_XCOM):
+        if self.do_xcom_push and not isinstance(report.error, without_xcom):
             context["ti"].xcom_push(key="return_value", value=summary)
         if finished:
             self._log_summary(summary)

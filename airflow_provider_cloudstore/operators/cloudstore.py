@@ -1,28 +1,29 @@
-"""The service's operations as tasks."""
+"""The operators: each performs one call of the service.
+
+What only a running task needs is imported when it runs, so that DAG files parse fast.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import pendulum
-from airflow.providers.common.compat.sdk import Context, XComArg, conf
+from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors, mask
+from airflow_provider_cloudstore.compat import success_callbacks, task_state_store
+from airflow_provider_cloudstore.operators.base import TypedOperator, WaitingOperator, validate_durations, validate_flags
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
-from airflow_provider_cloudstore.operators.send_once import forget_upload, send_once
-from airflow_provider_cloudstore.operators.typed import TypedOperator, validate_flags
-from airflow_provider_cloudstore.operators.waiting import WaitingOperator, validate_durations
-from airflow_provider_cloudstore.protocol.results import DownloadLink
-from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
-from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context, XComArg
     from airflow.providers.openlineage.extractors import OperatorLineage
 
+    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.lineage import Lineage
+    from airflow_provider_cloudstore.protocol.results import DownloadLink
+    from airflow_provider_cloudstore.protocol.secrets import Secret
 
 __all__ = [
     "DeleteFolderOperator",
@@ -32,7 +33,7 @@ __all__ = [
     "RemoteUrlUploadOperator",
 ]
 
-_MAY_HIDE = frozenset("?@#")  # without one of these a text holds neither user info nor query
+_MAY_HIDE = frozenset("?@#")  # a string without these has neither user info nor query
 XCOM_DOWNLOAD_LINK = "download_link"
 XCOM_FILE_ID = "file_id"
 
@@ -56,7 +57,7 @@ class DeleteFolderOperator(TypedOperator):
         *,
         folder_id: str | int | XComArg,
         ignore_missing: bool = False,
-        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -67,24 +68,24 @@ class DeleteFolderOperator(TypedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the folder."""
-        with CloudStoreHook(self.cloudstore_conn_id) as hook:
+        with self._open_hook() as hook:
             deletion = hook.delete_folder(self.folder_id, ignore_missing=self.ignore_missing)
         if deletion.existed is False:
-            self.log.info("Folder '%s' was gone already: nothing was deleted", deletion.folder_id)
+            self.log.info("Folder '%s' does not exist; nothing to delete", deletion.folder_id)
         else:
-            self.log.info("Folder '%s' is deleted, with everything in it", deletion.folder_id)
+            self.log.info("Deleted folder '%s' and its contents", deletion.folder_id)
         return deletion.to_dict()
 
 
 class RemoteUrlUploadOperator(TypedOperator):
     """Queue an upload that the service later fetches from a URL (API document, section 4.2).
 
-    The URL's credentials (user info, query) are sent to the service, but never shown, not even in the rendered template.
+    The URL's credentials (user info, query) are sent to the service, but never logged or shown in the rendered template.
     The XCom is ``{"url", "requested_at", "response"}``, the URL redacted. The XCom ``file_id`` is the id that the file has
     or will have; it is None if the response has no id in the usual places (extra ``file_id_path`` names another).
 
-    On Airflow 3.3 and later, a retry knows what a killed try has sent: if the upload was queued, the retry returns its result;
-    if the try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3 the retry sends it again.
+    On Airflow 3.3 and later, a retry knows what a killed try sent: if the upload was queued, the retry returns its result; if
+    the try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3, the retry resends it.
 
     :param url: an absolute URL with scheme http, https or ftp (templated).
     :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
@@ -99,7 +100,7 @@ class RemoteUrlUploadOperator(TypedOperator):
         *,
         url: str | XComArg,
         retry_unknown_outcome: bool = False,
-        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -109,66 +110,73 @@ class RemoteUrlUploadOperator(TypedOperator):
         self.cloudstore_conn_id = cloudstore_conn_id
         self._unredacted_url: Secret | None = None
         self._lineage: Lineage | None = None
-        self.on_success_callback = [*_callbacks(self.on_success_callback), forget_upload]
+        self.on_success_callback = [*success_callbacks(self), _forget_upload]
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow shows and stores `url` after this, of a plain task and of a mapped one, and before `execute`.
+        # Airflow stores the rendered `url` after this and before `execute`, for plain and for mapped tasks.
         super()._do_render_template_fields(*args, **kwargs)
         given: Any = self.url  # a template can render anything
         if given is None or (isinstance(given, str) and not _MAY_HIDE & set(given)):
             return
-        shown = redact_url(given) if isinstance(given, str) else MASK
-        if shown != given:
-            self._unredacted_url = Secret(given)  # the guard refuses what is no text, by its type
+        from airflow_provider_cloudstore.hooks.masking import mask
+        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
+
+        redacted = redact_url(given) if isinstance(given, str) else MASK
+        if redacted != given:
+            self._unredacted_url = Secret(given)  # the hook rejects it if it is not a string
             mask(url_secrets(given) if isinstance(given, str) else ())
-            self.url = shown
+            self.url = redacted
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue the upload."""
         upload = self._upload(context)
         file_id = upload.pop(XCOM_FILE_ID, None) or ""
-        if self.do_xcom_push:  # empty, not null: Airflow takes null for "not found", and fails the next task without saying why
+        if self.do_xcom_push:  # empty, not None: Airflow treats None as missing, and fails the next task without a reason
             context["ti"].xcom_push(key=XCOM_FILE_ID, value=file_id)
         if not file_id:
-            self.log.info("The service's answer tells no file id in the usual places; extra 'file_id_path' names another place")
+            self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
         return upload
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
-        """OpenLineage's question: from the source, without what gives access to it, to the file."""
+        """OpenLineage: from the source, without credentials, to the file."""
         from airflow_provider_cloudstore.lineage import operator_lineage
 
         return operator_lineage(self._lineage)
 
     def _upload(self, context: Context) -> dict[str, Any]:
+        import pendulum
+
+        from airflow_provider_cloudstore.operators.send_once import send_once
+        from airflow_provider_cloudstore.protocol.secrets import redact_url
+        from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
+
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
-        store = context.get("task_state_store")
-        if store is None:  # before Airflow 3.3
+        store = task_state_store(context)
+        if store is None:
             return self._send(url)
         ti, now = context["ti"], pendulum.now("UTC").to_iso8601_string()
-        with airflow_errors():
-            return send_once(
-                lambda: self._send(url),
-                store,
-                UploadRecord(url_digest(str(url)), ti.try_number, ti.max_tries, now),
-                subject=redact_url(str(url)),
-                retry_unknown_outcome=self.retry_unknown_outcome,
-            )
+        return send_once(
+            lambda: self._send(url),
+            store,
+            UploadRecord(url_digest(str(url)), ti.try_number, ti.max_tries, now),
+            subject=redact_url(str(url)),
+            retry_unknown_outcome=self.retry_unknown_outcome,
+        )
 
     def _send(self, url: str) -> dict[str, Any]:
         from airflow_provider_cloudstore.protocol.lineage import of_upload
 
-        with CloudStoreHook(self.cloudstore_conn_id) as hook:
+        with self._open_hook() as hook:
             upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
             self._lineage = of_upload(upload.url, hook.settings.base_url, upload.file_id)
-        self.log.info("The upload of %s is queued; the service fetches it later", upload.url)
+        self.log.info("Queued upload of %s; the service will fetch it later", upload.url)
         return {**upload.to_dict(), XCOM_FILE_ID: upload.file_id}
 
 
-def _callbacks(given: Any) -> list[Any]:
-    # Airflow 3 makes a list of what the user gave, Airflow 2 keeps it as it was.
-    if isinstance(given, Iterable):
-        return list(given)
-    return [given] if given else []
+def _forget_upload(context: Context) -> None:
+    from airflow_provider_cloudstore.operators.send_once import forget_upload
+
+    forget_upload(context)
 
 
 class DownloadLinkOperator(WaitingOperator):
@@ -177,7 +185,7 @@ class DownloadLinkOperator(WaitingOperator):
     The return value is the token; the XCom ``download_link`` is ``{"file_id", "token", "url_with_token", "created_at",
     "expires_at"}``.
     Airflow stores and shows XComs in clear text: anyone who can read them can download the file until the token expires.
-    With ``outlets``, the events of these assets hold the id under ``file_id``, but not the token.
+    Asset events of the task's ``outlets`` hold the id under ``file_id``, but not the token.
 
     :param file_id: the file (templated).
     :param wait_for_file: wait until the file is available, as ``FileAvailableSensor`` does: an upload is only queued.
@@ -200,37 +208,29 @@ class DownloadLinkOperator(WaitingOperator):
         poll_interval: float = 10.0,
         timeout: float = 3600.0,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         validate_durations(poll_interval=poll_interval, timeout=timeout)
         validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
-        self.file_id: Any = file_id
+        self.file_id = file_id
         self.wait_for_file = wait_for_file
         self.poll_interval = poll_interval
         self.timeout = timeout
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
 
-    def execute(self, context: Context) -> str:
-        """Make the link, once the file is there if that was asked for, and hand it on."""
-        if self.deferrable and not self.wait_for_file and not conf.getboolean("operators", "default_deferrable", fallback=False):
-            self.log.warning("deferrable=True has no effect without wait_for_file=True: the link is created now, without a wait")
-        with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
-            link = self._wait(context, hook) if self.wait_for_file else hook.create_download_link(self.file_id)
-        return self._push_link(context, link)
+    def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
+        from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
-        """Make a fresh link after the triggerer has waited, so that it is as young as it can be."""
-        self._validate_event(context, event)
-        with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            link = self._fresh_link(hook)
-        return self._push_link(context, link)
-
-    def _push_link(self, context: Context, link: DownloadLink) -> str:
+        if link is None:
+            if self.deferrable and not conf.getboolean("operators", "default_deferrable", fallback=False):
+                self.log.warning("deferrable=True has no effect without wait_for_file=True: creating the link without waiting")
+            link = hook.create_download_link(self.file_id)
         attach_file_id(self, context, link.file_id)
         if self.do_xcom_push:
             context["ti"].xcom_push(key=XCOM_DOWNLOAD_LINK, value=link.to_dict())
-        self.log.info("A download link for file '%s' is made; it ends at %s", link.file_id, link.expires_at or "a time not told")
+        expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
+        self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)
         return link.token

@@ -1,22 +1,22 @@
-"""The bytes of a file without a link in an XCom: it is made and used inside one task."""
+"""Downloads a file in one task, so that no link is stored in an XCom."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import Context, XComArg, conf
+from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook, airflow_errors
-from airflow_provider_cloudstore.operators.typed import validate_flags
-from airflow_provider_cloudstore.operators.waiting import WaitingOperator, validate_durations
-from airflow_provider_cloudstore.protocol.results import DownloadLink
+from airflow_provider_cloudstore.operators.base import WaitingOperator, validate_durations, validate_flags
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context, XComArg
     from airflow.providers.openlineage.extractors import OperatorLineage
 
+    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.lineage import Lineage
+    from airflow_provider_cloudstore.protocol.results import DownloadLink
 
 
 class DownloadFileOperator(WaitingOperator):
@@ -53,7 +53,7 @@ class DownloadFileOperator(WaitingOperator):
         poll_interval: float = 10.0,
         timeout: float = 3600.0,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        cloudstore_conn_id: str = CloudStoreHook.default_conn_name,
+        cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -70,26 +70,22 @@ class DownloadFileOperator(WaitingOperator):
         self._lineage: Lineage | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Download the file, once it is there if that was asked for."""
+        """Download the file, with ``wait_for_file`` once it is available."""
+        from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
         from airflow_provider_cloudstore.hooks.targets import resolve_target
 
-        with airflow_errors(), CloudStoreHook(self.cloudstore_conn_id) as hook:
+        with airflow_errors():
             resolve_target(self.target)  # a mistake is reported before the wait
-            return self._download(context, hook, self._wait(context, hook) if self.wait_for_file else None)
-
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Download the file after the triggerer has waited for it."""
-        self._validate_event(context, event)
-        with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            return self._download(context, hook, self._fresh_link(hook))
+        return super().execute(context)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
-        """OpenLineage's question: from the file to the target."""
+        """OpenLineage: from the file to the target."""
         from airflow_provider_cloudstore.lineage import operator_lineage
 
         return operator_lineage(self._lineage)
 
-    def _download(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
+    def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
+        from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
         from airflow_provider_cloudstore.protocol.lineage import of_download
 
         file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)

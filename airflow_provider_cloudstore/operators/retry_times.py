@@ -1,17 +1,14 @@
-"""Brings Airflow's retry when the service asked for it (``Retry-After``): Airflow 3.3 and later only."""
+"""Schedules a task's retry as the service's ``Retry-After`` asks (Airflow 3.3 and later)."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import Context
-
-from airflow_provider_cloudstore.protocol.retry_times import retry_delay
-
-try:
-    from airflow.providers.common.compat.sdk import RetryDecision, RetryPolicy
-except ImportError:  # Airflow before 3.3
-    RetryDecision = RetryPolicy = object  # type: ignore[assignment,misc]
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context, RetryDecision, RetryPolicy
+else:
+    from airflow_provider_cloudstore.compat import RetryDecision, RetryPolicy
 
 
 class RetryAfterPolicy(RetryPolicy):
@@ -25,7 +22,9 @@ class RetryAfterPolicy(RetryPolicy):
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
     ) -> RetryDecision:
-        """Airflow's question after a failed try, on the worker."""
+        """Decide on the worker, after a failed try, when the task is retried."""
+        from airflow_provider_cloudstore.protocol.retry_times import retry_delay
+
         task = context["ti"].task if context else None
         planned = task.retry_delay if task else timedelta(0)
         delay = retry_delay(exception, planned.total_seconds() if isinstance(planned, timedelta) else float(planned))

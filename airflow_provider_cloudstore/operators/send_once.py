@@ -1,7 +1,7 @@
-"""Records an upload in the task's state store (Airflow 3.3 and later), so that a retry after a kill does not send it again.
+"""Records an upload in the task's state store (Airflow 3.3 and later), so that a retry after a kill does not resend it.
 
-The record is written before the upload is sent and outlives ``execute``: only when Airflow has stored the task's success is it
-deleted, so that no moment is left in which a killed try would be forgotten.
+The record is written before the upload is sent, and deleted only after Airflow has stored the task's success: at no moment can
+a kill lose it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
+from airflow_provider_cloudstore.compat import task_state_store
+from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, OutcomeUnknownError, StateStoreError
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, UploadState
 
@@ -24,6 +26,7 @@ STATE_KEY = "cloudstore_upload"
 _OPERATION = "remote upload"
 
 
+@airflow_errors()
 def send_once(
     send: Callable[[], dict[str, Any]],
     store: Any,
@@ -34,26 +37,26 @@ def send_once(
 ) -> dict[str, Any]:
     """Send an upload, unless an earlier try of the task did or may have done so.
 
-    :param send: sends it and returns the task's return value.
+    :param send: sends the upload and returns the task's return value.
     :param store: the task's state store.
     :param record: this upload.
     :param subject: its source URL, redacted.
-    :param retry_unknown_outcome: send it again when nobody can tell whether an earlier try did.
-    :returns: what ``send`` returned, in this try or in an earlier one that was killed later.
-    :raises OutcomeUnknownError: if an earlier try was killed while it sent it.
-    :raises StateStoreError: if the store cannot be used; nothing was sent.
+    :param retry_unknown_outcome: resend it if an earlier try may have sent it.
+    :returns: the return value of ``send``, from this try or an earlier one.
+    :raises OutcomeUnknownError: if an earlier try was killed while sending it.
+    :raises StateStoreError: if the store is unavailable; nothing was sent.
     """
     with _required("read", subject):
         earlier = UploadRecord.from_json(store.get(STATE_KEY))
     if earlier and earlier.settles(record):
         if earlier.result is not None:
-            log.info("Try %s queued the upload of %s and was killed later: returning its result", earlier.try_number, subject)
+            log.info("Try %s queued the upload of %s before it was killed; returning its result", earlier.try_number, subject)
             return earlier.result
-        reason = f"try {earlier.try_number} ended while it was sending this upload (at {earlier.sent_at})"
+        reason = f"try {earlier.try_number} ended while sending this upload (at {earlier.sent_at})"
         if not retry_unknown_outcome:
             _record(store, replace(earlier, state=UploadState.UNKNOWN, max_tries=record.max_tries))
             raise OutcomeUnknownError(reason, operation=_OPERATION, subject=subject, sent=True)
-        log.warning("%s '%s': %s; sending it again, as retry_unknown_outcome=True allows", _OPERATION, subject, reason)
+        log.warning("%s '%s': %s; resending it because retry_unknown_outcome=True", _OPERATION, subject, reason)
     with _required("written", subject):
         store.set(STATE_KEY, record.to_json())
     try:
@@ -61,7 +64,7 @@ def send_once(
     except OutcomeUnknownError:
         _record(store, replace(record, state=UploadState.UNKNOWN))
         raise
-    except CloudStoreError:  # it was certainly not queued
+    except CloudStoreError:  # certainly not queued
         _record(store, None)
         raise
     if queued := record.queued(result):
@@ -70,17 +73,17 @@ def send_once(
 
 
 def forget_upload(context: Context) -> None:
-    """Delete the record of an upload; an ``on_success_callback``, because Airflow has stored the task's success by then.
+    """Delete the record of an upload. An ``on_success_callback``: by then Airflow has stored the task's success.
 
     :param context: the task's context.
     """
-    store = context.get("task_state_store")
+    store = task_state_store(context)
     if store is not None:
         _record(store, None)
 
 
 def _record(store: Any, record: UploadRecord | None) -> None:
-    """Replace or delete the record. What became of the upload stands whether or not that can be recorded."""
+    """Replace or delete the record. The upload's outcome does not depend on whether that succeeds."""
     try:
         if record is None:
             store.delete(STATE_KEY)
@@ -88,7 +91,7 @@ def _record(store: Any, record: UploadRecord | None) -> None:
             store.set(STATE_KEY, record.to_json())
     except Exception as error:  # noqa: BLE001  (Airflow's, or any of a custom state store backend)
         log.warning(
-            "Could not record the outcome of the upload in the task's state store (%s): a later try of this task may not know it",
+            "Could not record the outcome of the upload in the task's state store (%s): a later try may not know it",
             type(error).__name__,
         )
 

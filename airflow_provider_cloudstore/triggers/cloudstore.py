@@ -1,31 +1,25 @@
-"""Waits in the triggerer, and only reads there: a trigger starts again when the triggerer does, and would send a POST twice."""
+"""Waits in the triggerer. A trigger only reads: it restarts with the triggerer, and would resend a POST."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Any, NoReturn
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pendulum
-from airflow.providers.common.compat.sdk import (
-    AirflowException,
-    AirflowNotFoundException,
-    AirflowTaskTimeout,
-    BaseOperator,
-    Context,
-)
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.providers.common.compat.triggers import BaseEventTrigger
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from pendulum import DateTime
 
 from airflow_provider_cloudstore.assets.cloudstore import EXTRA_FILE_ID
 from airflow_provider_cloudstore.compat import asset_stores
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook, airflow_errors
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, ConfigurationError
 from airflow_provider_cloudstore.protocol.operations import validate_present
-from airflow_provider_cloudstore.protocol.waiting import RECORD_AFTER_SECONDS, FileWait, FileWatch, file_wait_timeout
+from airflow_provider_cloudstore.protocol.waiting import RECORD_AFTER_SECONDS, FileWait, FileWatch
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 
 class FileAvailableTrigger(BaseTrigger):
@@ -37,7 +31,7 @@ class FileAvailableTrigger(BaseTrigger):
     :param cloudstore_conn_id: the Airflow connection.
     :param file_id: the file.
     :param poll_interval: seconds between two polls.
-    :param deadline: when the wait ends: ISO 8601, with its offset from UTC.
+    :param deadline: the end of the wait: ISO 8601 with a UTC offset.
     :raises ValueError: if one of them is invalid.
     """
 
@@ -45,11 +39,11 @@ class FileAvailableTrigger(BaseTrigger):
         super().__init__()
         ends_at = pendulum.parse(deadline, exact=True)
         if not isinstance(ends_at, DateTime) or not ("+" in deadline[10:] or "-" in deadline[10:] or deadline.endswith("Z")):
-            raise ValueError(f"deadline must be a moment in ISO 8601 with its offset from UTC, not {deadline!r}")
+            raise ValueError(f"deadline must be an ISO 8601 timestamp with a UTC offset, not {deadline!r}")
         if not 0 < poll_interval < math.inf:
             raise ValueError(f"poll_interval must be a number of seconds above 0, not {poll_interval!r}")
         if not (isinstance(file_id, str) and file_id and isinstance(cloudstore_conn_id, str) and cloudstore_conn_id):
-            raise ValueError("file_id and cloudstore_conn_id must be texts that are not empty")
+            raise ValueError("file_id and cloudstore_conn_id must be non-empty strings")
         self.cloudstore_conn_id = cloudstore_conn_id
         self.file_id = file_id
         self.poll_interval = poll_interval
@@ -57,7 +51,7 @@ class FileAvailableTrigger(BaseTrigger):
         self._ends_at = ends_at
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The trigger's path and arguments, as Airflow stores them in clear: no secret is among them."""
+        """The trigger's path and arguments, which Airflow stores in clear text: they contain no secret."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {
@@ -71,7 +65,7 @@ class FileAvailableTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll until the file is available, the deadline has passed, or polling cannot help; then send one event."""
         wait = FileWait(self.file_id, self.poll_interval, self._ends_at)
-        # Before the connection is read: a triggerer that starts with thousands of these is not held up by all of them at once.
+        # Before the connection is read, so that a triggerer that starts thousands of these is not blocked by all at once.
         await asyncio.sleep(wait.first_pause(pendulum.now("UTC")))
         try:
             async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
@@ -92,41 +86,38 @@ class FileAvailableTrigger(BaseTrigger):
 
 
 _MAX_WATCHED = 1000
-_IDLE = 3600.0  # a run() that returns is started again after two seconds
+_IDLE = 3600.0  # Airflow restarts a run() that returns after two seconds
 
 
 class FileAvailableEventTrigger(BaseEventTrigger):
     """Sends an event for each file that becomes available, for the ``AssetWatcher`` of an asset (Airflow 3).
 
-    Each file is reported at least once, and once unless the triggerer is killed within seconds of it. Before Airflow 3.3 a
-    triggerer that starts again reports every file that is there once more. The event's payload is ``{"file_id"}``; a DAG that is
-    scheduled on the asset reads it with
-    :func:`~airflow_provider_cloudstore.assets.cloudstore.triggering_file_ids`. No error ends the watch: it polls on, at longer
-    intervals where that cannot help, and logs why.
+    Each file is reported at least once, and exactly once unless the triggerer is killed within seconds of the event. Before
+    Airflow 3.3, a triggerer that restarts reports every available file again. The event's payload is ``{"file_id"}``; a DAG
+    scheduled on the asset reads it with :func:`~airflow_provider_cloudstore.assets.cloudstore.triggering_file_ids`. No error
+    ends the watch: after one that polling cannot resolve, it polls at longer intervals and logs the reason.
 
     :param file_ids: the files, at most 1,000.
     :param poll_interval: seconds between two polls of a file.
     :param cloudstore_conn_id: the Airflow connection.
-    :raises ValueError: if ``poll_interval``, the connection id or the number of files makes no sense.
-    :raises InvalidInputError: if a file id cannot be one.
+    :raises ValueError: if ``poll_interval``, the connection id or the number of files is invalid.
+    :raises InvalidInputError: if a file id is invalid.
     """
 
-    def __init__(
-        self, file_ids: Sequence[str], poll_interval: float = 30.0, cloudstore_conn_id: str = CloudStoreHook.default_conn_name
-    ) -> None:
+    def __init__(self, file_ids: Sequence[str], poll_interval: float = 30.0, cloudstore_conn_id: str = DEFAULT_CONN_ID) -> None:
         super().__init__()
         if isinstance(file_ids, str) or not 0 < len(file_ids) <= _MAX_WATCHED:
             raise ValueError(f"file_ids must be a list of 1 to {_MAX_WATCHED:,} files")
         if not 0 < poll_interval < math.inf:
             raise ValueError(f"poll_interval must be a number of seconds above 0, not {poll_interval!r}")
         if not (isinstance(cloudstore_conn_id, str) and cloudstore_conn_id):
-            raise ValueError("cloudstore_conn_id must be a text that is not empty")
+            raise ValueError("cloudstore_conn_id must be a non-empty string")
         self.file_ids = list(dict.fromkeys(validate_present(file_id, "file_id") for file_id in file_ids))
         self.poll_interval = poll_interval
         self.cloudstore_conn_id = cloudstore_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The trigger's path and arguments, as Airflow stores them in clear: no secret is among them."""
+        """The trigger's path and arguments, which Airflow stores in clear text: they contain no secret."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {
@@ -137,7 +128,7 @@ class FileAvailableEventTrigger(BaseEventTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Poll for ever; one event for each file."""
+        """Poll indefinitely; send one event per file."""
         from airflow_provider_cloudstore.assets.reported import ReportedFiles
 
         reported = ReportedFiles(asset_stores(self), self.cloudstore_conn_id)
@@ -148,7 +139,7 @@ class FileAvailableEventTrigger(BaseEventTrigger):
             errors = await self._poll(watch, missing)
             found = [file_id for file_id in missing if file_id not in errors]
             for file_id in found:
-                self.log.info("File '%s' is there", file_id)
+                self.log.info("File '%s' is available", file_id)
                 yield TriggerEvent({EXTRA_FILE_ID: file_id})
             missing = list(errors)
             if found:
@@ -159,82 +150,21 @@ class FileAvailableEventTrigger(BaseEventTrigger):
     async def _poll(self, watch: FileWatch, file_ids: Sequence[str]) -> dict[str, CloudStoreError]:
         """Poll once.
 
-        :returns: why there is no link, for each file that is not there.
+        :returns: the error of each file that is not available.
         """
         if not file_ids:
             return {}
         errors: dict[str, CloudStoreError] = {}
         try:
-            # Opened for each round: a connection that was changed is read again, and nothing is open at the yield.
+            # Opened for each round, to pick up a changed connection, and to have nothing open at the yield.
             async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
-                answers = await asyncio.gather(*(hook.poll_file(file_id) for file_id in file_ids))
-            errors = {file_id: error for file_id, error in zip(file_ids, answers, strict=True) if error is not None}
+                outcomes = await asyncio.gather(*(hook.poll_file(file_id) for file_id in file_ids))
+            errors = {file_id: error for file_id, error in zip(file_ids, outcomes, strict=True) if error is not None}
         except AirflowNotFoundException:
             errors = dict.fromkeys(file_ids, ConfigurationError(f"there is no connection '{self.cloudstore_conn_id}'"))
-        except CloudStoreError as error:  # the connection cannot be used
+        except CloudStoreError as error:  # the connection is invalid
             errors = dict.fromkeys(file_ids, error)
         for file_id, missing in errors.items():
             if line := watch.not_yet(f"File '{file_id}'", missing):
                 self.log.info(line)
         return errors
-
-
-_GRACE = timedelta(minutes=2)  # what Airflow waits beyond the trigger's own deadline, for a triggerer that is not there
-_MARGIN = timedelta(seconds=1)  # to be before Airflow with the news that execution_timeout is over, because it gives no reason
-
-
-def defer_until_available(
-    task: BaseOperator, context: Context, wait: FileWait, *, cloudstore_conn_id: str, poll_interval: float
-) -> NoReturn:
-    """Hand the waiting over to the triggerer; ``task.execute_complete(context, event)`` is what goes on after it.
-
-    The wait ends with ``execution_timeout`` if that is shorter: Airflow 3 itself does not watch it while a task is deferred.
-
-    :param task: the task that waits.
-    :param context: its context.
-    :param wait: the wait as it stands.
-    :param cloudstore_conn_id: the Airflow connection.
-    :param poll_interval: seconds between two polls.
-    """
-    now = pendulum.now("UTC")
-    deadline = min(wait.deadline, _execution_ends(task, context) or DateTime.max.replace(tzinfo=now.tzinfo))
-    trigger = FileAvailableTrigger(cloudstore_conn_id, wait.file_id, poll_interval, deadline.to_iso8601_string())
-    # A plain timedelta: Airflow 3 cannot send pendulum's kind to its supervisor, and fails the task without a reason.
-    outage_limit = timedelta(seconds=(deadline - now).total_seconds()) + _GRACE
-    task.defer(trigger=trigger, method_name="execute_complete", timeout=outage_limit)
-
-
-def validate_event(task: BaseOperator, context: Context, event: Mapping[str, Any], *, file_id: str, seconds: float) -> None:
-    """Return if the event says that the file is there.
-
-    :param task: the task that waited.
-    :param context: its context.
-    :param event: the trigger's event.
-    :param file_id: the file.
-    :param seconds: how long the wait was allowed to take.
-    :raises FileWaitTimeoutError: if the wait took too long.
-    :raises AirflowTaskTimeout: if it took longer than ``execution_timeout``.
-    :raises CloudStoreError: what ended the wait in the triggerer.
-    :raises AirflowException: if the event is none of this trigger's.
-    """
-    match event:
-        case {"status": "available"}:
-            return
-        case {"status": "timeout", "message": str(message)}:
-            ends = _execution_ends(task, context)
-            if task.execution_timeout and ends and pendulum.now("UTC") >= ends:
-                allowed = task.execution_timeout.total_seconds()
-                raise AirflowTaskTimeout(f"execution_timeout is over: {file_wait_timeout(file_id, allowed, message)}")
-            with airflow_errors():
-                raise file_wait_timeout(file_id, seconds, message)
-        case {"status": "failed", "error": dict(error)}:
-            with airflow_errors():
-                raise CloudStoreError.from_dict(error)
-        case _:
-            raise AirflowException(f"The trigger sent an event that is none of its own, with the keys {sorted(event)}")
-
-
-def _execution_ends(task: BaseOperator, context: Context) -> DateTime | None:
-    if not task.execution_timeout:
-        return None
-    return pendulum.instance(context["ti"].start_date) + task.execution_timeout - _MARGIN

@@ -4,7 +4,6 @@ import asyncio
 import copy
 import json
 import logging
-import signal
 import socket
 import threading
 import time
@@ -17,8 +16,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
-from airflow_provider_cloudstore.hooks import cloudstore
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook, time_budget
+from airflow_provider_cloudstore.hooks import cloudstore, masking
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
@@ -108,7 +107,7 @@ def test_a_rotated_token_is_picked_up_in_the_middle_of_a_task(emulator: Emulator
 
 def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
-    monkeypatch.setattr(cloudstore, "mask_secret", masked.append)
+    monkeypatch.setattr(masking, "mask_secret", masked.append)
     store_file(emulator)
     token, proxy = "a+b/c=d", "http://proxyuser:proxy%2Fpass@127.0.0.1:9"
     emulator.call(lambda service: setattr(service, "access_token", token))
@@ -125,7 +124,7 @@ def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator
 def test_a_connection_test_says_in_plain_words_what_it_proved(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     fine, words = CloudStoreHook().test_connection()
     assert fine
-    assert words == "The connection works: the service accepts the token (it was asked for a file that does not exist)."
+    assert words == "The connection works: the service accepts the token (the requested file does not exist)."
     emulator.fault("error_envelope", body="File f123 is unknown", operation="link")
     fine, words = CloudStoreHook().test_connection()
     assert fine
@@ -260,18 +259,6 @@ def test_both_hooks_warn_of_another_type_and_of_a_misspelt_extra(
     assert "has the unknown extra 'time_out': did you mean 'timeout'?" in blocking[1]
 
 
-def test_a_call_ends_before_airflows_alarm_and_after_five_minutes_at_the_latest() -> None:
-    assert time_budget() == 300
-    previous = signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    try:
-        for alarm, budget in ((1000, 300), (100, 99), (5, 4.5), (0.5, 0.45)):
-            signal.setitimer(signal.ITIMER_REAL, alarm)
-            assert time_budget() == pytest.approx(budget, abs=0.1)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-
-
 def test_the_connection_form_offers_every_extra_and_nothing_else() -> None:
     assert CONN_FIELDS.keys() == EXTRA_KEYS
 
@@ -309,7 +296,7 @@ def test_a_hook_registers_the_secrets_of_the_first_links_and_source_urls_only(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masked: list[str] = []
-    monkeypatch.setattr(cloudstore, "mask_secret", masked.append)
+    monkeypatch.setattr(masking, "mask_secret", masked.append)
     with CloudStoreHook() as hook:
         for number in range(60):
             hook.upload_from_url(f"ftp://127.0.0.1:9/f?sig=secret-value-{number:02}")
@@ -338,18 +325,6 @@ def test_an_async_hook_registers_as_many_and_says_so(
         tokens = asyncio.run(links())
     assert len(set(tokens) & set(masked)) == 50
     assert caplog.text.count("first 50 calls") == 1
-
-
-def test_what_holds_a_masked_token_is_not_registered_once_more_unless_it_may_be_too_short(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    masked: list[str] = []
-    monkeypatch.setattr(cloudstore, "mask_secret", masked.append)
-    cloudstore.mask([Secret("a-token-of-24-characters"), Secret("https://h/d?t=a-token-of-24-characters")])
-    assert masked == ["a-token-of-24-characters"]
-    masked.clear()
-    cloudstore.mask([Secret("short"), Secret("a-short-one")])
-    assert masked == ["short", "a-short-one"]
 
 
 def test_two_hundred_links_do_not_wait_for_airflows_masker(emulator: Emulator) -> None:
@@ -458,3 +433,43 @@ def test_a_refused_value_names_the_operation(emulator: Emulator, method: str, va
     with pytest.raises(errors.InvalidInputError, match=f"^{name}: ") as refused:
         getattr(CloudStoreHook(), method)(value)
     assert refused.value.operation == name
+
+
+def test_the_async_hooks_three_operations_do_what_they_say(emulator: Emulator) -> None:
+    async def use() -> tuple[str, str]:
+        async with CloudStoreAsyncHook() as hook:
+            upload = await hook.upload_from_url(f"{emulator.url}/_emulator/state?sig=hunter2")
+            assert upload.url == f"{emulator.url}/_emulator/state?***"
+            await asyncio.to_thread(eventually, lambda: emulator.state()["files"][0]["state"] == "stored")
+            link = await hook.create_download_link(str(upload.file_id))
+            assert (await hook.delete_folder("staging")).existed is True
+            return link.token, str(link.url_with_token)
+
+    token, url = asyncio.run(use())
+    assert url == f"{emulator.url}/download?download_token={token}"
+    state = emulator.state()
+    assert state["files"] == state["folders"] == []
+    assert state["effects"] == {"upload": 1, "link": 1, "delete": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "subject", "fault", "kind"),
+    [
+        ("delete_folder", "staging", {"kind": "status", "status": 403}, errors.PermissionDeniedError),
+        ("upload_from_url", "ftp://127.0.0.1:9/f?sig=hunter2", {"kind": "drop_after"}, errors.OutcomeUnknownError),
+        ("create_download_link", "f1", {"kind": "status", "status": 404}, errors.NotFoundError),
+    ],
+)
+def test_a_permanent_error_of_the_async_hook_skips_airflows_retries_too(
+    emulator: Emulator, method: str, subject: str, fault: dict[str, Any], kind: type[Exception]
+) -> None:
+    async def use() -> None:
+        async with CloudStoreAsyncHook() as hook:
+            await getattr(hook, method)(subject)
+
+    emulator.fault(**fault)
+    with pytest.raises(kind) as failed:
+        asyncio.run(use())
+    assert isinstance(failed.value, AirflowFailException)
+    assert "hunter2" not in str(failed.value)
+    assert sum(emulator.state()["requests"].values()) == 1

@@ -9,8 +9,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
-from airflow_provider_cloudstore.operators.send_once import STATE_KEY, forget_upload
+from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator, _forget_upload
+from airflow_provider_cloudstore.operators.send_once import STATE_KEY
 from airflow_provider_cloudstore.protocol import errors
 
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
@@ -130,7 +130,7 @@ def test_a_retry_after_a_kill_while_sending_ends_as_unknown_and_sends_nothing(
         with pytest.raises(errors.OutcomeUnknownError) as ended:
             killed_while_sending.attempt()
         assert isinstance(ended.value, AirflowFailException)
-        assert str(ended.value).startswith(f"remote upload '{SHOWN}': try 1 ended while it was sending this upload (at 20")
+        assert str(ended.value).startswith(f"remote upload '{SHOWN}': try 1 ended while sending this upload (at 20")
         assert "Check in the service" in str(ended.value)
         assert ended.value.sent
     assert uploads(emulator) == 0
@@ -141,7 +141,7 @@ def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         assert killed_while_sending.attempt(retry_unknown_outcome=True)["url"] == SHOWN
-    assert "sending it again, as retry_unknown_outcome=True allows" in caplog.text
+    assert "resending it because retry_unknown_outcome=True" in caplog.text
     assert uploads(emulator) == 1
 
 
@@ -173,7 +173,7 @@ def test_a_try_that_was_killed_after_the_upload_was_queued_hands_its_result_to_t
     first = task.attempt()  # and killed before Airflow knew of its success
     with caplog.at_level(logging.INFO):
         assert task.attempt() == first
-    assert "Try 1 queued the upload of ftp://***@127.0.0.1:9/file?*** and was killed later" in caplog.text
+    assert "Try 1 queued the upload of ftp://***@127.0.0.1:9/file?*** before it was killed" in caplog.text
     assert uploads(emulator) == 1
 
 
@@ -285,4 +285,4 @@ def test_before_airflow_3_3_there_is_no_record(emulator: Emulator) -> None:
 @pytest.mark.parametrize("given", [None, print, [print]])
 def test_the_users_own_callbacks_stay_and_come_first(given: Any) -> None:
     operator = RemoteUrlUploadOperator(task_id="upload", url=SOURCE, on_success_callback=given)
-    assert operator.on_success_callback == ([print] if given else []) + [forget_upload]
+    assert operator.on_success_callback == ([print] if given else []) + [_forget_upload]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_cloudstore.hooks.cloudstore import airflow_errors
+from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
 from airflow_provider_cloudstore.protocol import errors
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)]

@@ -1,0 +1,21 @@
+"""Ends calls before Airflow's ``execution_timeout`` alarm, so that the user gets an error that says what happened."""
+
+from __future__ import annotations
+
+import signal
+
+from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET
+
+
+def time_left() -> float:
+    """Seconds until Airflow's alarm for ``execution_timeout``; 0 if none is set."""
+    return signal.getitimer(signal.ITIMER_REAL)[0]
+
+
+def time_budget(limit: float = DEFAULT_BUDGET) -> float:
+    """Seconds that a call may take: until a second before Airflow's alarm.
+
+    :param limit: the maximum, in seconds; by default five minutes.
+    """
+    left = time_left()
+    return min(limit, left - min(1.0, left / 10)) if left else limit

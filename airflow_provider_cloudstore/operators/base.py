@@ -1,0 +1,93 @@
+"""The base classes of the operators, and the validation of their arguments when Airflow parses a DAG file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+    from airflow_provider_cloudstore.protocol.results import DownloadLink
+
+
+def validate_flags(**flags: object) -> None:
+    """Reject strings as flags: ``"no"`` and ``"false"`` would be true.
+
+    :param flags: the arguments, by name.
+    :raises ValueError: if one is neither True nor False.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, not {value!r}")
+
+
+def validate_durations(**seconds: object) -> None:
+    """Reject durations that no wait can take.
+
+    :param seconds: the arguments, by name.
+    :raises ValueError: if one is not a number of seconds above 0.
+    """
+    from airflow_provider_cloudstore.protocol.waiting import is_duration
+
+    for name, value in seconds.items():
+        if not is_duration(value):
+            example = 60 if name == "poll_interval" else 3600
+            raise ValueError(f"{name} must be a number of seconds above 0, such as {example}, not {value!r}")
+
+
+class TypedOperator(BaseOperator):
+    """Base of all operators. Type checkers see ``output`` as ``Any``: at run time it is the task's return value."""
+
+    cloudstore_conn_id: str
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if HAS_RETRY_POLICIES and self.retry_policy is None:
+            from airflow_provider_cloudstore.operators.retry_times import RetryAfterPolicy
+
+            self.retry_policy = RetryAfterPolicy()
+
+    def _open_hook(self) -> CloudStoreHook:
+        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+
+        return CloudStoreHook(self.cloudstore_conn_id)
+
+    if TYPE_CHECKING:
+
+        @property
+        def output(self) -> Any:
+            """The task's return value, for downstream tasks."""
+
+
+class WaitingOperator(TypedOperator):
+    """Base of the operators that use a download link, and can wait for the file first."""
+
+    file_id: Any
+    wait_for_file: bool
+    poll_interval: float
+    timeout: float
+    deferrable: bool
+
+    def execute(self, context: Context) -> Any:
+        """Use the link, with ``wait_for_file`` once the file is available."""
+        from airflow_provider_cloudstore.operators.waiting import wait_for_link
+
+        with self._open_hook() as hook:
+            return self._use_link(context, hook, wait_for_link(self, context, hook) if self.wait_for_file else None)
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
+        """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
+        from airflow_provider_cloudstore.operators.waiting import create_fresh_link, validate_event
+
+        validate_event(self, context, event)
+        with self._open_hook() as hook:
+            return self._use_link(context, hook, create_fresh_link(self, hook))
+
+    def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> Any:
+        raise NotImplementedError
