@@ -71,7 +71,7 @@ def reference() -> str:
         *(_class(kind, methods=True) for kind in _classes("hooks")),
         "## Results of the hook's methods\n",
         "Values of `airflow_provider_cloudstore.protocol.results`; an operator's XCom is `to_dict()` of one of them.\n",
-        *(_class(kind) for kind in (results.FolderDeletion, results.RemoteUpload, results.DownloadLink, results.DownloadedFile)),
+        *(_class(vars(results)[name]) for name in _class_names(results)),
         "## Triggers\n",
         *(_class(kind) for kind in _classes("triggers")),
         _extras(),

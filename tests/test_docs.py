@@ -161,6 +161,15 @@ def test_the_architecture_names_every_module_script_and_folder_of_tests() -> Non
     assert not [str(path.relative_to(ROOT)) for path in modules if path.name not in mirrored and not forms(path) & named]
 
 
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_path_that_a_maintainers_page_names_exists(page: str) -> None:
+    named = set(re.findall(r"`((?:[\w.-]+/)[\w./-]*|[\w-]+\.(?:py|md|sh|toml))`", (ROOT / page).read_text()))
+    assert len(named) > 25
+    assert not sorted(
+        path for path in named if not any((top / path).exists() for top in (ROOT, ROOT / "airflow_provider_cloudstore"))
+    )
+
+
 def test_the_readmes_tables_name_what_can_be_imported_and_called() -> None:
     readme, module = (ROOT / "README.md").read_text(), ""
     operators = re.findall(r"^\| (`airflow_provider\S+`|the same) \| `(\w+\(.*?\))` \|", readme, re.MULTILINE)
