@@ -1,4 +1,4 @@
-"""Read a file through `cloudstore://CONNECTION@/FILE_ID`: copy it with one of Airflow's own operators, or read parts of it in a task.
+"""Read a file through `cloudstore://CONNECTION@/FILE_ID`: copy it with an operator of Airflow's, or read parts of it in a task.
 
 No task passes on a link: the filesystem creates one when it reads.
 """
