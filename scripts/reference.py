@@ -179,8 +179,8 @@ def _extras() -> str:
     lines = ["## Extras of the connection\n", _row(["extra", "type", "in the form", "meaning"]), _row(["---"] * 4)]
     for name, field in CONN_FIELDS.items():
         types = field["schema"]["type"]
-        shown = ", ".join(one for one in ([types] if isinstance(types, str) else types) if one != "null")
-        lines.append(_row([f"`{name}`", shown, field["label"], field["description"]]))
+        names = ", ".join(one for one in ([types] if isinstance(types, str) else types) if one != "null")
+        lines.append(_row([f"`{name}`", names, field["label"], field["description"]]))
     return "\n".join(lines) + "\n"
 
 
@@ -219,14 +219,14 @@ def _parse(thing: Any) -> Docstring:
             fields[-1][2] += " " + line.strip()
         elif not fields:
             text.append(line)
-    for role, name, words in fields:
+    for role, name, description in fields:
         match role:
             case "param":
-                found.params[name] = _markdown(words)
+                found.params[name] = _markdown(description)
             case "raises":
-                found.raises.append((name, _markdown(words)))
+                found.raises.append((name, _markdown(description)))
             case "returns":
-                found.returns = _markdown(words)
+                found.returns = _markdown(description)
     found.text = _markdown("\n".join(text).strip())
     return found
 
