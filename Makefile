@@ -1,7 +1,7 @@
-# Everything sets itself up: Python >= 3.11 and make are all that is needed.
+# Needs only Python >= 3.11 and make; every target installs what it uses.
 PYTHON ?= $(shell python3.11 -c "print('python3.11')" 2>/dev/null || echo python3)
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-# What CI runs and the README shows; an entry without a Python runs on $(PYTHON), which is 3.11 wherever there is one.
+# The versions that CI tests and the README lists; without -py, an entry runs on $(PYTHON), which is 3.11 if installed.
 MATRIX := 2.11.2 3.0.6 3.1.8 3.2.2 3.3.2 3.3.2-py3.12 3.3.2-py3.13
 AIRFLOWS := 2.11.2 3.0.6 3.1.8 3.2.2 3.3.2
 NEW := 3.3.2
@@ -13,12 +13,12 @@ MIDDLE_BIN := .venv/airflow-$(MIDDLE)/bin
 WORKBENCH := $(NEW)-workbench
 WORKBENCH_BIN := .venv/airflow-$(WORKBENCH)/bin
 CASES ?= 2000
-# More workers than cores, because many tests wait; a test that is asked for by name runs alone, where its output can be read.
+# More workers than cores, because many tests wait. Tests selected with ARGS run one at a time, with readable output.
 PARALLEL := -n $(shell expr $(CORES) + $(CORES) / 2)
 COVERAGE := --cov-report=term --cov-fail-under=95
 IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_waiting.py tests/dags_examples tests/howto
 
-# Without bytecode every process of every Airflow would compile Airflow anew.
+# Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
   test-ui test-typed test-first-day bench up docs format lint constraints clean
 .DEFAULT_GOAL := help
 
-help: ## list the targets
+help: ## list all targets
 	@grep -hE '^[a-z-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/make \1\t\2/' | expand -t 24
 
 env-new:
@@ -38,133 +38,132 @@ env-middle:
 env-workbench: # with a database, a message queue, and emulated object stores
 	@$(PYTHON) scripts/bootstrap.py $(WORKBENCH) test,distributed,neighbours
 
-demo: env-new ## one pipeline from end to end on a real Airflow, against the emulator
+demo: env-new ## run one pipeline end to end on a real Airflow and the emulator
 	@$(BIN)/python -m scripts.demo
 
-test: env-new ## the tests on Airflow 3; ARGS="tests/x.py -k y" runs only those
+test: env-new ## run the fast tests on the newest Airflow; ARGS="tests/x.py -k y" selects some
 	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL))
 
-test-coverage: env-new ## the same and those of test-in-time, with branch coverage of at least 95 %
+test-coverage: env-new ## run test and test-in-time with at least 95 % branch coverage
 	@$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME) --cov --cov-append $(COVERAGE)
 
-test-old: test-on-$(OLD) ## the tests on Airflow 2.11
+test-old: test-on-$(OLD) ## run the fast tests on the oldest Airflow
 
-# An Airflow version of the matrix, with or without a Python: test-on-3.1.8, test-on-3.3.2-py3.13.
-# Status 3 of the set-up says that this machine has no such Python, and is no failure.
-test-on-%: ## the tests on one version of the matrix, such as test-on-3.1.8; takes ARGS too
+# An entry of the matrix: test-on-3.1.8, test-on-3.3.2-py3.13. Exit status 3 of bootstrap.py (Python not installed) is not a failure.
+test-on-%: ## run the fast tests on one version, such as test-on-3.1.8; accepts ARGS
 	@$(PYTHON) scripts/bootstrap.py $* $(if $(filter $(NEW),$*),dev) || { status=$$?; [ $$status -eq 3 ] && exit 0; exit $$status; }; \
 	[ ! -d .venv/airflow-$* ] || .venv/airflow-$*/bin/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL))
 
-test-matrix: ## the tests on every version of the matrix
+test-matrix: ## run the fast tests on every version in the README
 	@set -e; for name in $(MATRIX); do echo "== Airflow $$name"; $(MAKE) --no-print-directory test-on-$$name; done
 
 matrix-names:
 	@echo $(addprefix test-on-,$(filter-out $(NEW),$(MATRIX)))
 
-test-properties: env-new ## 21,000 random answers through the parser
+test-properties: env-new ## test the parser with 21,000 random responses
 	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest $(PARALLEL) tests/protocol/test_any_response.py
 
-test-wheel: ## the wheel beside each Airflow version in an empty environment
+test-wheel: ## test the wheel with each Airflow version in an empty environment
 	@set -e; for name in $(AIRFLOWS); do echo "== Airflow $$name"; \
 	  $(MAKE) --no-print-directory test-on-$$name ARGS="-m slow tests/packaging"; done
 
-test-canary: env-new env-old ## secrets on a whole Airflow, on both versions
+test-canary: env-new env-old ## test that no secret leaks, in a full Airflow, newest and oldest
 	@$(BIN)/python -m pytest -m slow tests/canary
 	@$(OLD_BIN)/python -m pytest -m slow tests/canary
 
-test-downloads: env-new env-old ## downloads that break, and Airflow's own transfer, on a whole Airflow, on both versions
+test-downloads: env-new env-old ## test interrupted downloads and Airflow's own transfer, in a full Airflow, newest and oldest
 	@$(BIN)/python -m pytest -m slow tests/downloads
 	@$(OLD_BIN)/python -m pytest -m slow tests/downloads
 
-test-waiting: env-new env-old env-middle ## deferred waits on a whole Airflow, on three versions
+test-waiting: env-new env-old env-middle ## test deferred waits and a killed triggerer, in a full Airflow, three versions
 	@$(BIN)/python -m pytest -m slow tests/waiting
 	@$(OLD_BIN)/python -m pytest -m slow tests/waiting
 	@$(MIDDLE_BIN)/python -m pytest -m slow tests/waiting --deselect tests/waiting/test_short_waits.py
 
-test-assets: ## assets, a watcher with a killed triggerer, lineage and retry times on a whole Airflow, on both versions
+test-assets: ## test assets, watchers, lineage and retry times, in a full Airflow, newest and oldest
 	@set -e; for name in $(NEW) $(OLD); do $(PYTHON) scripts/bootstrap.py $$name-lineage test,lineage; \
 	  .venv/airflow-$$name-lineage/bin/python -m pytest -m slow tests/assets; \
 	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/test_lineage.py; done
 
-test-in-time: env-new ## what takes its time: limits, waits and batches over real sockets, the examples and the how-tos
+test-in-time: env-new ## test timeouts, waits and batches over real sockets, the examples and the how-tos
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
 
-test-kill: env-new ## a batch task killed fifty times, twice, and twenty times while its stores fail, on a whole Airflow
+test-kill: env-new ## kill a batch task fifty times, twice, and twenty times while its stores fail, in a full Airflow
 	@$(BIN)/python -m pytest -m slow -n 2 --dist worksteal -rP tests/batch/test_killed.py
 
-test-odd-responses: env-new env-old ## odd responses to every operator on a whole Airflow, on both versions
+test-odd-responses: env-new env-old ## test unexpected responses to every operator, in a full Airflow, newest and oldest
 	@$(BIN)/python -m pytest -m slow tests/odd_responses
 	@$(OLD_BIN)/python -m pytest -m slow tests/odd_responses
 
-test-killed-upload: env-new env-old ## an upload killed while it is sent, on a whole Airflow, on both versions
+test-killed-upload: env-new env-old ## test an upload killed while it is sent, in a full Airflow, newest and oldest
 	@$(BIN)/python -m pytest -m slow tests/killed_upload
 	@$(OLD_BIN)/python -m pytest -m slow tests/killed_upload
 
-test-histories: env-new ## batches through 2,500 simulated histories of faults, against a model
+test-histories: env-new ## compare batches in 2,500 simulated histories of faults with a model
 	@CLOUDSTORE_HISTORIES=2500 $(BIN)/python -m pytest tests/batch/test_simulation.py
 
-test-differential: env-new ## random raw responses through both clients, against an oracle; CASES=10000 for more
+test-differential: env-new ## compare both clients with an oracle on random raw responses; CASES=10000 for more
 	@CLOUDSTORE_CASES=$(CASES) $(BIN)/python -m pytest -m slow -s tests/differential
 
-test-distributed: env-workbench ## tasks across machines and a lost machine, on PostgreSQL, Redis and two Celery workers
+test-distributed: env-workbench ## test two Celery workers with PostgreSQL and Redis, and a lost node
 	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/distributed
 
-neighbours: # what Debian and npm have of them, where this machine may install it
+neighbours: # installs what it can from Debian and npm
 	@scripts/neighbours.sh
 
-test-neighbours: env-workbench neighbours ## real front ends, a forward proxy and object stores
+test-neighbours: env-workbench neighbours ## test with real front ends, a forward proxy and object stores
 	@$(WORKBENCH_BIN)/python -m pytest -m slow tests/neighbours
 
-bench: env-new ## the benchmarks; figures of a shared machine, to be compared within a run
+bench: env-new ## run the benchmarks; compare figures only within one run
 	@$(BIN)/python benchmarks/imports.py
 	@$(BIN)/python benchmarks/waiting.py
 	@$(BIN)/python benchmarks/batch.py
 	@$(BIN)/python benchmarks/download.py
 	@PYTHONPATH=. $(BIN)/python benchmarks/mapped.py
 
-test-ui: env-new env-old ## the first day in a browser: make up with one click, and the connection form
+test-ui: env-new env-old ## test make up and the connection form in a browser, newest and oldest
 	@scripts/apt.sh chromium
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt playwright
 	@$(OLD_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(OLD).txt playwright
 	@$(BIN)/python -m pytest -m slow tests/ui
 	@$(OLD_BIN)/python -m pytest -m slow tests/ui
 
-test-typed: env-new ## mypy and pyright, both strict, over the examples and every code block of the docs
+test-typed: env-new ## check the examples and all code blocks of the docs with mypy and pyright, strict
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt basedpyright
 	@$(BIN)/python -m pytest -m slow tests/typed
 
-test-first-day: env-new env-old ## the README's first DAG as it is written, on a whole Airflow
+test-first-day: env-new env-old ## test the README's first DAG as printed, in a full Airflow, newest and oldest
 	@$(BIN)/python -m pytest -m slow tests/first_day
 	@$(OLD_BIN)/python -m pytest -m slow tests/first_day
 
-docs: env-new ## make docs/reference.md from the docstrings
+docs: env-new ## generate docs/reference.md from the docstrings
 	@$(BIN)/python -m scripts.reference
 
-up: $(if $(filter celery,$(ENGINE)),env-workbench,env-new) ## Airflow's own UI with the example DAGs, the connection and the emulator; ENGINE=celery for two Celery workers
+up: $(if $(filter celery,$(ENGINE)),env-workbench,env-new) ## run Airflow's UI with the example DAGs and the emulator; ENGINE=celery for two Celery workers
 	@$(if $(filter celery,$(ENGINE)),$(WORKBENCH_BIN)/python -m scripts.up celery,$(BIN)/python -m scripts.up)
 
-format: env-new ## let ruff sort the imports, mend what it can, and lay the code out
+format: env-new ## sort imports, fix what ruff can, and format the code
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-lint: env-new ## ruff (with import layering), mypy, and actionlint for CI's workflow
+lint: env-new ## run ruff (including layering), mypy strict and actionlint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/actionlint
 
-# Two Airflow versions break with what their dependencies have become since; the provider's own need not be that old.
+# Two Airflow versions break with newer dependencies; the provider's own may be newer.
 AS_OF_3.0.6 := --exclude-newer 2025-09-01
 AS_OF_3.2.2 := --exclude-newer 2026-06-15
-# The newest has what every extra needs; its file holds for every Python by markers, as do those that need no date.
+# The newest file covers every extra; files without a date hold for every Python, by markers.
 EXTRAS_2.11.2 := --extra test --extra ui --extra lineage
 EXTRAS_3.3.2 := --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours
 OURS := $(patsubst %,--exclude-newer-package apache-airflow-providers-%=2026-11-01,common-compat http)
-constraints: $(addprefix constraints-,$(AIRFLOWS)) ## pin the newest versions that fit (needs uv)
+constraints: $(addprefix constraints-,$(AIRFLOWS)) ## pin the newest compatible dependencies (needs uv)
 constraints-%:
 	@echo "apache-airflow==$*" | uv pip compile --quiet --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url \
 	  $(if $(AS_OF_$*),$(AS_OF_$*) $(OURS),--universal) $(or $(EXTRAS_$*),--extra test) pyproject.toml - -o constraints/airflow-$*.txt
 
-clean: ## remove what make set up
+clean: ## remove everything that make installed
 	rm -rf .venv .demo .up .neighbours

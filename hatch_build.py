@@ -1,6 +1,6 @@
-"""Makes the wheel's long description of the README: outside the checkout a relative link leads nowhere.
+"""Builds the wheel's long description from the README, whose relative links do not work outside the repository.
 
-With ``project-url`` set in ``pyproject.toml`` such a link becomes an absolute one; without, only its text stays.
+If ``pyproject.toml`` sets ``project-url``, they become absolute; otherwise only their text is kept.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _RELATIVE_LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:|#)([^)\s]+)\)")
 
 
 class LongDescription(MetadataHookInterface):
-    """Hatchling's hook for the fields that ``pyproject.toml`` calls dynamic."""
+    """Hatchling's hook for the dynamic fields of ``pyproject.toml``."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Set the long description, and the project's URL where there is one.
+        """Set the long description and the project's URL.
 
-        :param metadata: the project's metadata, changed in place.
+        :param metadata: the project's metadata; modified.
         """
         url = str(self.config.get("project-url", "")).rstrip("/")
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
@@ -32,6 +32,6 @@ def long_description(readme: str, url: str) -> str:
     """The README without relative links.
 
     :param readme: its text.
-    :param url: the folder in which the README's neighbours can be read, without a slash at the end; empty if there is none.
+    :param url: the base URL of the repository's files, without a trailing slash; empty for none.
     """
     return _RELATIVE_LINK.sub(rf"[\1]({url}/\2)" if url else r"\1", readme)

@@ -1,4 +1,4 @@
-"""Queue every URL of a manifest in one task: as fast as the service allows, resumed where it stopped, with a record of each."""
+"""Queue every URL of a manifest in one task, as fast as the service allows; retries resume, and receipts list every outcome."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploa
 
 @task
 def summarize(summary: dict[str, Any]) -> str:
-    """The XCom of the batch is small: counts, where the receipts are, and the first failures."""
-    return f"{summary['queued']} of {summary['total']} URLs are queued, {summary['skipped']} stood twice"
+    """The batch's XCom is small: counts, the receipts folder and the first failures."""
+    return f"{summary['queued']} of {summary['total']} URLs queued, {summary['skipped']} duplicates"
 
 
 with DAG(
@@ -34,7 +34,7 @@ with DAG(
         task_id="batch",
         urls="{{ params.manifest }}",
         url_column="url",
-        # Runs may share a folder; one for each is easier to find, and to delete.
+        # Runs may share a folder, but one per run is easier to find and to delete.
         receipts="{{ params.receipts }}/{{ run_id | replace(':', '_') }}",
         max_concurrency=16,
         requests_per_second=100,

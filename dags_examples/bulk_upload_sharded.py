@@ -1,4 +1,4 @@
-"""Queue ten million URLs over several workers: each sends its part of one manifest, and a pool holds one rate for all."""
+"""Queue ten million URLs on several workers: each sends one shard of a manifest, and a pool limits the total rate."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from airflow.providers.common.compat.sdk import DAG, Param, task
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 
 SHARDS = 16
-# CHANGE THIS: a pool with four slots, so that four shards run at once: airflow pools set cloudstore 4 "uploads"
+# CHANGE THIS to a pool with four slots, so that four shards run at a time: airflow pools set cloudstore 4 "uploads"
 POOL = "default_pool"
-RATE_OF_ONE = 25.0  # four at once are 100 requests a second
+SHARD_RATE = 25.0  # requests per second; four shards at a time make 100
 
 
 @task(trigger_rule="all_done")
 def summarize(summaries: Any) -> str:
-    """Each shard's XCom holds its counts."""
+    """Each shard returns its counts."""
     found = list(summaries)
-    return f"{sum(one['queued'] for one in found)} of {sum(one['total'] for one in found)} URLs are queued"
+    return f"{sum(one['queued'] for one in found)} of {sum(one['total'] for one in found)} URLs queued"
 
 
 with DAG(
@@ -36,8 +36,8 @@ with DAG(
         task_id="batch",
         urls="{{ params.manifest }}",
         receipts="{{ params.receipts }}",
-        allow_empty=True,  # a part of a short manifest may be empty
-        requests_per_second=RATE_OF_ONE,
+        allow_empty=True,  # a shard of a short manifest may be empty
+        requests_per_second=SHARD_RATE,
         pool=POOL,
     ).expand(shard=[[number, SHARDS] for number in range(SHARDS)])
     summarize(batch.output)

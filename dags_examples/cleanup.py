@@ -1,4 +1,4 @@
-"""Delete a list of folders every night, one mapped task a folder: each is deleted, retried and reported by itself."""
+"""Delete a list of folders every night, each in a mapped task with its own log and retries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperato
 
 @task
 def folders_to_delete(**context: Any) -> list[str]:
-    """CHANGE THIS to where your list comes from: a query, an Airflow variable, yesterday's date."""
+    """CHANGE THIS to the source of your list: a query, an Airflow variable, yesterday's date."""
     return list(context["params"]["folder_ids"])
 
 
@@ -27,6 +27,6 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
     params={"folder_ids": Param(["tmp-1", "tmp-2"], type="array")},
 ) as dag:
-    # Deleting is permanent: an id that is empty, or the root's, is refused before anything is sent.
+    # Deleting is permanent: an empty id, or one that could be the root's, is rejected before anything is sent.
     delete = DeleteFolderOperator.partial(task_id="delete", ignore_missing=True, max_active_tis_per_dag=4)
     delete.expand(folder_id=folders_to_delete())

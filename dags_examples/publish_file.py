@@ -1,6 +1,6 @@
-"""Stage a file and tell other DAGs that it is there: an asset event (a dataset event in Airflow 2) with the file's id.
+"""Stage a file and publish its id in an asset event (a dataset event in Airflow 2), which starts `use_published_file`.
 
-`use_published_file` is a DAG that starts with it. No token is handed over: the consumer makes a link of its own, late.
+No token is passed on: the consumer creates its own link when it needs one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import DAG, Asset, Param
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 
-# CHANGE THIS: the service's host, and what the file is to people. It is a name and no address: each run has its own file id.
+# CHANGE THIS: the service's host and a name for the file. It is not an address: each run has another file id.
 REPORT = Asset("cloudstore://files.example.com/daily-report")
 
 with DAG(
@@ -28,7 +28,7 @@ with DAG(
     },
 ) as dag:
     upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}")
-    # The upload only says that it is queued; the sensor knows that the file is there, so the asset is its outlet.
+    # The asset is the sensor's outlet, not the upload's: an upload is only queued.
     FileAvailableSensor(
-        task_id="file_is_there", file_id=upload.output["file_id"], deferrable=True, poke_interval=2, timeout=600, outlets=[REPORT]
+        task_id="wait_for_file", file_id=upload.output["file_id"], deferrable=True, poke_interval=2, timeout=600, outlets=[REPORT]
     )

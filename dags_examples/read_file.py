@@ -1,6 +1,6 @@
-"""Read a file of the service where its bytes are needed: copied by an operator of Airflow's own, or in parts by a task.
+"""Read a file through `cloudstore://CONNECTION@/FILE_ID`: copy it with an operator of Airflow's, or read parts of it in a task.
 
-No task hands a link to another: `cloudstore://CONNECTION@/FILE_ID` makes one when bytes are needed.
+No task passes on a link: the filesystem creates one when it reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow.providers.common.io.operators.file_transfer import FileTransferOper
 
 @task
 def peek(**context: Any) -> str:
-    """Read the first bytes of a file, however long it is; pandas takes the same URL."""
+    """Read only the first bytes of a file of any size; pandas accepts the same URL."""
     path = ObjectStoragePath(f"cloudstore://cloudstore_default@/{context['params']['file_id']}")
     with path.open("rb", block_size=1024) as file:
         return str(file.readline().decode(errors="replace"))
@@ -37,7 +37,7 @@ with DAG(
     copy = FileTransferOperator(
         task_id="copy",
         src="cloudstore:///{{ params.file_id }}",
-        source_conn_id="cloudstore_default",  # Airflow 2.11 does not read it from the URL here
+        source_conn_id="cloudstore_default",  # FileTransferOperator of Airflow 2.11 ignores the one in the URL
         dst="{{ params.target }}",
         overwrite=True,
     )

@@ -1,4 +1,4 @@
-"""Make a download link and hand it to downstream tasks: the bare token, or the whole link with its URL and its end."""
+"""Create a download link and pass it to downstream tasks: only the token, or the link with its URL and expiry."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperato
 @task
 def use_token(token: str) -> int:
     """Give the token to the system that downloads; this example only counts its characters."""
-    mask_secret(token)  # an XCom is not masked by itself
+    mask_secret(token)  # Airflow does not mask XComs
     return len(token)
 
 
 @task
 def announce(link: dict[str, Any]) -> str:
-    """Tell people that a link is there, and not the link itself: whoever reads the log could download the file."""
+    """Announce that a link exists, but not the link: anyone who can read the log could download the file."""
     return f"File {link['file_id']} can be downloaded until {link['expires_at']}"
 
 
@@ -34,6 +34,6 @@ with DAG(
     params={"file_id": Param(os.environ.get("EXAMPLE_FILE_ID", "f123"), type="string")},
 ) as dag:
     link = DownloadLinkOperator(task_id="link", file_id="{{ params.file_id }}")
-    # By keyword: Airflow shows the rendered arguments of a task, and hides a token by the name that it is passed under.
+    # By keyword: Airflow displays a task's rendered arguments, and redacts a token by the argument's name.
     use_token(token=link.output)
     announce(link=link.output["download_link"])

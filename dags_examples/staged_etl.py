@@ -1,6 +1,6 @@
-"""Stage a file from a remote URL, download it whole and checked, load it, and clean up whatever happens.
+"""Stage a file from a remote URL, download and verify it, load it, and always clean up.
 
-The service fetches the file itself: its bytes do not pass through Airflow until `download` gets them. No link is stored anywhere.
+The service fetches the file itself, so Airflow transfers no bytes before `download`. No link is stored anywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
 
 @task
 def load(file: dict[str, Any]) -> dict[str, Any]:
-    """Put your own work here; this example reads the bytes once more, and removes its copy."""
+    """CHANGE THIS to your own work; this example reads the bytes and removes its copy."""
     path = ObjectStoragePath(file["path"])
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as source:
@@ -43,7 +43,7 @@ with DAG(
     params={
         # CHANGE THESE, here or when you trigger a run.
         "source_url": Param(os.environ.get("EXAMPLE_SOURCE_URL", "https://example.com/export.csv"), type="string", format="uri"),
-        "expected_sha256": Param(None, type=["null", "string"], description="of the file; empty: not checked"),
+        "expected_sha256": Param(None, type=["null", "string"], description="of the file; empty to skip the check"),
         "target_folder": Param(
             os.environ.get("EXAMPLE_TARGET_FOLDER", f"{tempfile.gettempdir()}/staged_etl"),
             type="string",
@@ -53,7 +53,7 @@ with DAG(
     },
 ) as dag:
     upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}")
-    # An upload is only queued. This waits for the file in the triggerer, without a worker slot, and downloads it on a worker.
+    # An upload is only queued. This waits in the triggerer, without a worker slot, and then downloads on a worker.
     download = DownloadFileOperator(
         task_id="download",
         file_id=upload.output["file_id"],
@@ -64,7 +64,7 @@ with DAG(
         timeout=600,
         deferrable=True,
     )
-    # A teardown runs even when a task in the middle fails; another run may have deleted the folder meanwhile.
+    # A teardown runs even if an earlier task failed. Another run may have deleted the folder already: ignore_missing.
     clean_up = DeleteFolderOperator(task_id="clean_up", folder_id="{{ params.staging_folder_id }}", ignore_missing=True)
 
     loaded = load(download.output)

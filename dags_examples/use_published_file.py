@@ -1,4 +1,4 @@
-"""Start when `publish_file` has published a file, and download it."""
+"""Download each file that `publish_file` has published; its asset event starts this DAG."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ REPORT = Asset("cloudstore://files.example.com/daily-report")  # as in publish_f
 
 @task
 def published() -> list[str]:
-    """The ids of the files that this run is for: several events can start one run."""
+    """Return the ids of the files that started this run; one run can have several events."""
     return triggering_file_ids(get_current_context())
 
 
 @task
 def use(file_id: str) -> dict[str, Any]:
-    """Download the file; the link for it is made here and stored nowhere."""
+    """Download the file with a link that is created here and stored nowhere."""
     with CloudStoreHook() as hook:
         return hook.download(file_id, Path(tempfile.mkdtemp()) / "report").to_dict()
 

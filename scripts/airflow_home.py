@@ -1,4 +1,4 @@
-"""Gives a script an Airflow of its own: SQLite, the example DAGs, and nothing of the machine's other Airflows."""
+"""Provides an isolated Airflow home for scripts: SQLite, the example DAGs, and no settings of other Airflows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def environment(home: Path, **extra: str) -> dict[str, str]:
-    """The environment of an Airflow whose home is ``home``; what the caller's own says of Airflow is left out.
+    """The environment of an Airflow whose home is ``home``, without the caller's own ``AIRFLOW*`` variables.
 
     :param home: its ``AIRFLOW_HOME``.
     :param extra: more variables.
@@ -23,18 +23,18 @@ def environment(home: Path, **extra: str) -> dict[str, str]:
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags_examples"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        # SQLite gives up after five seconds by default, which a busy machine needs for one write.
+        # By default SQLite waits five seconds for its lock, too little for a write on a busy machine.
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=120",
-        # The bin folder of this virtual environment first: Airflow starts itself by name.
+        # This virtual environment's bin folder first: Airflow starts itself by name.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', '')}",
     }
     return {**inherited, **own, **extra}
 
 
 def migrate(home: Path) -> None:
-    """Bring the database in ``home`` into being; done already, it costs nothing.
+    """Create the database in ``home``, unless it exists.
 
-    :param home: the ``AIRFLOW_HOME``; two callers at once do it once.
+    :param home: the ``AIRFLOW_HOME``; concurrent callers wait for each other.
     """
     home.mkdir(parents=True, exist_ok=True)
     with (home / "migrate.lock").open("w") as lock:
@@ -52,7 +52,7 @@ def migrate(home: Path) -> None:
 
 
 def copy_of(home: Path, target: Path) -> Path:
-    """A second home with a database of its own, so that two runs at once do not meet.
+    """A copy of a home with its own database, so that concurrent runs do not interfere.
 
     :param home: a migrated home.
     :param target: where the copy goes.

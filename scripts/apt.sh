@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs programs whose Debian packages are named like them, where this machine allows it; says what is missing and why.
+# Installs programs whose Debian packages have the same names, if this machine allows it; prints what is missing and why.
 # Usage: scripts/apt.sh PROGRAM...
 set -uo pipefail
 
@@ -9,7 +9,7 @@ for program in "$@"; do
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-  # A policy that says no to every service: the tests start what they need, on ports of their own.
+  # Keeps apt from starting services: the tests start their own, on their own ports.
   policy=/usr/sbin/policy-rc.d
   [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy && trap 'rm -f $policy' EXIT; }
   { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}"; } >/dev/null ||

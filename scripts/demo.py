@@ -1,6 +1,6 @@
-"""``make demo``: the staged pipeline on a real Airflow, with real bytes over real sockets, and a report of what happened.
+"""``make demo``: runs the staged pipeline on a real Airflow over real sockets, and reports the result.
 
-Every figure of the report is read back from where it happened: the emulator's own state, the tasks' XComs, the source's bytes.
+The report is built from the emulator's state, the tasks' XComs and the source's bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIZE = 4 * 1024 * 1024
 def main() -> int:
     """Run the demo.
 
-    :returns: 0 if all of it happened.
+    :returns: 0 if every step succeeded.
     """
     began = time.monotonic()
     home = ROOT / ".demo" / "home"
@@ -43,16 +43,16 @@ def main() -> int:
         state = emulator.state()
     problems = [*report(url, expected, result, state)]
     if problems:
-        print(f"\nThe demo FAILED: {'; '.join(problems)}.\nWhat Airflow logged is in {home.parent / 'last.log'}")
+        print(f"\nThe demo FAILED: {'; '.join(problems)}.\nAirflow's log: {home.parent / 'last.log'}")
         return 1
-    print(f"\nAll of it happened, in {time.monotonic() - began:.0f} s. What Airflow logged: .demo/last.log")
+    print(f"\nDemo passed in {time.monotonic() - began:.0f} s. Airflow's log: .demo/last.log")
     return 0
 
 
 def run_staged_etl(home: Path, emulator: Emulator, url: str, sha256: str) -> dict[str, Any]:
-    """Run the example DAG in a process of its own.
+    """Run the example DAG in a separate process.
 
-    :returns: its states and XComs; nothing if it did not get that far.
+    :returns: its states and XComs; empty if the run did not start.
     """
     result_file = home / "result.json"
     conf = json.dumps({"source_url": url, "expected_sha256": sha256, "staging_folder_id": "staging", "target_folder": str(home)})
@@ -70,9 +70,9 @@ def run_staged_etl(home: Path, emulator: Emulator, url: str, sha256: str) -> dic
 
 
 def report(url: str, expected: str, result: dict[str, Any], state: dict[str, Any]) -> list[str]:
-    """Print what happened.
+    """Print the result.
 
-    :returns: what did not happen.
+    :returns: the problems found.
     """
     xcoms, effects = result["xcoms"], state["effects"]
     file, loaded = xcoms.get("download") or {}, xcoms.get("load") or {}
@@ -83,13 +83,13 @@ def report(url: str, expected: str, result: dict[str, Any], state: dict[str, Any
     print(f"  downloaded      {file.get('bytes', 0):,} bytes, SHA-256 {file.get('sha256', '')[:16]}... (no link in any XCom)")
     print(f"  loaded          {loaded.get('bytes', 0):,} bytes, SHA-256 {loaded.get('sha256', '')[:16]}...")
     print(f"  source          {SIZE:,} bytes, SHA-256 {expected[:16]}...")
-    print(f"  folder          {'still there' if 'staging' in state['folders'] else 'gone, with its files and tokens'}")
+    print(f"  folder          {'not deleted' if 'staging' in state['folders'] else 'deleted, with its files and tokens'}")
     checks = {
         f"the run ended as {result['state']}": result["state"] == "success",
         "the upload was not queued exactly once": effects.get("upload") == 1,
-        "the download differs": (file.get("bytes"), file.get("sha256")) == (SIZE, expected),
-        "the bytes differ": loaded == {"bytes": SIZE, "sha256": expected},
-        "the folder is still there": effects.get("delete") == 1 and not (state["folders"] or state["files"] or state["tokens"]),
+        "the downloaded file differs from the source": (file.get("bytes"), file.get("sha256")) == (SIZE, expected),
+        "the loaded bytes differ from the source": loaded == {"bytes": SIZE, "sha256": expected},
+        "the folder was not deleted": effects.get("delete") == 1 and not (state["folders"] or state["files"] or state["tokens"]),
     }
     return [problem for problem, fine in checks.items() if not fine]
 

@@ -1,9 +1,8 @@
-"""Runs one program so that nothing of it outlives whoever asked for it.
+"""Runs one program and kills all its processes when the program or the guardian's parent ends.
 
-Linux only. It adopts every process that the program leaves behind, whatever session or group that process has moved to. When its
-own standard input ends (its parent closed it, or died in any way) or the program ends, it kills all of them. Signals go to the
-program.
-Standard library only, for ``python -I -S``: it is up in milliseconds, and no environment can break it.
+Linux only. It adopts every process that the program leaves behind, whatever session or group it has moved to. When its standard
+input ends (its parent closed it or died) or the program ends, it kills them all. It forwards signals to the program.
+Standard library only, for ``python -I -S``: it starts in milliseconds, whatever the environment.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, sign
 def main(user: str, *command: str) -> int:
     """Run a program.
 
-    :param user: the id of the user and group that it runs as; empty for one's own.
+    :param user: the id of the user and group to run as; empty for the current ones.
     :param command: the program and its arguments.
-    :returns: its exit status, as a shell gives it.
+    :returns: its exit status, as a shell reports it.
     """
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
@@ -54,14 +53,14 @@ def main(user: str, *command: str) -> int:
 
 
 def descendants(of: int) -> list[int]:
-    """The processes below one, zombies included; its own children first.
+    """The descendants of a process, zombies included; its own children first.
 
     :param of: a process id.
     """
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])  # proc(5): the name, in parentheses, may hold anything
+        with contextlib.suppress(OSError):  # it has ended in the meantime
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])  # proc(5): the name in parentheses can contain anything
             children.setdefault(parent, []).append(int(stat.parent.name))
     found = [of]
     for pid in found:
@@ -79,10 +78,10 @@ def _kill_descendants() -> None:
 
 
 def _reap_adopted(program: int) -> None:
-    """Take the exit status of adopted processes; that of the program is left to its Popen."""
+    """Reap adopted processes; the program itself is reaped by its Popen."""
     for pid in descendants(os.getpid()):
         if pid != program:
-            with contextlib.suppress(ChildProcessError):  # somebody else's child, not adopted
+            with contextlib.suppress(ChildProcessError):  # another process's child, not adopted
                 os.waitpid(pid, os.WNOHANG)
 
 

@@ -1,4 +1,4 @@
-"""Programs as child processes that can be killed, frozen and started again, and that never outlive this process."""
+"""Child processes that can be killed, frozen and restarted, and never outlive this process."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FIXED_PORTS = (20_000, 32_000)
 
 
 class Program:
-    """A program and all processes that come of it, whatever session they move to.
+    """A program and all its descendants, whatever session they move to.
 
-    :param name: what it is called in messages.
+    :param name: its name in messages.
     :param command: the program and its arguments.
-    :param log: the file that gets what it prints.
-    :param env: its environment; None for this process's own.
+    :param log: the file for its output.
+    :param env: its environment; None for this process's.
     :param cwd: its working directory.
-    :param user: the id of the user and group that it runs as (root only); None for one's own.
+    :param user: the id of the user and group to run as (root only); None for the current ones.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class Program:
         self._printed_before = 0
 
     def start(self) -> None:
-        """Start it; it must not run already."""
-        assert not self.runs, f"{self.name} runs already"
+        """Start it; it must not be running."""
+        assert not self.runs, f"{self.name} is already running"
         start_guardian = [sys.executable, "-I", "-S", guardian.__file__, "" if self._user is None else str(self._user)]
         with self.log.open("ab") as sink:
             self._printed_before = sink.tell()
@@ -58,13 +58,13 @@ class Program:
                 stderr=sink,
                 env=self._env,
                 cwd=self._cwd,
-                start_new_session=True,  # Ctrl-C is this process's affair
+                start_new_session=True,  # only this process handles Ctrl-C
             )
         until(f"{self.name} is started", lambda: self.pids or not self.runs, 60)
 
     @property
     def runs(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether it is running."""
         return self._guardian is not None and self._guardian.poll() is None
 
     @property
@@ -82,10 +82,10 @@ class Program:
         os.kill(self.pids[0], number)
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 20) -> None:
-        """Ask it to end, and kill what is left after a while.
+        """Send it a signal, and kill what is still running after a while.
 
-        :param number: the signal that asks.
-        :param seconds: how long it may take.
+        :param number: the signal.
+        :param seconds: the grace period.
         """
         if self._guardian and self.pids:
             self.send(number)
@@ -94,7 +94,7 @@ class Program:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL to all of its processes: what the loss of a machine is to everybody else."""
+        """Send SIGKILL to all of its processes, as if its machine were lost."""
         if self._guardian:
             assert self._guardian.stdin
             self._guardian.stdin.close()
@@ -102,42 +102,42 @@ class Program:
             self._guardian = None
 
     def freeze(self) -> None:
-        """SIGSTOP to all of its processes, until :meth:`thaw`."""
+        """Send SIGSTOP to all of its processes, until :meth:`thaw`."""
         frozen: set[int] = set()
-        while new := set(self.pids) - frozen:  # one may have forked meanwhile
+        while new := set(self.pids) - frozen:  # one may have forked in the meantime
             self._to_all(new, signal.SIGSTOP)
             frozen |= new
 
     def thaw(self) -> None:
-        """SIGCONT to all of its processes."""
+        """Send SIGCONT to all of its processes."""
         self._to_all(self.pids, signal.SIGCONT)
 
     def printed(self) -> str:
-        """What it has printed since it was started last."""
+        """Its output since the last start."""
         with self.log.open("rb") as file:
             file.seek(self._printed_before)
             return file.read().decode(errors="replace")
 
     def until_printed(self, text: str, seconds: float = 60) -> None:
-        """Wait until it has printed something.
+        """Wait until its output contains a text.
 
-        :raises AssertionError: if it ended before, or took too long.
+        :raises AssertionError: if it ended first, or took too long.
         """
         self.until(f"it prints {text!r}", lambda: text in self.printed(), seconds)
 
     def until_listens(self, port: int, seconds: float = 60) -> None:
-        """Wait until a port on loopback takes connections.
+        """Wait until a port on loopback accepts connections.
 
-        :raises AssertionError: if the program ended before, or took too long.
+        :raises AssertionError: if the program ended first, or took too long.
         """
         self.until(f"port {port} listens", lambda: listens(port), seconds)
 
     def until(self, what: str, true: Callable[[], Any], seconds: float) -> None:
-        """Wait until something is true."""
+        """Wait until a condition is true."""
         until(f"{self.name}: {what}", lambda: true() or self._still_runs(), seconds, self.tail)
 
     def tail(self) -> str:
-        """The end of what it printed."""
+        """The end of its output."""
         return f"--- {self.name}\n{self.printed()[-1500:]}" if self.log.exists() else ""
 
     def _still_runs(self) -> bool:
@@ -166,7 +166,7 @@ def until(what: str, true: Callable[[], Any], seconds: float = 120, report: Call
 
 
 def listens(port: int) -> bool:
-    """Whether something on loopback takes connections at a port."""
+    """Whether a port on loopback accepts connections."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
     except OSError:
@@ -175,10 +175,10 @@ def listens(port: int) -> bool:
 
 
 def free_port(wanted: int = 0) -> int:
-    """``wanted`` if nobody listens there, else a port on loopback that is free now.
+    """``wanted`` if it is free, else another free port on loopback.
 
-    It lies below the ports that the kernel hands out (``ip_local_port_range`` of ``ip(7)``): while a program is down, nobody's
-    outgoing connection takes its port, and a probe of the port cannot connect to itself.
+    It is below the kernel's ephemeral ports (``ip_local_port_range`` of ``ip(7)``): while a program is down, no outgoing
+    connection takes its port, and a probe of the port cannot connect to itself.
     """
     for port in (wanted, *random.sample(range(*_FIXED_PORTS), 100)):
         with contextlib.suppress(OSError), socket.socket() as probe:

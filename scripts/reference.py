@@ -1,4 +1,4 @@
-"""Writes ``docs/reference.md`` from the docstrings and signatures; ``--check`` fails when the page is out of date instead."""
+"""Writes ``docs/reference.md`` from the docstrings and signatures; with ``--check``, fails if the page is out of date."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PACKAGE = "airflow_provider_cloudstore"
 _INTRODUCTION = """\
 # Reference
 
-Made from the docstrings by `make docs`; do not edit it by hand. Times are in seconds, sizes in bytes.
-Every operator and sensor also takes what Airflow's `BaseOperator` and `BaseSensorOperator` take.
-In the column *template*, *yes* means that Jinja templates are rendered in the argument.
+Generated from the docstrings by `make docs`; do not edit. Times are in seconds, sizes in bytes.
+Every operator and sensor also accepts the arguments of Airflow's `BaseOperator` or `BaseSensorOperator`.
+In the column *template*, *yes* marks template fields.
 """
 _ROLE = re.compile(r":\w+:`~?([\w.]+)`")
 _FIELD = re.compile(r"^:(param|raises|returns|ivar)(?: (\w+))?: ?(.*)$")
@@ -35,7 +35,7 @@ _FIELD = re.compile(r"^:(param|raises|returns|ivar)(?: (\w+))?: ?(.*)$")
 
 @dataclass(slots=True)
 class Docstring:
-    """A docstring, taken apart: its text, what it says of each parameter, of what is raised and of what is returned."""
+    """A parsed docstring: its text, parameters, exceptions and return value."""
 
     text: str
     params: dict[str, str]
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     """Write the page, or check it.
 
     :param arguments: the command line, without the program's name.
-    :returns: 0 if the page is written, or was up to date.
+    :returns: 0 if the page was written or is up to date.
     """
     page = reference()
     if "--check" not in arguments:
@@ -68,7 +68,7 @@ def reference() -> str:
         "## Sensors\n",
         *(_class(kind) for kind in _classes("sensors")),
         "## Hooks\n",
-        *(_class(kind, methods=True) for kind in _classes("hooks") if kind.__module__.endswith(".cloudstore")),
+        *(_class(kind, methods=True) for kind in _classes("hooks")),
         "## Results of the hook's methods\n",
         "Values of `airflow_provider_cloudstore.protocol.results`; an operator's XCom is `to_dict()` of one of them.\n",
         *(_class(vars(results)[name]) for name in _class_names(results)),
@@ -81,7 +81,7 @@ def reference() -> str:
 
 
 def _operators() -> Iterator[str]:
-    """What a DAG names: the operators under the import path that the README gives, then the rest but for the base classes."""
+    """The operators with the import path in the README, then the other classes except base classes."""
     exported = [vars(operators)[name] for name in operators.__all__]
     found = [*_classes("operators")]
     bases = {base for kind in found for base in kind.__mro__[1:]}
@@ -160,7 +160,7 @@ def _parameters(kind: type, doc: Docstring) -> list[str]:
 
 
 def _default(kind: type, value: inspect.Parameter) -> str:
-    """A default as the source has it: what a setting of Airflow decides is not the value that it has here."""
+    """A default as written in the source: a setting of Airflow is named, not evaluated."""
     if value.default is inspect.Parameter.empty:
         return "required"
     if "dataclass" in type(value.default).__name__ or type(value.default).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":
@@ -179,8 +179,8 @@ def _extras() -> str:
     lines = ["## Extras of the connection\n", _row(["extra", "type", "in the form", "meaning"]), _row(["---"] * 4)]
     for name, field in CONN_FIELDS.items():
         types = field["schema"]["type"]
-        shown = ", ".join(one for one in ([types] if isinstance(types, str) else types) if one != "null")
-        lines.append(_row([f"`{name}`", shown, field["label"], field["description"]]))
+        names = ", ".join(one for one in ([types] if isinstance(types, str) else types) if one != "null")
+        lines.append(_row([f"`{name}`", names, field["label"], field["description"]]))
     return "\n".join(lines) + "\n"
 
 
@@ -188,12 +188,12 @@ def _errors() -> str:
     doc = _parse(errors.CloudStoreError)
     lines = [
         "## Errors\n",
-        f"Import them from `{errors.__name__}`, in an `except`, too. A permanent one that reaches a task is an",
-        "`AirflowFailException` as well. *Retried*: by the same call, within its attempts and its time.",
-        "*Permanent*: Airflow does not retry the task. Every error carries:\n",
+        f"Import them from `{errors.__name__}`, also for `except`. A permanent error that reaches a task is",
+        "also an `AirflowFailException`. *Retried*: by the same call, within its attempts and time budget.",
+        "*Permanent*: Airflow does not retry the task. Attributes of every error:\n",
         *(f"- `{name}`: {text}" for name, text in doc.params.items()),
         "",
-        _row(["error", "is a", "retried", "permanent", "when", "what it says to do"]),
+        _row(["error", "is a", "retried", "permanent", "raised for", "hint"]),
         _row(["---"] * 6),
     ]
     for name in _class_names(errors):
@@ -219,14 +219,14 @@ def _parse(thing: Any) -> Docstring:
             fields[-1][2] += " " + line.strip()
         elif not fields:
             text.append(line)
-    for role, name, words in fields:
+    for role, name, description in fields:
         match role:
             case "param":
-                found.params[name] = _markdown(words)
+                found.params[name] = _markdown(description)
             case "raises":
-                found.raises.append((name, _markdown(words)))
+                found.raises.append((name, _markdown(description)))
             case "returns":
-                found.returns = _markdown(words)
+                found.returns = _markdown(description)
     found.text = _markdown("\n".join(text).strip())
     return found
 

@@ -1,4 +1,4 @@
-"""Runs one DAG file to its end in this process, on a real Airflow, and writes what came of it as JSON."""
+"""Runs one DAG file in this process on a real Airflow, and writes the result as JSON."""
 
 from __future__ import annotations
 

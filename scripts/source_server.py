@@ -1,4 +1,4 @@
-"""A small web server on loopback that holds one file: the remote place from which the service fetches."""
+"""A web server on loopback with one file: the remote source that the service fetches from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @contextmanager
 def serving(content: bytes) -> Iterator[str]:
-    """The URL of a file with ``content``, for as long as the block runs.
+    """Serve ``content`` during a ``with`` block; yields its URL.
 
     :param content: its bytes.
     """

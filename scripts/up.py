@@ -1,4 +1,4 @@
-"""``make up``: Airflow's own UI with the example DAGs, the connection and the emulator, until Ctrl-C."""
+"""``make up``: runs Airflow's UI with the example DAGs, the connection and the emulator until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from scripts.airflow_home import ROOT, environment, migrate
 from scripts.cluster import Cluster, missing
 from scripts.processes import free_port
 
-# One click runs an example, and the connection's Test button is there.
+# One click runs an example; the connection form has its Test button.
 WELCOMING = {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False", "AIRFLOW__CORE__TEST_CONNECTION": "Enabled"}
-TRY = "try       open staged_etl, click Trigger, and Trigger again: it runs with what the form holds"
+TRY = "try       open staged_etl, click Trigger, and confirm the form with Trigger"
 
 
 def main(engine: str = "standalone") -> int:
-    """Run Airflow beside the emulator.
+    """Run Airflow and the emulator.
 
     :param engine: ``celery`` for a distributed Airflow.
-    :returns: 0 after Ctrl-C, 1 if Airflow ended by itself.
+    :returns: 0 after Ctrl-C, 1 if Airflow ended on its own.
     """
     if engine == "celery":
         return distributed()
@@ -41,17 +41,17 @@ def main(engine: str = "standalone") -> int:
             home,
             **example_inputs(emulator, home.parent),
             **WELCOMING,
-            AIRFLOW__API__HOST="127.0.0.1",  # there is no login
+            AIRFLOW__API__HOST="127.0.0.1",  # no login
             AIRFLOW__API__PORT=str(port),
             AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{port}/execution/",
             AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
-            # The scheduler may start a task long before the API server answers: the task waits for it, and is no failed try.
+            # The scheduler may start a task long before the API server responds: the task waits instead of failing.
             AIRFLOW__WORKERS__EXECUTION_API_RETRIES="60",
             AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX="2",
         )
         store_connection(home, env, emulator)
         command = [sys.executable, "-m", "airflow", "standalone"]
-        # A session of its own: Ctrl-C reaches this program alone, which then stops Airflow and all that Airflow started.
+        # A separate session: Ctrl-C reaches only this program, which then stops Airflow and all its processes.
         airflow = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
         try:
             print("Starting Airflow (half a minute) ...", flush=True)
@@ -60,7 +60,7 @@ def main(engine: str = "standalone") -> int:
             print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
             print(TRY, flush=True)
             airflow.wait()
-            print("Airflow ended by itself; what it logged is in .up/airflow.log", file=sys.stderr)
+            print("Airflow ended on its own; see its log .up/airflow.log", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
             print("\nStopping ...", flush=True)
@@ -70,10 +70,10 @@ def main(engine: str = "standalone") -> int:
 
 
 def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
-    """What the example DAGs work on: the defaults in their forms, as environment variables.
+    """The default parameters of the example DAGs, as environment variables.
 
-    :param emulator: the service; what the examples look for is put into it.
-    :param folder: where the manifest and its receipts are.
+    :param emulator: the service; it gets the files that the examples need.
+    :param folder: the folder for the manifest and its receipts.
     """
     urls = [emulator.serve(f"row {number}\n".encode(), f"row-{number}.csv") for number in range(100)]
     manifest = folder / "urls.csv"
@@ -87,14 +87,14 @@ def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
 
 
 def store_connection(home: Path, env: dict[str, str], emulator: Emulator) -> None:
-    """Put the connection into the database, where the UI lists it; one in the environment is not listed.
+    """Store the connection in the database, because the UI does not list those in the environment.
 
     :param home: the ``AIRFLOW_HOME``.
     :param env: Airflow's environment.
-    :param emulator: where the connection leads.
+    :param emulator: the service that the connection points to.
     """
     file = home / "connections.json"
-    # The port in its own field: for an empty one Airflow 3.3's Test button sends 0, which Airflow then takes for another address.
+    # The port in its own field: for an empty one Airflow 3.3's Test button sends 0, which Airflow treats as another address.
     host, _, port = emulator.url.rpartition(":")
     connection = {**json.loads(emulator.connection), "host": host, "port": int(port)}
     file.write_text(json.dumps({"cloudstore_default": connection}))
@@ -105,12 +105,12 @@ def store_connection(home: Path, env: dict[str, str], emulator: Emulator) -> Non
 
 
 def distributed() -> int:
-    """Run a distributed Airflow beside the emulator.
+    """Run a distributed Airflow and the emulator.
 
-    :returns: 0 after Ctrl-C, 1 if there can be none here, or a part of it ended by itself.
+    :returns: 0 after Ctrl-C, 1 if it cannot run here or a component ended on its own.
     """
     if reason := missing():
-        print(f"No distributed Airflow can be run here: {reason}", file=sys.stderr)
+        print(f"Cannot run a distributed Airflow here: {reason}", file=sys.stderr)
         return 1
     stop_at_signals()
     (ROOT / ".up").mkdir(exist_ok=True)
@@ -131,7 +131,7 @@ def distributed() -> int:
                 print(TRY, flush=True)
                 while not (ended := [program for program in cluster.programs.values() if program.ended_by_itself]):
                     time.sleep(1)
-                print("\n".join(f"{program.name} ended by itself\n{program.tail()}" for program in ended), file=sys.stderr)
+                print("\n".join(f"{program.name} ended on its own\n{program.tail()}" for program in ended), file=sys.stderr)
                 return 1
         except KeyboardInterrupt:
             print("\nStopped.", flush=True)
@@ -139,7 +139,7 @@ def distributed() -> int:
 
 
 def wait_for(url: str, airflow: subprocess.Popen[bytes]) -> None:
-    """Wait until Airflow answers.
+    """Wait until Airflow responds.
 
     :raises RuntimeError: if it ended, or took longer than five minutes.
     """
@@ -150,17 +150,17 @@ def wait_for(url: str, airflow: subprocess.Popen[bytes]) -> None:
             return
         except (urllib.error.URLError, OSError):
             time.sleep(0.5)
-    raise RuntimeError("Airflow did not come up; what it logged is in .up/airflow.log")
+    raise RuntimeError("Airflow did not start; see its log .up/airflow.log")
 
 
 def stop_at_signals() -> None:
-    """Have SIGTERM end the program as Ctrl-C does; and Ctrl-C too, which a shell has its background jobs ignore."""
+    """End the program on SIGTERM, and on Ctrl-C, which shells make background jobs ignore."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
 
 
 def stop(airflow: subprocess.Popen[bytes]) -> None:
-    """End Airflow and the processes that it started, which share its session."""
+    """Stop Airflow and its processes, which share its session."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(airflow.pid, number)

@@ -1,4 +1,4 @@
-"""The code blocks of README and docs, so that tests can run and check what readers will copy."""
+"""Extracts the code blocks of README and docs, so that tests run the code that readers copy."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 cloudstore_emulator = Emulator()
 """,
 }
-"""What the page says in words before a block that does not stand alone."""
+"""The imports and names that a page leaves to the reader, for blocks that are incomplete without them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of code, as it stands in a page."""
+    """A block of code in a page, verbatim."""
 
     name: str
     code: str
@@ -61,7 +61,7 @@ class Block:
 
 
 def blocks(page: Path, language: str = "python") -> list[Block]:
-    """The page's blocks in a language, named ``page.md-0``, ``page.md-1`` and so on."""
+    """A page's blocks in one language, named ``page.md-0``, ``page.md-1`` and so on."""
     found = re.findall(rf"^( *)```{language}\n(.*?)^\1```", page.read_text(), re.DOTALL | re.MULTILINE)
     return [Block(f"{page.name}-{number}", textwrap.dedent(code)) for number, (_, code) in enumerate(found)]
 
@@ -75,10 +75,10 @@ def code_of(name: str) -> str:
 
 
 def dag_of(name: str, code: str | None = None) -> Any:
-    """The DAG of a block, in a file of its own: Airflow runs only what lies in its DAGs folder.
+    """The DAG of a block, written to the DAGs folder, because Airflow runs only files there.
 
     :param name: the block.
-    :param code: a whole DAG file in place of the block's own code, where that does not stand alone.
+    :param code: a complete DAG file to use instead, if the block is only a fragment.
     """
     file = Path(os.environ["AIRFLOW_HOME"]) / "dags" / f"{re.sub(r'[.-]', '_', name)}.py"
     file.write_text(code or code_of(name))

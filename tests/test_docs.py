@@ -1,4 +1,4 @@
-"""What the docs show is there, and works."""
+"""The docs agree with the code: links, names, commands, tables and generated pages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_relative_link_leads_somewhere(page: Path) -> None:
+def test_every_relative_link_has_a_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
 
@@ -64,10 +64,10 @@ def test_the_long_description_has_no_relative_links(url: str, expected: str) -> 
     assert {target for target in re.findall(r"\]\(([^)]+)\)", whole) if not target.startswith(("#", "https://"))} == set()
 
 
-def test_every_error_and_every_extra_is_explained() -> None:
+def test_every_error_and_every_extra_is_documented() -> None:
     kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)}
-    reported = (ROOT / "docs" / "failures.md").read_text()
-    assert not {name for name in kinds if f"`{name}`" not in reported}
+    page = (ROOT / "docs" / "failures.md").read_text()
+    assert not {name for name in kinds if f"`{name}`" not in page}
     assert not {key for key in EXTRA_KEYS if f"`{key}`" not in (ROOT / "README.md").read_text()}
 
 
@@ -89,7 +89,7 @@ EXPORTS = [line for line in COMMANDS if line.startswith("export AIRFLOW_CONN_CLO
 
 
 def test_every_command_is_run_by_a_test() -> None:
-    # `make` runs in CI by itself, a new environment with pip in tests/packaging, and Airflow's commands in tests/first_day.
+    # CI runs `make`, tests/packaging runs pip in a new environment, tests/first_day runs Airflow's commands.
     starts = ("make ", "pip ", "python3.11 -m venv ", ". ~/cloudstore-venv/", "airflow ", "export AIRFLOW__")
     elsewhere = {line for line in COMMANDS if line.startswith(starts)}
     assert set(COMMANDS) == {*EMULATOR, *EXPORTS, *elsewhere}
@@ -98,7 +98,7 @@ def test_every_command_is_run_by_a_test() -> None:
 
 
 def connection_in(export: str) -> Settings:
-    """What the shell makes of an ``export``, read as the hook reads it."""
+    """The settings in an ``export``, parsed by the shell's rules and then the hook's."""
     (assignment,) = shlex.split(export, comments=True)[1:]
     connection = json.loads(assignment.partition("=")[2])
     extra = connection.get("extra", {})
@@ -109,7 +109,7 @@ def connection_in(export: str) -> Settings:
 
 
 @pytest.mark.parametrize("command", EMULATOR)
-def test_the_emulator_runs_as_the_docs_say_and_stops_with_ctrl_c(command: str) -> None:
+def test_the_emulator_runs_as_documented_and_stops_with_ctrl_c(command: str) -> None:
     arguments = [sys.executable, *shlex.split(re.sub(r"--port \d+", "--port 0", command))[1:]]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     started = subprocess.Popen(arguments, env=env, stdout=subprocess.PIPE, text=True)
@@ -123,15 +123,15 @@ def test_the_emulator_runs_as_the_docs_say_and_stops_with_ctrl_c(command: str) -
 
 
 @pytest.mark.parametrize("export", [line for line in EXPORTS if "{" in line])
-def test_a_connection_that_the_docs_show_can_be_used_as_it_stands(export: str) -> None:
+def test_a_connection_in_the_docs_is_valid_unchanged(export: str) -> None:
     assert connection_in(export).timeout in (30, 60)
 
 
-def test_the_reference_is_what_the_docstrings_say() -> None:
+def test_the_reference_is_generated_from_the_current_docstrings() -> None:
     assert reference.PAGE.read_text() == reference.reference(), "out of date: run make docs"
 
 
-def test_the_reference_lists_what_a_dag_imports_from_where_the_readme_says() -> None:
+def test_the_reference_uses_the_import_paths_of_the_readme() -> None:
     listed = dict(re.findall(r"^### `(\w+)`\n\n`from (\S+) import", reference.reference(), re.MULTILINE))
     assert not {"TypedOperator", "WaitingOperator"} & listed.keys()
     assert {listed[name] for name in operators.__all__} == {operators.__name__}
@@ -140,7 +140,7 @@ def test_the_reference_lists_what_a_dag_imports_from_where_the_readme_says() -> 
 def test_the_pages_agree_on_which_errors_are_retried_and_permanent() -> None:
     page = (ROOT / "docs" / "failures.md").read_text()
     rows = re.findall(r"^\| (`\w+`[^|]*) \| ([^|]+) \| (yes|no) \| [^|]* \|$", page, re.MULTILINE)
-    written = {name: (again, permanent) for cell, again, permanent in rows for name in re.findall(r"`(\w+)`", cell)}
+    written = {name: (retried, permanent) for cell, retried, permanent in rows for name in re.findall(r"`(\w+)`", cell)}
     kinds: dict[str, type[errors.CloudStoreError]] = {name: vars(errors)[name] for name in written}
     assert len(written) >= 25
     flags = {name: [kind.retryable, kind.permanent] for name, kind in kinds.items()}
@@ -159,6 +159,15 @@ def test_the_architecture_names_every_module_script_and_folder_of_tests() -> Non
         return {path.stem, path.name, f"{path.parent.name}/{path.name}"}
 
     assert not [str(path.relative_to(ROOT)) for path in modules if path.name not in mirrored and not forms(path) & named]
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_path_that_a_maintainers_page_names_exists(page: str) -> None:
+    named = set(re.findall(r"`((?:[\w.-]+/)[\w./-]*|[\w-]+\.(?:py|md|sh|toml))`", (ROOT / page).read_text()))
+    assert len(named) > 25
+    assert not sorted(
+        path for path in named if not any((top / path).exists() for top in (ROOT, ROOT / "airflow_provider_cloudstore"))
+    )
 
 
 def test_the_readmes_tables_name_what_can_be_imported_and_called() -> None:

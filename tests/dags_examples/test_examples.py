@@ -95,7 +95,7 @@ def test_bulk_upload_queues_every_url_of_the_manifest_and_records_it(emulator: E
     manifest.write_bytes(gzip.compress(b"id,url\n1,ftp://127.0.0.1:9/1\n2,ftp://127.0.0.1:9/2\n3,ftp://127.0.0.1:9/1\n"))
     state, _, values = run_dag(bulk_upload.dag, {"manifest": str(manifest), "receipts": str(tmp_path / "receipts")})
     assert state == "success"
-    assert values["summarize"] == "2 of 3 URLs are queued, 1 stood twice"
+    assert values["summarize"] == "2 of 3 URLs queued, 1 duplicates"
     assert emulator.state()["effects"] == {"upload": 2}
     assert len(list((tmp_path / "receipts").glob("*/part-*.jsonl"))) >= 1
 
@@ -105,5 +105,5 @@ def test_the_shards_of_a_manifest_send_all_of_it_once(emulator: Emulator, tmp_pa
     manifest.write_text("url\n" + "".join(f"ftp://127.0.0.1:9/{number % 60}\n" for number in range(80)))
     state, _, values = run_dag(bulk_upload_sharded.dag, {"manifest": str(manifest), "receipts": str(tmp_path / "receipts")})
     assert state == "success"
-    assert values["summarize"] == "60 of 80 URLs are queued"
+    assert values["summarize"] == "60 of 80 URLs queued"
     assert emulator.state()["effects"] == {"upload": 60}

@@ -1,4 +1,4 @@
-"""The README's first DAG as it is written, on a whole Airflow: green on its first day and on every later one.
+"""The README's first DAG, exactly as printed, succeeds in a full Airflow on its first day and on later ones.
 
 Slow: ``make test-first-day`` runs it on Airflow 3.3.2 and 2.11.2.
 """
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 DATE = "--exec-date" if AIRFLOW_2 else "--logical-date"
 
 
-def test_the_readmes_dag_is_green_on_two_dates(tmp_path: Path) -> None:
+def test_the_readmes_dag_succeeds_on_two_dates(tmp_path: Path) -> None:
     dags = tmp_path / "dags"
     dags.mkdir()
     (dags / "share_report.py").write_text(code_of("README.md-0"))
@@ -28,7 +28,7 @@ def test_the_readmes_dag_is_green_on_two_dates(tmp_path: Path) -> None:
         Emulator() as emulator,
         RealAirflow(tmp_path / "home", dags, AIRFLOW_CONN_CLOUDSTORE_DEFAULT=emulator.connection) as airflow,
     ):
-        emulator.make_folder("reports-2026-03-02")  # a week before the second date; before the first one there is none
+        emulator.make_folder("reports-2026-03-02")  # a week before the second date; there is none for the first
         airflow.start_all()
         airflow.until("the DAG is known", lambda: airflow.rows("select 1 from serialized_dag where dag_id = 'share_report'"))
         airflow.cli("dags", "unpause", "share_report")

@@ -1,4 +1,4 @@
-"""The blocks of docs/assets.md, run as they stand."""
+"""The blocks of docs/assets.md run unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocks of README and docs that are no whole files run too, inside the least that makes them whole."""
+"""The incomplete blocks of README and docs run with a minimal frame."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from airflow_provider_cloudstore.operators.cloudstore import *
 
 
 def inside_a_dag(name: str, before: str = "", **replaced: str) -> str:
-    """A DAG file with the block ``name`` in it; ``replaced`` says what stands in place of the page's object store."""
+    """A DAG file that contains the block ``name``; ``replaced`` maps paths in the page's object store to local ones."""
     code = code_of(name)
     for old, new in replaced.items():
         code = code.replace(f"s3://aws_default@bucket/{old}", new)
@@ -33,13 +33,13 @@ def inside_a_dag(name: str, before: str = "", **replaced: str) -> str:
     return IMPORTS + dag
 
 
-def test_the_readmes_hook_makes_a_link(emulator: Emulator) -> None:
+def test_the_readmes_hook_creates_a_link(emulator: Emulator) -> None:
     names = {"file_id": emulator.put_file(b"x", "f1", "staging")}
     exec(code_of("README.md-1"), names)
     assert names["link"].token == emulator.state()["tokens"][0]["token"]  # type: ignore[attr-defined]
 
 
-def test_the_raw_fault_of_the_testing_page_is_passed_over(emulator: Emulator) -> None:
+def test_the_interim_response_of_the_testing_page_is_skipped(emulator: Emulator) -> None:
     exec(code_of("testing.md-0"), {"cloudstore_emulator": emulator})
     with CloudStoreHook() as hook:
         assert hook.upload_from_url("http://127.0.0.1:9/a.csv").response == {}
@@ -54,7 +54,7 @@ def test_a_mapped_group_stages_each_file(emulator: Emulator) -> None:
     assert emulator.state()["effects"] == {"upload": 2, "link": 2}
 
 
-def test_a_batch_and_the_links_to_what_its_receipts_list(emulator: Emulator, tmp_path: Path) -> None:
+def test_a_batch_and_links_to_the_files_in_its_receipts(emulator: Emulator, tmp_path: Path) -> None:
     manifest, receipts = tmp_path / "urls.csv", str(tmp_path / "receipts")
     manifest.write_text("url\n" + "".join(f"{emulator.serve(b'x', str(number))}\n" for number in range(3)))
     block = {"urls.csv.gz": str(manifest), "receipts": receipts}
@@ -67,7 +67,7 @@ def test_a_batch_and_the_links_to_what_its_receipts_list(emulator: Emulator, tmp
     assert emulator.state()["effects"]["link"] >= 3
 
 
-def test_a_download_waits_for_the_file_and_hands_its_path_on(emulator: Emulator, tmp_path: Path) -> None:
+def test_a_download_waits_for_the_file_and_returns_its_path(emulator: Emulator, tmp_path: Path) -> None:
     code = code_of("downloads.md-0").replace("s3://aws_default@bucket/incoming/{{ ds }}.csv", str(tmp_path / "f"))
     before = f"upload = RemoteUrlUploadOperator(task_id='upload', url={emulator.serve(b'hello')!r})\n"
     before += "@task\ndef use(file):\n    return open(file['path']).read()\n\n\n"

@@ -1,4 +1,4 @@
-"""The DAG of every how-to page runs, copied out of the page, and does what the page says."""
+"""The DAG of every how-to page runs unchanged and does what the page says."""
 
 from __future__ import annotations
 
