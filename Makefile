@@ -16,6 +16,7 @@ CASES ?= 2000
 # More workers than cores, because many tests wait; a test that is asked for by name runs alone, where its output can be read.
 PARALLEL := -n $(shell expr $(CORES) + $(CORES) / 2)
 COVERAGE := --cov-report=term --cov-fail-under=95
+PROPERTIES := $(patsubst %,tests/protocol/test_%.py,any_response encodings identifiers storable)
 IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_waiting.py tests/dags_examples tests/howto
 
 # Without bytecode every process of every Airflow would compile Airflow anew.
@@ -62,8 +63,8 @@ test-matrix: ## the tests on every version of the matrix
 matrix-names:
 	@echo $(addprefix test-on-,$(filter-out $(NEW),$(MATRIX)))
 
-test-properties: env-new ## 21,000 random answers through the parser
-	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest $(PARALLEL) tests/protocol/test_any_response.py
+test-properties: env-new ## 7,000 random examples for each property of the parser and the guards
+	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest --timeout 1200 $(PARALLEL) $(PROPERTIES)
 
 test-wheel: ## the wheel beside each Airflow version in an empty environment
 	@set -e; for name in $(AIRFLOWS); do echo "== Airflow $$name"; \

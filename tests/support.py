@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -16,6 +17,11 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.real_airflow import AIRFLOW_2
 
 TOKEN = "s3cret-access-token"
+
+
+def examples(count: int) -> int:
+    """Return how many examples Hypothesis tries: ``count`` in ``make test``, many more in ``make test-properties``."""
+    return int(os.environ.get("CLOUDSTORE_CASES", count))
 
 
 def settings(base_url: str = "https://files.example.com", token: str = TOKEN, **more: Any) -> Settings:
