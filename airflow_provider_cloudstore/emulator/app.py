@@ -69,7 +69,7 @@ class Service:
             self.store.requests[name] += 1
             self._count_connection(request)
             fault = self.faults.take(name)
-            return await (fault.apply(request, self.shape, lambda: work(request)) if fault else work(request))
+            return await (fault.apply(request, lambda: work(request)) if fault else work(request))
 
         return handle
 
