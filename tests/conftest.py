@@ -47,14 +47,14 @@ os.environ |= {
     "NO_PROXY": "127.0.0.1,localhost",
 }
 
-from airflow_provider_cloudstore.emulator.fixtures import cloudstore_emulator  # noqa: E402  (a fixture for users, used here)
+from airflow_provider_cloudstore.emulator.fixtures import cloudstore_emulator  # noqa: E402  (a fixture for users)
 from airflow_provider_cloudstore.emulator.runner import Emulator  # noqa: E402
 from scripts.airflow_home import migrate  # noqa: E402
 
 __all__ = ["cloudstore_emulator"]
 
 _SLOW = 1800
-"""Seconds after which a slow test counts as hanging."""
+"""Seconds until a slow test times out."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -94,7 +94,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def airflow_db() -> Path:
-    """The database of the tests' Airflow: a copy of one that is migrated once for the virtual environment."""
+    """The database of the tests' Airflow: a copy of one that is migrated once per virtual environment."""
     migrated = Path(sys.prefix) / "migrated"
     migrate(migrated)
     return Path(shutil.copy(migrated / "airflow.db", Path(_HOME) / "airflow.db"))

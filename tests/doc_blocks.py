@@ -1,4 +1,4 @@
-"""The code blocks of README and docs, so that tests can run and check what readers will copy."""
+"""The code blocks of README and docs, so that tests run and check what readers copy."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 cloudstore_emulator = Emulator()
 """,
 }
-"""What the page says in words before a block that does not stand alone."""
+"""Code for what the page explains in prose before a block that is not self-contained."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of code, as it stands in a page."""
+    """A code block of a page."""
 
     name: str
     code: str

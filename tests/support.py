@@ -1,4 +1,4 @@
-"""What several tests need: settings for an emulator, a stored file in it, and a run of a DAG on a real Airflow."""
+"""Helpers that several test modules share: settings, files in the emulator, DAG runs, and what Airflow stored of them."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def store_file(emulator: Emulator, content: bytes = b"hello", file_id: str = "f1
     return file_id
 
 
-def eventually(true: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """What ``true`` returns once it is truthy."""
+def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Wait until a condition holds, and return its value."""
     ends_at = time.monotonic() + seconds
-    while not (value := true()):
+    while not (value := condition()):
         assert time.monotonic() < ends_at, f"not within {seconds} s"
         time.sleep(0.02)
     return value
 
 
 def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """Run a DAG on the real Airflow of the tests.
+    """Run a DAG on the tests' own Airflow.
 
-    :returns: the run's state, each task's state, and each task's return value.
+    :returns: the state of the run, the state of each task, and the return value of each task.
     """
     run = dag.test(run_conf=conf or {})
     tasks = run.get_task_instances()
@@ -62,7 +62,7 @@ def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str
 
 
 def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
-    """The rendered template fields that Airflow stored of a DAG's last run, in the order of the map index."""
+    """Return the rendered template fields that Airflow stored for a task of the DAG's last run, by map index."""
     from airflow.models.dagrun import DagRun
     from airflow.models.renderedtifields import RenderedTaskInstanceFields as Fields
     from airflow.utils.session import create_session
@@ -74,7 +74,7 @@ def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
 
 
 def asset_events(uri: str) -> list[Any]:
-    """The extras of an asset's events since this was asked last, oldest first."""
+    """Return the extras of the asset's events, oldest first, and delete the events."""
     from airflow.utils.session import create_session
 
     try:
@@ -96,7 +96,7 @@ def asset_events(uri: str) -> list[Any]:
 
 
 def activate(dag: Any, asset: Any) -> None:
-    """Have Airflow know an asset as one that a DAG uses: its scheduler sees to that, and ``dag.test()`` from 3.3 on."""
+    """Register an asset as one that a DAG uses, as the scheduler does, and ``dag.test()`` since Airflow 3.3."""
     if HAS_RETRY_POLICIES:
         return
     if AIRFLOW_2:
