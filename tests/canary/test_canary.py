@@ -1,4 +1,4 @@
-"""Secrets with awkward characters pass through every operator and failure on a complete Airflow at DEBUG; no output contains them.
+"""Secrets with awkward characters pass through every operator and failure on a complete Airflow at DEBUG; no output has them.
 
 Slow: it starts an Airflow. ``make test-canary`` runs it on both Airflows.
 """
