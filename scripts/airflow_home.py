@@ -23,7 +23,8 @@ def environment(home: Path, **extra: str) -> dict[str, str]:
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags_examples"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        # SQLite gives up after five seconds by default, which a busy machine needs for one write.
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=120",
         # The bin folder of this virtual environment first: Airflow starts itself by name.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', '')}",
     }
