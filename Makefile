@@ -16,6 +16,7 @@ CASES ?= 2000
 # More workers than cores, because many tests wait. Tests selected with ARGS run one at a time, with readable output.
 PARALLEL := -n $(shell expr $(CORES) + $(CORES) / 2)
 COVERAGE := --cov-report=term --cov-fail-under=95
+PROPERTIES := $(patsubst %,tests/protocol/test_%.py,any_response encodings identifiers storable)
 IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_waiting.py tests/dags_examples tests/howto
 
 # Without bytecode, every process would compile all of Airflow.
@@ -61,8 +62,8 @@ test-matrix: ## run the fast tests on every version in the README
 matrix-names:
 	@echo $(addprefix test-on-,$(filter-out $(NEW),$(MATRIX)))
 
-test-properties: env-new ## test the parser with 21,000 random responses
-	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest $(PARALLEL) tests/protocol/test_any_response.py
+test-properties: env-new ## test the parser and the guards with 7,000 random examples for each property
+	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest --timeout 1200 $(PARALLEL) $(PROPERTIES)
 
 test-wheel: ## test the wheel with each Airflow version in an empty environment
 	@set -e; for name in $(AIRFLOWS); do echo "== Airflow $$name"; \

@@ -1,11 +1,13 @@
-"""An Airflow of the tests' own: its home is a temporary folder, set before anything imports Airflow.
+"""Gives the tests an Airflow of their own; its home is a temporary folder, set before anything imports Airflow.
 
-Under pytest-xdist every worker is a process that imports this file: each has a home and a database of its own.
+Each pytest-xdist worker is a process that imports this file, with a home and a database of its own.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
+import json
 import os
 import shutil
 import sys
@@ -16,31 +18,43 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+gc.disable()  # until the tests are collected
+
 for _name in [name for name in os.environ if name.startswith("AIRFLOW")]:
     del os.environ[_name]
 _HOME = tempfile.mkdtemp(prefix="cloudstore-tests-")
 atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
 _DAGS = Path(_HOME) / "dags"
-_DAGS.mkdir()
 _TESTS = Path(__file__).resolve().parent
-for _name, _folder in {"tests": _TESTS / "dags", "examples": _TESTS.parent / "dags_examples"}.items():
-    (_DAGS / _name).symlink_to(_folder)  # Airflow runs only what lies in its DAG folder
+_BUNDLES = []
+for _file in [*(_TESTS / "dags").glob("*.py"), *(_TESTS.parent / "dags_examples").glob("*.py")]:
+    # dag.test() of Airflow 3.3 parses and stores the DAG's whole bundle on every call: a bundle for each file.
+    (_DAGS / _file.stem).mkdir(parents=True)
+    (_DAGS / _file.stem / _file.name).symlink_to(_file)
+    _BUNDLES.append(
+        {
+            "name": _file.stem,
+            "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+            "kwargs": {"path": str(_DAGS / _file.stem)},
+        }
+    )
 os.environ |= {
     "AIRFLOW_HOME": _HOME,
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+    "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(_BUNDLES),
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_HOME}/airflow.db",
     "NO_PROXY": "127.0.0.1,localhost",
 }
 
-from airflow_provider_cloudstore.emulator.fixtures import cloudstore_emulator  # noqa: E402  (a fixture for users, used here)
+from airflow_provider_cloudstore.emulator.fixtures import cloudstore_emulator  # noqa: E402  (a fixture for users)
 from airflow_provider_cloudstore.emulator.runner import Emulator  # noqa: E402
 from scripts.airflow_home import migrate  # noqa: E402
 
 __all__ = ["cloudstore_emulator"]
 
 _SLOW = 1800
-"""Seconds after which a slow test counts as hanging."""
+"""Seconds until a slow test times out."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,9 +63,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_SLOW))
 
 
+def pytest_collection_finish() -> None:
+    """Exempt what was imported and collected from every garbage collection of the run."""
+    gc.freeze()
+    gc.enable()
+
+
+_RUN_TASKS = (
+    "tests/assets/",
+    "tests/emulator/test_dag_runs.py",
+    "tests/operators/",
+    "tests/protocol/test_storable.py",
+    "tests/test_metrics.py",
+)
+
+
 def _scope(nodeid: str) -> str:
-    """What one worker of pytest-xdist runs: a process's first task costs it five seconds of imports, so one runs them all."""
-    return "tasks" if nodeid.startswith(("tests/assets/", "tests/emulator/test_dag_runs.py", "tests/operators/")) else nodeid
+    """Return the group of tests that one pytest-xdist worker runs: those of one function.
+
+    One worker runs everything that runs tasks: a process's first task costs five seconds of imports.
+    """
+    return "tasks" if nodeid.startswith(_RUN_TASKS) else nodeid.partition("[")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -62,7 +94,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def airflow_db() -> Path:
-    """The database of the tests' Airflow: a copy of one that is migrated once for the virtual environment."""
+    """The database of the tests' Airflow: a copy of one that is migrated once per virtual environment."""
     migrated = Path(sys.prefix) / "migrated"
     migrate(migrated)
     return Path(shutil.copy(migrated / "airflow.db", Path(_HOME) / "airflow.db"))

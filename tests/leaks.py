@@ -1,4 +1,4 @@
-"""Finds secrets in what a whole Airflow has written, in every text as which they could be printed."""
+"""Finds secrets in the output of a complete Airflow, in every form that a library could print."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus
 
 
 def leaks(texts: Iterable[tuple[Path, str]], secrets: Iterable[str]) -> set[tuple[str, str, str]]:
-    """File, line and form of every secret that stands in a text."""
+    """Return the file, line and form of every secret found."""
     forms = {form for secret in secrets for form in printed(secret)}
     return {
         (file.name, line[:300], form)
@@ -22,7 +22,7 @@ def leaks(texts: Iterable[tuple[Path, str]], secrets: Iterable[str]) -> set[tupl
 
 
 def printed(secret: str) -> set[str]:
-    """Every text as which a secret could be found; not the package's own list, which is what is tested."""
+    """Return every form that a secret may have; not the package's own list, which is under test."""
     encoded = {quote(secret), quote(secret, safe=""), quote_plus(secret), quote(secret, safe="!#$%&'()*+,/:;=?@[]~")}
     encoded |= {quote(secret, safe="?/:@-._~!$'()*,"), quote(secret, safe="/:=&+"), quote_plus(secret, safe="?/:@-._~!$'()*,")}
     return (

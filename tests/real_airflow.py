@@ -1,4 +1,4 @@
-"""A whole Airflow: database, scheduler, triggerer and task processes, logs on disk, for tests that need one."""
+"""Runs a complete Airflow for tests: database, scheduler, triggerer, task processes, and logs on disk."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ AIRFLOW_2 = version("apache-airflow").startswith("2.")
 
 
 class RealAirflow:
-    """An Airflow as a context manager; every process is a child of this one, in a session of its own.
+    """An Airflow as a context manager; each component is a child process with its own session.
 
     :param home: its ``AIRFLOW_HOME``.
     :param dags: its DAG folder.
-    :param env: more environment variables.
+    :param env: additional environment variables.
     """
 
     def __init__(self, home: Path, dags: Path, **env: str) -> None:
@@ -51,7 +51,7 @@ class RealAirflow:
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
             "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
-            # Airflow 2 refuses SQLite with the LocalExecutor for fear of contention; a handful of tasks is fine.
+            # Airflow 2 rejects SQLite with the LocalExecutor because of contention; a handful of tasks is fine.
             "_AIRFLOW__SKIP_DATABASE_EXECUTOR_COMPATIBILITY_CHECK": "1",
             "NO_PROXY": "127.0.0.1,localhost",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -67,20 +67,20 @@ class RealAirflow:
             self.stop(name)
 
     def cli(self, *arguments: str) -> str:
-        """Run an ``airflow`` command to its end."""
+        """Run an ``airflow`` command and return its output."""
         command = [sys.executable, "-m", "airflow", *arguments]
         done = subprocess.run(command, env=self.env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         return done.stdout
 
     def start_all(self) -> None:
-        """Start what this version of Airflow consists of."""
+        """Start all components of this Airflow version."""
         names = ["scheduler", "triggerer"] if AIRFLOW_2 else ["api-server", "scheduler", "dag-processor", "triggerer"]
         for name in names:
             self.start(name)
 
     def start(self, name: str) -> None:
-        """Start one component; what it prints goes to a file."""
+        """Start one component, with its output in a file."""
         arguments = [name, "--skip-serve-logs"] if name in ("scheduler", "triggerer") else [name]
         with (self.output / f"{name}.txt").open("ab") as sink:
             self._processes[name] = subprocess.Popen(
@@ -88,7 +88,7 @@ class RealAirflow:
             )
 
     def stop(self, name: str, number: int = signal.SIGTERM) -> None:
-        """End a component and every process of its session."""
+        """Stop a component and every process of its session."""
         process = self._processes.pop(name)
         for one in (number, signal.SIGKILL):
             try:
@@ -98,7 +98,7 @@ class RealAirflow:
                 continue
 
     def store(self, connections: Mapping[str, Mapping[str, Any]], variables: Mapping[str, str]) -> None:
-        """Put connections and variables into the database, where Airflow encrypts them."""
+        """Import connections and variables into the database, where Airflow encrypts them."""
         for kind, values in (("connections", connections), ("variables", variables)):
             file = self.home / f"{kind}.json"
             file.write_text(json.dumps(values))
@@ -106,47 +106,47 @@ class RealAirflow:
             file.unlink()
 
     def trigger(self, dag_id: str, **conf: Any) -> str:
-        """Trigger a run once the DAG is known.
+        """Trigger a run as soon as Airflow has parsed the DAG.
 
-        :returns: its run id.
+        :returns: the run id.
         """
-        self.until(f"the DAG {dag_id} is known", lambda: self._knows(dag_id))
+        self.until(f"DAG {dag_id} is parsed", lambda: self._has_parsed(dag_id))
         run_id = f"run_{time.time_ns()}"
         self.cli("dags", "unpause", dag_id)
         self.cli("dags", "trigger", dag_id, "--run-id", run_id, "--conf", json.dumps(conf))
         return run_id
 
     def finish(self, run_id: str, seconds: float = 300) -> dict[tuple[str, int], str]:
-        """Wait for the end of a run.
+        """Wait until a run is finished.
 
         :returns: the state of each task instance, by task id and map index.
         """
-        over = "select state from dag_run where run_id = ? and state in ('success', 'failed')"
-        self.until(f"{run_id} is over", lambda: self.rows(over, run_id), seconds)
+        finished = "select state from dag_run where run_id = ? and state in ('success', 'failed')"
+        self.until(f"{run_id} is finished", lambda: self.rows(finished, run_id), seconds)
         return self.states(run_id)
 
     def states(self, run_id: str) -> dict[tuple[str, int], str]:
-        """The state of each task instance now, by task id and map index."""
+        """Return the current state of each task instance, by task id and map index."""
         rows = self.rows("select task_id, map_index, state from task_instance where run_id = ?", run_id)
         return {(task_id, map_index): state for task_id, map_index, state in rows}
 
-    def until(self, what: str, true: Any, seconds: float = 120) -> Any:
-        """Wait until ``true`` returns something truthy."""
+    def until(self, description: str, condition: Any, seconds: float = 120) -> Any:
+        """Wait until a condition holds, and return its value."""
         ends_at = time.monotonic() + seconds
-        while not (value := true()):
-            assert time.monotonic() < ends_at, f"not within {seconds} s: {what}\n{self._tails()}"
+        while not (value := condition()):
+            assert time.monotonic() < ends_at, f"not within {seconds} s: {description}\n{self._tails()}"
             for name, process in self._processes.items():
-                assert process.poll() is None, f"{name} ended by itself\n{self._tails()}"
+                assert process.poll() is None, f"{name} exited\n{self._tails()}"
             time.sleep(0.25)
         return value
 
     def rows(self, query: str, *values: Any) -> list[Any]:
-        """Rows of the metadata database."""
+        """Query the metadata database."""
         with self._database() as database:
             return database.execute(query, values).fetchall()
 
     def tables(self) -> Iterator[tuple[str, Any]]:
-        """Every row of every table: the table's name and the row, as a dict."""
+        """Yield every row of every table: the table name, and the row as a dict."""
         with self._database() as database:
             database.row_factory = sqlite3.Row
             names = [row[0] for row in database.execute("select name from sqlite_master where type = 'table'")]
@@ -155,14 +155,14 @@ class RealAirflow:
                     yield name, dict(row)
 
     def logs(self) -> Iterator[tuple[Path, str]]:
-        """Every log file."""
+        """Yield every log file with its content."""
         return _texts(self.home / "logs")
 
     def consoles(self) -> Iterator[tuple[Path, str]]:
-        """What each component printed."""
+        """Yield the output file of each component with its content."""
         return _texts(self.output)
 
-    def _knows(self, dag_id: str) -> bool:
+    def _has_parsed(self, dag_id: str) -> bool:
         broken = self.rows("select stacktrace from import_error")
         assert not broken, broken[0][0]
         return bool(self.rows("select 1 from serialized_dag where dag_id = ?", dag_id))

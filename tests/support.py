@@ -1,7 +1,8 @@
-"""What several tests need: settings for an emulator, a stored file in it, and a run of a DAG on a real Airflow."""
+"""Helpers that several test modules share: settings, files in the emulator, DAG runs, and what Airflow stored of them."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -28,6 +29,11 @@ CALLS = {operation.key: (_CALL_TYPES[operation.key], _SUBJECTS[operation.key]) f
 """For each operation its type of call, and a subject for which it succeeds once :func:`store_file` was called."""
 
 
+def examples(count: int) -> int:
+    """Return how many examples Hypothesis tries: ``count`` in ``make test``, many more in ``make test-properties``."""
+    return int(os.environ.get("CLOUDSTORE_CASES", count))
+
+
 def settings(base_url: str = "https://files.example.com", token: str = TOKEN, **more: Any) -> Settings:
     return Settings(base_url, Secret(token), **more)
 
@@ -45,19 +51,19 @@ def store_file(emulator: Emulator, content: bytes = b"hello", file_id: str = "f1
     return file_id
 
 
-def eventually(true: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """What ``true`` returns once it is truthy."""
+def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Wait until a condition holds, and return its value."""
     ends_at = time.monotonic() + seconds
-    while not (value := true()):
+    while not (value := condition()):
         assert time.monotonic() < ends_at, f"not within {seconds} s"
         time.sleep(0.02)
     return value
 
 
 def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """Run a DAG on the real Airflow of the tests.
+    """Run a DAG on the tests' own Airflow.
 
-    :returns: the run's state, each task's state, and each task's return value.
+    :returns: the state of the run, the state of each task, and the return value of each task.
     """
     run = dag.test(run_conf=conf or {})
     tasks = run.get_task_instances()
@@ -66,7 +72,7 @@ def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str
 
 
 def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
-    """The rendered template fields that Airflow stored of a DAG's last run, in the order of the map index."""
+    """Return the rendered template fields that Airflow stored for a task of the DAG's last run, by map index."""
     from airflow.models.dagrun import DagRun
     from airflow.models.renderedtifields import RenderedTaskInstanceFields as Fields
     from airflow.utils.session import create_session
@@ -78,7 +84,7 @@ def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
 
 
 def asset_events(uri: str) -> list[Any]:
-    """The extras of an asset's events since this was asked last, oldest first."""
+    """Return the extras of the asset's events, oldest first, and delete the events."""
     from airflow.utils.session import create_session
 
     try:
@@ -100,7 +106,7 @@ def asset_events(uri: str) -> list[Any]:
 
 
 def activate(dag: Any, asset: Any) -> None:
-    """Have Airflow know an asset as one that a DAG uses: its scheduler sees to that, and ``dag.test()`` from 3.3 on."""
+    """Register an asset as one that a DAG uses, as the scheduler does, and ``dag.test()`` since Airflow 3.3."""
     if HAS_RETRY_POLICIES:
         return
     if AIRFLOW_2:

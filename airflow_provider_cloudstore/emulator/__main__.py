@@ -1,4 +1,4 @@
-"""``python -m airflow_provider_cloudstore.emulator``: the service on loopback, until Ctrl-C."""
+"""The command line: ``python -m airflow_provider_cloudstore.emulator`` serves on loopback until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from airflow_provider_cloudstore.emulator.runner import HOST, Options, airflow_c
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the emulator and print where it listens.
+    """Run the emulator and print its address.
 
-    :param arguments: the command line, without the program's name.
+    :param arguments: the command line, without the program name.
     :returns: the exit status: 0 after Ctrl-C or SIGTERM, 1 if the port is taken.
     """
     given = _parser().parse_args(arguments)
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         asyncio.run(_serve(options))
     except OSError as error:
-        print(f"Cannot listen on {HOST}:{given.port}: {error.strerror}. Take --port 0 for a free one.", file=sys.stderr)
+        print(f"Cannot listen on {HOST}:{given.port}: {error.strerror}. Use --port 0 for a free port.", file=sys.stderr)
         return 1
     return 0
 
@@ -43,16 +43,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_cloudstore.emulator",
         description=f"The cloud file storage service (API version 2) on {HOST}, for demos and tests. Ctrl-C stops it.",
-        epilog="GET /_emulator/state tells what it keeps and has counted.",
+        epilog="GET /_emulator/state returns its state and counters.",
     )
-    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0, the default, takes a free one")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; default: 0, a free one")
     parser.add_argument(
         "--access-token", default="", help="token to accept; default: $CLOUDSTORE_EMULATOR_TOKEN, else a random one"
     )
     parser.add_argument(
-        "--answers", choices=[shape.value for shape in Shape], default=Options.answers, help="shape of the answers"
+        "--answers", choices=[shape.value for shape in Shape], default=Options.answers, help="shape of the responses"
     )
-    parser.add_argument("--token-ttl", type=float, default=Options.token_ttl, help="seconds until a download token ends")
+    parser.add_argument("--token-ttl", type=float, default=Options.token_ttl, help="seconds until a download token expires")
     parser.add_argument("--upload-folder", default=Options.upload_folder, help="id of the folder that uploads land in")
     parser.add_argument("--fetch-delay", type=float, default=Options.fetch_delay, help="seconds an upload waits in the queue")
     parser.add_argument(
@@ -61,8 +61,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="JSON",
-        help='what goes wrong, such as {"kind": "status", "operation": "upload", "status": 503, "times": 2}; '
-        f"kinds: {', '.join(kind.value for kind in Kind)}; may be given more than once",
+        help='fault to inject, such as {"kind": "status", "operation": "upload", "status": 503, "times": 2}; '
+        f"kinds: {', '.join(kind.value for kind in Kind)}; may be repeated",
     )
     return parser
 
@@ -80,7 +80,7 @@ async def _serve(options: Options) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with running(options) as (service, url):
         connection = shlex.quote(airflow_connection(url, service.access_token))
-        print(f"Listening on {url} (Ctrl-C stops it). Airflow finds it with:", flush=True)
+        print(f"Listening on {url} (Ctrl-C stops it). To connect Airflow:", flush=True)
         print(f"export AIRFLOW_CONN_CLOUDSTORE_DEFAULT={connection}", flush=True)
         await stop.wait()
     print("Stopped.", flush=True)

@@ -1,4 +1,4 @@
-"""The emulated service's HTTP side: the API document's three operations, the download address, and the state endpoint."""
+"""The emulator's HTTP interface: the three operations of the API document, the download address, and the state endpoint."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _MAX_PUT_SIZE = 64 * 1024 * 1024
 class Service:
     """The routes over a store.
 
-    :param store: what the service keeps.
+    :param store: the state of the service.
     :param access_token: the one token that it accepts.
-    :param shape: how it answers.
-    :param faults: what goes wrong.
+    :param shape: the shape of its responses.
+    :param faults: the faults to inject.
     """
 
     store: Store
@@ -37,11 +37,11 @@ class Service:
     shape: Shape
     faults: Faults = field(default_factory=Faults)
     connections: Callable[[], Collection[object]] = tuple
-    """The connections that are open now, once it is served."""
+    """Returns the open connections, once the service runs."""
     _seen: WeakSet[object] = field(default_factory=WeakSet)
 
     def app(self) -> web.Application:
-        """The application, to be run by aiohttp's server."""
+        """Create the application for aiohttp's server."""
         app = web.Application(middlewares=[self._errors_in_shape], client_max_size=_MAX_PUT_SIZE)
         handlers = {DELETE_FOLDER: self._delete_folder, UPLOAD_FROM_URL: self._upload, CREATE_DOWNLOAD_LINK: self._link}
         app.add_routes(
@@ -62,13 +62,13 @@ class Service:
         return app
 
     def _operation(self, name: str, work: Handler) -> Handler:
-        """Count a request, and let a scripted fault spoil it."""
+        """Wrap a handler: count the request and apply the scripted fault, if any."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self.store.requests[name] += 1
             self._count_connection(request)
             fault = self.faults.take(name)
-            return await (fault.apply(request, self.shape, lambda: work(request)) if fault else work(request))
+            return await (fault.apply(request, lambda: work(request)) if fault else work(request))
 
         return handle
 
@@ -100,7 +100,7 @@ class Service:
         self._authorize_header(request)
         stored = self.store.queue_upload(await self._form_field(request, UPLOAD_FROM_URL.field))
         data = {"file_id": stored.file_id, "folder_id": stored.folder_id}
-        return success(self.shape, "The upload is queued", data, stored.file_id)
+        return success(self.shape, "Upload queued", data, stored.file_id)
 
     async def _link(self, request: web.Request) -> web.StreamResponse:
         self._authorize(request.query.get("access_token"))
@@ -116,12 +116,12 @@ class Service:
             data = {"download_url": str(url), "expires_at": expires_at}
         else:
             data = {"download_token": token.token, "expires_at": expires_at}
-        return success(self.shape, "The link is made", data, token.token)
+        return success(self.shape, "Link created", data, token.token)
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
         token = self.store.valid_token(request.query.get("download_token", ""))
         if token is None:
-            raise web.HTTPForbidden(reason="The download token is unknown or has ended")
+            raise web.HTTPForbidden(reason="The download token is unknown or expired")
         token.downloads += 1
         stored = self.store.files[token.file_id]
         return RangedFile(self.store.path_of(stored), request)
@@ -145,7 +145,7 @@ class Service:
     async def _get_source(self, request: web.Request) -> web.StreamResponse:
         content = self.store.sources.get(request.match_info["name"])
         if content is None:
-            raise web.HTTPNotFound(reason="There is no such source")
+            raise web.HTTPNotFound(reason="No such source")
         return web.Response(body=content, content_type="application/octet-stream")
 
     async def _put_access_token(self, request: web.Request) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""Runs a DAG in a test and reports what failed and why: ``dag.test()`` alone returns from a failed run without a word."""
+"""Runs a DAG in a test and reports what failed and why; ``dag.test()`` alone reports nothing about a failed run."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class DagRunResult:
 
     :param state: the state of the run: ``success`` or ``failed``.
     :param tasks: the state of each task; a mapped task is ``task_id[map_index]``.
-    :param values: what each task returned.
-    :param errors: for each task that raised one, the last error's type and message.
-    :param xcoms: every XCom of each task by its key, such as ``xcoms["upload"]["file_id"]``.
+    :param values: the return value of each task.
+    :param errors: for each task that raised an error, the type and message of the last one.
+    :param xcoms: all XComs of each task by key, such as ``xcoms["upload"]["file_id"]``.
     """
 
     state: str
@@ -42,8 +42,8 @@ def run_dag(dag: Any, conf: Mapping[str, Any] | None = None, *, logical_date: da
     Airflow's database must exist (``airflow db migrate``), and Airflow 3 requires the DAG's file to be in its DAGs folder.
 
     :param dag: the DAG.
-    :param conf: the run's configuration; it overrides ``params``.
-    :param logical_date: the run's date; now by default.
+    :param conf: the configuration of the run; it overrides ``params``.
+    :param logical_date: the logical date of the run; default: now.
     """
     date_name = "logical_date" if "logical_date" in inspect.signature(dag.test).parameters else "execution_date"
     when = {date_name: logical_date} if logical_date else {}
@@ -64,7 +64,7 @@ def _pull(task_instance: Any, key: str) -> Any:
 
 
 def _keys(task_instance: Any) -> list[str]:
-    """The keys of the XComs that a task has pushed."""
+    """Return the keys of the XComs that a task pushed."""
     from airflow.models import xcom
     from airflow.utils.session import create_session
 
@@ -77,7 +77,7 @@ def _keys(task_instance: Any) -> list[str]:
 
 @contextmanager
 def _collected_errors() -> Iterator[dict[str, str]]:
-    """The errors of the tasks that fail while the block runs, by the task's name."""
+    """Collect the errors of the tasks that fail while the block runs, by task name."""
     from airflow.listeners import hookimpl
 
     errors: dict[str, str] = {}

@@ -1,6 +1,6 @@
-"""Scripted faults: what the emulated service does wrong, on which requests, and how often.
+"""Scripted faults: what the emulated service does wrong, for which requests, and how often.
 
-Written as JSON, on the command line and to the state endpoint: ``{"kind": "drop_after", "operation": "upload", "times": 2}``.
+On the command line and over HTTP they are JSON: ``{"kind": "drop_after", "operation": "upload", "times": 2}``.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ Work = Callable[[], Awaitable[web.StreamResponse]]
 _NAMES = (*(operation.key for operation in OPERATIONS), "download", "*")
 _OVERSIZED = 4 * 1024 * 1024
 _ENDLESS_PIECE = b"x" * (64 * 1024)
-_MAX_ENDLESS = 64 * 1024 * 1024  # endless for every client that should give up, but not for this machine's patience
+_MAX_ENDLESS = 64 * 1024 * 1024  # endless for every client that gives up as it should
 
 
 class Kind(Enum):
-    """What goes wrong. "Before" and "after" are about the operation's effect."""
+    """What goes wrong. "Before" and "after" refer to the operation's effect."""
 
     STATUS = "status"
-    """Answer with ``status``, ``headers`` and ``body``; without the effect, unless ``effect`` says so."""
+    """Respond with ``status``, ``headers`` and ``body``; without the effect, unless ``effect`` is true."""
     DELAY = "delay"
-    """Wait ``seconds``, then go on as usual."""
+    """Wait ``seconds``, then respond as usual."""
     DROP_BEFORE = "drop_before"
     """Close the connection without the effect."""
     DROP_AFTER = "drop_after"
-    """Close the connection after the effect, without an answer."""
+    """Close the connection after the effect, without a response."""
     DROP_BODY = "drop_body"
-    """The effect, and ``after`` bytes of its answer's body; then the connection ends."""
+    """The effect, and the first ``after`` bytes of the response body; then close the connection."""
     REDIRECT = "redirect"
-    """Answer with ``status`` (default 302) and the ``Location`` in ``headers`` (default: the request's own URL)."""
+    """Respond with ``status`` (default 302) and the ``Location`` in ``headers`` (default: the request's own URL)."""
     HALF = "half"
-    """The effect, and half of its answer's body."""
+    """The effect, and the first half of the response body; then close the connection."""
     ENDLESS = "endless"
-    """The effect, and an answer whose body does not end."""
+    """The effect, and a response whose body does not end."""
     OVERSIZED = "oversized"
-    """The effect, and an answer with a body of 4 MiB."""
+    """The effect, and a response with a body of 4 MiB."""
     TRICKLE = "trickle"
-    """The effect, and its answer one byte every ``seconds``, headers included."""
+    """The effect, and the response one byte every ``seconds``, headers included."""
     WRONG_TYPE = "wrong_type"
-    """The effect, and its answer with the ``Content-Type`` in ``headers`` (default ``text/html``)."""
+    """The effect, and the response with the ``Content-Type`` in ``headers`` (default ``text/html``)."""
     ERROR_ENVELOPE = "error_envelope"
-    """HTTP 200 with an error envelope whose words are ``body``; without the effect."""
+    """HTTP 200 with an error envelope whose message is ``body``; without the effect."""
     RAW = "raw"
-    """The bytes in ``raw`` or ``base64`` in place of an answer, then the end of the connection unless ``close`` is false."""
+    """Send the bytes in ``raw`` or ``base64`` instead of a response, then close the connection unless ``close`` is false."""
 
 
 _KINDS = tuple(kind.value for kind in Kind)
@@ -91,19 +91,19 @@ _EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "operation": (lambda value: value in _NAMES, f"one of {', '.join(_NAMES)}"),
     "times": (lambda value: _is_whole(value) and value >= 0, "a whole number, 0 for all requests"),
     "status": (lambda value: _is_whole(value) and 100 <= value <= 999, "a whole number from 100 to 999"),
-    "headers": (_is_headers, "an object of texts without line breaks"),
-    "body": (_is_text, "a text"),
+    "headers": (_is_headers, "an object of strings without line breaks"),
+    "body": (_is_text, "a string"),
     "after": (lambda value: _is_whole(value) and value >= 0, "a whole number of bytes"),
     "seconds": (
         lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf,
         "a number of seconds",
     ),
     "effect": _YES_OR_NO,
-    "raw": (lambda value: _is_text(value, "latin-1"), "a text whose characters are bytes, U+0000 to U+00FF"),
+    "raw": (lambda value: _is_text(value, "latin-1"), "a string whose characters are bytes, U+0000 to U+00FF"),
     "base64": (_is_base64, "bytes in base64"),
     "close": _YES_OR_NO,
 }
-"""For each field of a fault: whether a value will do, and what is expected."""
+"""For each field of a fault: whether a value is valid, and what is expected."""
 
 
 @dataclass(slots=True)
@@ -112,16 +112,16 @@ class Fault:
 
     :param kind: what goes wrong.
     :param operation: ``delete``, ``upload``, ``link``, ``download`` or ``*`` for all of them.
-    :param times: how many requests it spoils; 0 for all that come.
+    :param times: how many requests it affects; 0 for all.
     :param status: the HTTP status (``status``).
-    :param headers: more headers of the answer.
-    :param body: the answer's body, or its words.
+    :param headers: additional response headers.
+    :param body: the response body, or the message of the error envelope.
     :param seconds: how long to wait (``delay``, ``trickle``).
     :param after: how many bytes of the body are sent (``drop_body``).
-    :param effect: whether the operation has its effect all the same (``status``, ``raw``).
-    :param raw: all bytes of the answer, status line included, one character a byte (``raw``).
-    :param base64: the same in base64, in place of ``raw``.
-    :param close: whether the connection ends after those bytes (``raw``).
+    :param effect: whether the operation still has its effect (``status``, ``raw``).
+    :param raw: all bytes of the response, status line included, one character per byte (``raw``).
+    :param base64: the same in base64, instead of ``raw``.
+    :param close: whether the connection is closed after those bytes (``raw``).
     """
 
     kind: Kind
@@ -139,35 +139,34 @@ class Fault:
 
     @classmethod
     def parse(cls, given: Any) -> Self:
-        """A fault from JSON.
+        """Validate a fault that came as JSON.
 
         :param given: an object with the fields above.
-        :raises ValueError: saying what is wrong with it.
+        :raises ValueError: with the reason why it is invalid.
         """
         names = {one.name for one in fields(cls)}
         if not isinstance(given, Mapping) or not given.keys() <= names or "kind" not in given:
-            raise ValueError(f"a fault is an object with a 'kind' and any of {', '.join(sorted(names - {'kind'}))}")
+            raise ValueError(f"a fault must be an object with a 'kind' and any of {', '.join(sorted(names - {'kind'}))}")
         for name, value in given.items():
-            right, expected = _EXPECTED[name]
-            if not right(value):
-                raise ValueError(f"'{name}' is {expected}")
+            is_valid, expected = _EXPECTED[name]
+            if not is_valid(value):
+                raise ValueError(f"'{name}' must be {expected}")
         if given["kind"] != Kind.RAW.value and given.keys() & {"raw", "base64", "close"}:
-            raise ValueError("'raw', 'base64' and 'close' belong to the kind 'raw'")
+            raise ValueError("'raw', 'base64' and 'close' are only for the kind 'raw'")
         if given["kind"] == Kind.RAW.value and ("raw" in given) == ("base64" in given):
-            raise ValueError("the kind 'raw' needs the bytes of the answer, in 'raw' or in 'base64'")
+            raise ValueError("the kind 'raw' needs the bytes to send, in either 'raw' or 'base64'")
         return cls(**{**given, "kind": Kind(given["kind"])})
 
     @property
-    def answer(self) -> bytes:
-        """The bytes of a ``raw`` fault."""
+    def raw_bytes(self) -> bytes:
+        """What a ``raw`` fault sends."""
         return (self.raw or "").encode("latin-1") if self.base64 is None else base64.b64decode(self.base64)
 
-    async def apply(self, request: web.Request, shape: Shape, work: Work) -> web.StreamResponse:
-        """Answer ``request`` wrongly.
+    async def apply(self, request: web.Request, work: Work) -> web.StreamResponse:
+        """Respond to a request with this fault.
 
         :param request: the request.
-        :param shape: how the service answers.
-        :param work: does the operation and returns its answer.
+        :param work: performs the operation and returns the usual response.
         """
         match self.kind:
             case Kind.DELAY:
@@ -182,8 +181,8 @@ class Fault:
             case Kind.DROP_BEFORE:
                 return _drop(request)
             case Kind.RAW:
-                await (work() if self.effect else request.read())  # unread, it would turn the end of the connection into a reset
-                return await _write(request, self.answer, close=self.close)
+                await (work() if self.effect else request.read())  # closing with unread data would reset the connection
+                return await _write(request, self.raw_bytes, close=self.close)
             case _:
                 return await self._apply_to_response(request, await work())
 
@@ -193,42 +192,43 @@ class Fault:
         status = self.status if 300 <= self.status < 400 else 302
         return web.Response(status=status, headers={"Location": str(request.url), **self.headers})
 
-    async def _cut(self, request: web.Request, answer: web.StreamResponse, body: bytes) -> web.StreamResponse:
-        if isinstance(answer, RangedFile):
-            answer.cut_after = (answer.content_length or 0) // 2 if self.kind is Kind.HALF else self.after
-            return answer
-        return await _write(request, _head(answer, len(body)), body[: len(body) // 2 if self.kind is Kind.HALF else self.after])
+    async def _cut(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+        length = response.content_length or 0
+        cut_after = length // 2 if self.kind is Kind.HALF else self.after
+        if isinstance(response, RangedFile):
+            response.cut_after = cut_after
+            return response
+        return await _write(request, _head(response, length), _body(response)[:cut_after])
 
-    async def _apply_to_response(self, request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
-        body = answer.body if isinstance(answer, web.Response) and isinstance(answer.body, bytes) else b""
+    async def _apply_to_response(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
         match self.kind:
             case Kind.HALF | Kind.DROP_BODY:
-                return await self._cut(request, answer, body)
+                return await self._cut(request, response)
             case Kind.TRICKLE:
-                whole = _head(answer, len(body)) + body
+                whole = _head(response, response.content_length) + _body(response)
                 return await _write(request, *(whole[at : at + 1] for at in range(len(whole))), pause=self.seconds)
             case Kind.OVERSIZED:
-                return await _write(request, _head(answer, _OVERSIZED), b" " * _OVERSIZED)
+                return await _write(request, _head(response, _OVERSIZED), b" " * _OVERSIZED)
             case Kind.ENDLESS:
                 pieces = (_ENDLESS_PIECE for _ in range(_MAX_ENDLESS // len(_ENDLESS_PIECE)))
-                return await _write(request, _head(answer, None), *pieces)
+                return await _write(request, _head(response, None), *pieces)
             case Kind.WRONG_TYPE:
-                answer.headers.update({"Content-Type": "text/html", **self.headers})
-                return answer
+                response.headers.update({"Content-Type": "text/html", **self.headers})
+                return response
             case _:
                 return _drop(request)
 
 
 @dataclass(slots=True)
 class Faults:
-    """The script: the first fault that fits a request spoils it."""
+    """The script: the first fault that matches a request is applied to it."""
 
     script: list[Fault] = field(default_factory=list)
 
     def take(self, operation: str) -> Fault | None:
-        """The fault for the next request, if there is one.
+        """Return the fault for the next request, if there is one, and count it as used.
 
-        :param operation: what the request asks for.
+        :param operation: the operation that is requested.
         """
         for fault in self.script:
             if fault.operation in (operation, "*"):
@@ -240,21 +240,20 @@ class Faults:
         return None
 
 
-def _head(answer: web.StreamResponse, length: int | None) -> bytes:
-    sized = [] if length is None else [f"Content-Length: {length}"]
-    lines = [
-        f"HTTP/1.1 {answer.status} {answer.reason}",
-        f"Content-Type: {answer.content_type}",
-        *sized,
-        "Connection: close",
-        "",
-        "",
-    ]
-    return "\r\n".join(lines).encode()
+def _head(response: web.StreamResponse, length: int | None) -> bytes:
+    headers = {**response.headers, "Connection": "close", "Content-Length": "" if length is None else str(length)}
+    lines = [f"{name}: {value}" for name, value in headers.items() if value]
+    return "\r\n".join([f"HTTP/1.1 {response.status} {response.reason}", *lines, "", ""]).encode()
+
+
+def _body(response: web.StreamResponse) -> bytes:
+    if isinstance(response, RangedFile):
+        return b"".join(response.pieces())
+    return response.body if isinstance(response, web.Response) and isinstance(response.body, bytes) else b""
 
 
 async def _write(request: web.Request, *pieces: bytes, pause: float = 0.0, close: bool = True) -> web.StreamResponse:
-    """Write raw bytes and end the connection; the client may be gone before."""
+    """Write raw bytes and close the connection; the client may close it first."""
     for piece in pieces:
         if request.transport is None or request.transport.is_closing():
             break
@@ -266,7 +265,7 @@ async def _write(request: web.Request, *pieces: bytes, pause: float = 0.0, close
 
 
 class _Written(web.StreamResponse):
-    """Tells aiohttp's server that the answer is written, and that the next request may come on the same connection."""
+    """Tells aiohttp's server that the response has been written and the connection stays open for the next request."""
 
     @property
     def keep_alive(self) -> bool:
@@ -282,4 +281,4 @@ class _Written(web.StreamResponse):
 def _drop(request: web.Request) -> web.StreamResponse:
     if request.transport:
         request.transport.close()
-    return web.Response()  # nobody is there to read it
+    return web.Response()  # nobody reads it

@@ -1,4 +1,4 @@
-"""For users' own DAG tests: import ``cloudstore_emulator`` from here into a ``conftest.py``, and ``run_dag`` into a test."""
+"""What users' own DAG tests import: the fixture ``cloudstore_emulator`` into a ``conftest.py``, ``run_dag`` into a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DagRunResult", "Emulator", "cloudstore_emulator", "run_dag"]
 
 @pytest.fixture
 def cloudstore_emulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
-    """The running emulator, with the Airflow connection ``cloudstore_default`` set to it."""
+    """Run the emulator, with the Airflow connection ``cloudstore_default`` pointing to it."""
     with Emulator() as emulator:
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
         yield emulator

@@ -1,4 +1,4 @@
-"""Sends a file as the download hosts of such services do: whole or in part (RFC 9110 section 14), with what tells its version."""
+"""Sends a file as download hosts do: whole or in part (RFC 9110 section 14), with validators of its version."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
 class RangedFile(web.StreamResponse):
-    """A file, or the one part of it that the request asks for.
+    """A file, or the one range of it that the request names.
 
     :param path: where its bytes are.
-    :param request: asks for it.
-    :ivar cut_after: bytes of the body after which the connection ends; None to send it all.
+    :param request: the request.
+    :ivar cut_after: bytes of the body after which the connection is closed; None to send all of it.
     """
 
     cut_after: int | None = None
@@ -34,21 +34,22 @@ class RangedFile(web.StreamResponse):
         self._path, self._part = path, part if part is not None else range(found.st_size)
         status = 200 if part is None else 206 if part else 416
         if part is not None:
-            shown = f"{part.start}-{part.stop - 1}" if part else "*"
-            headers["Content-Range"] = f"bytes {shown}/{found.st_size}"
+            span = f"{part.start}-{part.stop - 1}" if part else "*"
+            headers["Content-Range"] = f"bytes {span}/{found.st_size}"
         super().__init__(status=status, headers=headers)
         self.content_length = len(self._part)
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Send it: aiohttp's own file responses do so here, too."""
+        """Send the body too, as aiohttp's own file responses do here."""
         writer = await super().prepare(request)
-        for piece in self._pieces():
+        for piece in self.pieces():
             await self.write(piece)
         if self.cut_after is not None and request.transport:
             request.transport.close()
         return writer
 
-    def _pieces(self) -> Iterator[bytes]:
+    def pieces(self) -> Iterator[bytes]:
+        """Read the bytes of the body."""
         left = len(self._part) if self.cut_after is None else min(self.cut_after, len(self._part))
         with self._path.open("rb") as file:
             file.seek(self._part.start)
@@ -58,7 +59,7 @@ class RangedFile(web.StreamResponse):
 
 
 def _part(text: str, size: int) -> range | None:
-    """The bytes that ``Range`` asks for: empty where there are none (416), None where it asks for all, or in another way."""
+    """Return the bytes that ``Range`` names: an empty range for a 416, None for the whole file or an unsupported header."""
     found = _RANGE.fullmatch(text)
     if found is None or not (found[1] or found[2]):
         return None

@@ -1,4 +1,4 @@
-"""The three shapes in which such services answer; which one a real service uses, its document does not show."""
+"""The three shapes that responses may have: the API document shows none."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from aiohttp import web
 
 
 class Shape(Enum):
-    """How the emulator answers.
+    """The shape of the emulator's responses.
 
-    ``envelope``: ``{"response": words, "data": {...}, "_status": "success", "_datetime": ...}``; ``plain``: the data alone;
+    ``envelope``: ``{"response": message, "data": {...}, "_status": "success", "_datetime": ...}``; ``plain``: only the data;
     ``text``: one bare line.
     """
 
@@ -22,10 +22,10 @@ class Shape(Enum):
 
 
 def success(shape: Shape, message: str, data: dict[str, Any], line: str) -> web.Response:
-    """A successful answer.
+    """Create a successful response.
 
-    :param shape: how to answer.
-    :param words: a sentence for people (envelope).
+    :param shape: its shape.
+    :param message: a sentence for people (envelope).
     :param data: the fields (envelope and plain).
     :param line: the bare line (text).
     """
@@ -37,11 +37,11 @@ def success(shape: Shape, message: str, data: dict[str, Any], line: str) -> web.
 
 
 def failure(shape: Shape, status: int, message: str) -> web.Response:
-    """An error's answer.
+    """Create an error response.
 
-    :param shape: how to answer.
+    :param shape: its shape.
     :param status: the HTTP status.
-    :param words: a sentence for people.
+    :param message: a sentence for people.
     """
     if shape is Shape.TEXT:
         return web.Response(text=message, status=status)

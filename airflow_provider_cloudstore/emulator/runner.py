@@ -1,4 +1,4 @@
-"""Runs the emulator: for ``async`` code, and in a thread of its own for a test or a script."""
+"""Runs the emulator: in an event loop, or in a thread of its own for a test or a script."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)  # without slots: the command line shows its defaults
 class Options:
-    """How the emulator behaves.
+    """The options of the emulator.
 
-    :param access_token: the token that it accepts; a random one where none is given.
-    :param answers: the shape of its answers: ``envelope``, ``plain`` or ``text``.
-    :param token_ttl: seconds until a download token ends.
+    :param access_token: the token that it accepts; default: a random one.
+    :param answers: the shape of its responses: ``envelope``, ``plain`` or ``text``.
+    :param token_ttl: seconds until a download token expires.
     :param upload_folder: the id of the folder that uploads land in.
     :param fetch_delay: seconds that an upload waits in the queue before it is fetched.
     :param port: the port on 127.0.0.1; 0 for a free one.
     :param tls: serve https with this context.
-    :param faults: what goes wrong, from the start.
+    :param faults: the faults to inject from the start.
     """
 
     access_token: str = ""
@@ -54,9 +54,9 @@ class Options:
 
 @asynccontextmanager
 async def running(options: Options) -> AsyncIterator[tuple[Service, str]]:
-    """The service and its base URL, for as long as the block runs.
+    """Run the service and yield it with its base URL.
 
-    :param options: how it behaves.
+    :param options: its options.
     :raises OSError: if the port is taken.
     """
     folder = Path(tempfile.mkdtemp(prefix="cloudstore-emulator-"))
@@ -78,7 +78,7 @@ async def running(options: Options) -> AsyncIterator[tuple[Service, str]]:
 class Emulator:
     """The emulator in a thread of its own, as a context manager.
 
-    :param options: how it behaves, as keyword arguments of :class:`Options`.
+    :param options: keyword arguments of :class:`Options`.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -105,23 +105,23 @@ class Emulator:
 
     @property
     def access_token(self) -> str:
-        """The token that it accepts now."""
+        """The token that it accepts at present."""
         return self.service.access_token
 
     @property
     def connection(self) -> str:
-        """An Airflow connection to it as JSON, for ``AIRFLOW_CONN_CLOUDSTORE_DEFAULT``."""
+        """An Airflow connection to the emulator as JSON, for ``AIRFLOW_CONN_CLOUDSTORE_DEFAULT``."""
         return airflow_connection(self.url, self.access_token)
 
     def state(self) -> dict[str, Any]:
-        """All that it keeps and has counted, as its state endpoint tells."""
+        """Return its state and counters, as its state endpoint does."""
         return self.call(lambda service: service.store.snapshot())
 
     def make_folder(self, folder_id: str) -> str:
-        """Make an empty folder.
+        """Create an empty folder.
 
         :param folder_id: its id.
-        :returns: the same.
+        :returns: the folder id.
         """
         self.call(lambda service: service.store.folders.add(folder_id))
         return folder_id
@@ -131,18 +131,18 @@ class Emulator:
 
         :param content: its bytes.
         :param file_id: its id.
-        :param folder_id: its folder, made when needed; by default the one that uploads land in.
-        :returns: the file's id.
+        :param folder_id: its folder, created when needed; default: the one that uploads land in.
+        :returns: the file id.
         """
         folder_id = folder_id or self._options.upload_folder
         return self.call(lambda service: service.store.put_file(content, file_id, folder_id)).file_id
 
     def expire_links(self) -> None:
-        """End every download token that was made; a download that is under way goes on until its connection ends."""
+        """Expire all download tokens; a download in progress continues until its connection closes."""
         self.call(lambda service: service.store.expire_tokens())
 
     def serve(self, content: bytes, name: str = "report.csv") -> str:
-        """Serve a file as a web server would: a remote place for an upload to fetch from.
+        """Serve a file for uploads to fetch, as a web server would.
 
         :param content: its bytes.
         :param name: the last part of its URL.
@@ -152,19 +152,19 @@ class Emulator:
         return f"{self.url}{SOURCES_PATH}/{quote(name, safe='')}"
 
     def fault(self, kind: str, **more: Any) -> None:
-        """Script a fault, after those that are scripted already.
+        """Inject a fault, after those injected before.
 
-        :param kind: what goes wrong, a value of :class:`~airflow_provider_cloudstore.emulator.faults.Kind`.
+        :param kind: the kind, a value of :class:`~airflow_provider_cloudstore.emulator.faults.Kind`.
         :param more: the other fields of :class:`~airflow_provider_cloudstore.emulator.faults.Fault`.
-        :raises ValueError: saying what is wrong with it.
+        :raises ValueError: with the reason why the fault is invalid.
         """
         fault = Fault.parse({"kind": kind, **more})
         self.call(lambda service: service.faults.script.append(fault))
 
     def call(self, work: Callable[[Service], T]) -> T:
-        """Run ``work`` on the emulator's own thread, which alone may touch its state.
+        """Run a function in the emulator's thread, the only one that may access its state.
 
-        :param work: is given the service.
+        :param work: the function; its argument is the service.
         """
 
         async def run() -> T:
@@ -178,13 +178,13 @@ class Emulator:
             async with running(self._options) as (self.service, self.url):
                 self._started.set()
                 await self._stop.wait()
-        except OSError as error:  # the port is taken: told to whoever is starting it
+        except OSError as error:  # the port is taken: __enter__ raises this
             self._failed = error
             self._started.set()
 
 
 def airflow_connection(url: str, access_token: str) -> str:
-    """An Airflow connection as JSON.
+    """Return an Airflow connection as JSON.
 
     :param url: the base URL.
     :param access_token: the token.

@@ -1,4 +1,4 @@
-"""What the emulated service keeps: folders, files on disk, the upload queue, tokens, and counters of what happened."""
+"""The emulated service's state: folders, files on disk, the upload queue, tokens, and counters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FETCH_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60
 
 @dataclass(slots=True)
 class StoredFile:
-    """A file, from the moment that its upload is queued.
+    """A file, which exists as soon as its upload is queued.
 
     :param state: ``queued``, ``stored`` or ``failed``.
     """
@@ -38,7 +38,7 @@ class StoredFile:
 
 @dataclass(slots=True)
 class Token:
-    """A download token and what became of it."""
+    """A download token and how often it was used."""
 
     token: str
     file_id: str
@@ -50,9 +50,9 @@ class Token:
 class Store:
     """The service's state. One event loop owns it.
 
-    :param folder: where the bytes are kept.
+    :param folder: the directory for the bytes.
     :param upload_folder: the id of the folder that uploads land in.
-    :param token_ttl: seconds until a download token ends.
+    :param token_ttl: seconds until a download token expires.
     :param fetch_delay: seconds that an upload waits in the queue before it is fetched.
     """
 
@@ -64,7 +64,7 @@ class Store:
     tokens: dict[str, Token] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     sources: dict[str, bytes] = field(default_factory=lambda: {"report.csv": b"name,value\nfirst,1\nsecond,2\n"})
-    """Files that it serves without a token, as any web server would: remote places for uploads to fetch from."""
+    """Files served without a token, as by any web server, for uploads to fetch."""
     requests: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
     connections: Counter[str] = field(default_factory=Counter)
@@ -75,9 +75,9 @@ class Store:
         self.folders.add(self.upload_folder)
 
     def queue_upload(self, url: str) -> StoredFile:
-        """Queue a fetch; it runs after the answer is given.
+        """Queue a fetch; it runs after the response is sent.
 
-        :param url: where from.
+        :param url: the source.
         """
         stored = StoredFile(f"f{secrets.token_hex(6)}", self.upload_folder, url)
         self.folders.add(self.upload_folder)
@@ -93,7 +93,7 @@ class Store:
 
         :param content: its bytes.
         :param file_id: its id.
-        :param folder_id: its folder; it is made when needed.
+        :param folder_id: its folder, created when needed.
         """
         stored = StoredFile(file_id, folder_id, "put", "stored", len(content), hashlib.sha256(content).hexdigest())
         self.path_of(stored).write_bytes(content)
@@ -107,9 +107,9 @@ class Store:
         digest = hashlib.sha256()
         try:
             self._session = self._session or aiohttp.ClientSession(timeout=_FETCH_TIMEOUT)
-            async with self._session.get(stored.source, raise_for_status=True) as answer:
+            async with self._session.get(stored.source, raise_for_status=True) as response:
                 with part.open("wb") as sink:
-                    async for chunk in answer.content.iter_chunked(_CHUNK):
+                    async for chunk in response.content.iter_chunked(_CHUNK):
                         sink.write(chunk)
                         digest.update(chunk)
                         stored.size += len(chunk)
@@ -121,9 +121,9 @@ class Store:
             stored.state, stored.sha256 = "stored", digest.hexdigest()
 
     def create_token(self, file_id: str) -> Token | None:
-        """A new token for a file that is stored, or None where there is no such file (yet).
+        """Create a token for a stored file, or return None if the file is not stored (yet).
 
-        :param file_id: the file.
+        :param file_id: the file id.
         """
         stored = self.files.get(file_id)
         if stored is None or stored.state != "stored":
@@ -135,14 +135,14 @@ class Store:
         return token
 
     def expire_tokens(self) -> None:
-        """End every token that was made."""
+        """Expire all tokens."""
         for token in self.tokens.values():
             token.expires_at = pendulum.now("UTC")
 
     def valid_token(self, text: str) -> Token | None:
-        """The token, or None where it is unknown or has ended.
+        """Return the token, or None if it is unknown or expired.
 
-        :param text: what the caller sent.
+        :param text: the string that the client sent.
         """
         token = self.tokens.get(text)
         return token if token and pendulum.now("UTC") < token.expires_at else None
@@ -150,31 +150,31 @@ class Store:
     async def delete_folder(self, folder_id: str) -> bool:
         """Delete a folder with its files, their tokens and its queued uploads.
 
-        :param folder_id: the folder.
-        :returns: whether there was such a folder.
+        :param folder_id: the folder id.
+        :returns: whether the folder existed.
         """
         if folder_id not in self.folders:
             return False
         self.folders.remove(folder_id)
-        gone = [stored for stored in self.files.values() if stored.folder_id == folder_id]
-        for stored in gone:
+        deleted = [stored for stored in self.files.values() if stored.folder_id == folder_id]
+        for stored in deleted:
             await self._cancel(self._fetches.get(stored.file_id))
             self.path_of(stored).unlink(missing_ok=True)
             del self.files[stored.file_id]
-        ids = {stored.file_id for stored in gone}
+        ids = {stored.file_id for stored in deleted}
         self.tokens = {text: token for text, token in self.tokens.items() if token.file_id not in ids}
         self.effects["delete"] += 1
         return True
 
     def path_of(self, stored: StoredFile) -> Path:
-        """Where the bytes of a file are.
+        """Return the path of a file's bytes.
 
         :param stored: the file.
         """
         return self.folder / hashlib.sha256(stored.file_id.encode()).hexdigest()  # an id may hold what a file name may not
 
     def snapshot(self) -> dict[str, Any]:
-        """All of the state, as JSON can hold it."""
+        """Return the whole state as JSON-serializable data."""
         return {
             "requests": dict(self.requests),
             "effects": dict(self.effects),

@@ -32,7 +32,7 @@ from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from tests.support import settings
 
-HISTORIES = int(os.environ.get("CLOUDSTORE_HISTORIES", "60"))
+HISTORIES = int(os.environ.get("CLOUDSTORE_HISTORIES", "40"))
 SETTINGS = settings(max_attempts=3, timeout=10.0)
 NOW = pendulum.datetime(2026, 1, 1)
 

@@ -1,4 +1,4 @@
-"""Secrets with awkward characters through every operator and every failure on a whole Airflow, at DEBUG: nothing shows them.
+"""Secrets with awkward characters pass through every operator and failure on a complete Airflow at DEBUG; no output has them.
 
 Slow: it starts an Airflow. ``make test-canary`` runs it on both Airflows.
 """
@@ -26,20 +26,20 @@ pytestmark = pytest.mark.slow
 DAGS = Path(__file__).resolve().parent / "dags"
 
 ACCESS_TOKEN = "canary+access/token=%&#é"
-LONGER_TOKEN = ACCESS_TOKEN + "-and-a-tail"  # the shorter one is how this one begins
+LONGER_TOKEN = ACCESS_TOKEN + "-and-a-tail"  # begins with the shorter one
 DOWNLOAD_TOKEN = "canary+download/token=%&#é"
 PASSWORD = "canary+pass/word=%&#é x"
 SIGNATURE = "canary+signature/=%&#é x"
 SOURCE = f"ftp://user:{quote(PASSWORD, safe='')}@127.0.0.1:9/file?a=b&sig={quote(SIGNATURE, safe='')}"
-ECHO_TOKEN = f"no {ACCESS_TOKEN} {quote(ACCESS_TOKEN)}"  # a service that repeats what it was sent
+ECHO_TOKEN = f"no {ACCESS_TOKEN} {quote(ACCESS_TOKEN)}"  # a service that echoes its request
 ECHO = f"{ECHO_TOKEN} {SOURCE} {SIGNATURE} {PASSWORD}"  # ... to an upload
 SECRETS = (ACCESS_TOKEN, LONGER_TOKEN, DOWNLOAD_TOKEN, PASSWORD, SIGNATURE)
 
 
 def faults(echo: str) -> dict[str, dict[str, Any]]:
-    """The faults, by the name of the service that has it.
+    """Return the fault of each service, by the service's name.
 
-    :param echo: what the service says.
+    :param echo: the service's message.
     """
     return {
         "ok": {},
@@ -63,7 +63,7 @@ def faults(echo: str) -> dict[str, dict[str, Any]]:
 
 
 def download_faults() -> dict[str, list[dict[str, Any]]]:
-    """What goes wrong with downloads alone, by the name of the service that has it."""
+    """Return the faults that affect only downloads, by the service's name."""
     elsewhere = {"Location": f"http://files.example.com/{quote(DOWNLOAD_TOKEN, safe='')}?t={quote(DOWNLOAD_TOKEN, safe='')}"}
     return {
         "download_broken": [{"kind": "redirect"}, {"kind": "drop_body", "after": 1000}, {"kind": "status", "status": 410}],
@@ -74,7 +74,7 @@ def download_faults() -> dict[str, list[dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def connections() -> Iterator[dict[str, dict[str, Any]]]:
-    """A service for each fault, and one that cannot be reached, and one whose certificate nobody vouches for."""
+    """One service for each fault, one that is unreachable, and one with an untrusted certificate."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
     patch = pytest.MonkeyPatch()
@@ -106,7 +106,7 @@ def connections() -> Iterator[dict[str, dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def airflow(connections: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAirflow]:
-    """An Airflow that has run the canary DAG to its end."""
+    """An Airflow that has finished a run of the canary DAG."""
     home = tmp_path_factory.mktemp("canary") / "home"
     env = {
         "CANARY_CONNECTIONS": ",".join(name for name in connections if name.removeprefix("canary_") not in download_faults()),
@@ -127,15 +127,13 @@ def states(airflow: RealAirflow) -> dict[str, str]:
     return {key.split()[0]: state for key, state in json.loads((airflow.home / "states.json").read_text()).items()}
 
 
-def test_every_operator_ran_and_ended_as_its_service_makes_it_end(
-    states: dict[str, str], connections: dict[str, dict[str, Any]]
-) -> None:
+def test_every_operator_ends_as_its_service_requires(states: dict[str, str], connections: dict[str, dict[str, Any]]) -> None:
     succeed = {f"{operator}.canary_{name}" for operator in CALLS for name in ("ok", "longer")}
     succeed |= {"delete.canary_echo", "upload.canary_echo", "mapped_upload", "careless"}
     succeed |= {"use_token", "use_link"}
     succeed |= {"batch.canary_ok", "batch.canary_echo"}
     succeed |= {"download.canary_ok", "download.canary_download_broken", "transfer"}
-    succeed |= {"delete.canary_drop", "delete.canary_half"}  # lost, and gone when looked for the second time
+    succeed |= {"delete.canary_drop", "delete.canary_half"}  # the response was lost; the second request finds nothing
     assert {task for task, state in states.items() if state == "success"} == succeed
     assert {task for task, state in states.items() if state == "failed"} == states.keys() - succeed
     assert len(states) == len(CALLS) * (len(connections) - len(download_faults())) + 20

@@ -10,7 +10,6 @@ from airflow.providers.common.compat.sdk import DAG, Param, task, task_group
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadLinkOperator,
-    RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
@@ -78,11 +77,3 @@ with DAG("link", schedule=None, start_date=START) as link:
 
 with DAG("link_without_xcom", schedule=None, start_date=START) as link_without_xcom:
     DownloadLinkOperator(task_id="link", file_id="f1", do_xcom_push=False)
-
-with DAG(
-    "batch",
-    schedule=None,
-    start_date=START,
-    params={"urls": Param([], type=["array", "string"]), "receipts": Param("", type="string")},
-) as batch:
-    RemoteUrlBatchUploadOperator(task_id="batch", urls="{{ params.urls }}", receipts="{{ params.receipts }}", url_column="link")

@@ -16,7 +16,7 @@ from tests.doc_blocks import code_of
 pytestmark = pytest.mark.usefixtures("airflow_db")
 
 
-def test_a_failed_run_says_which_tasks_failed_and_why(emulator: Emulator) -> None:
+def test_a_failed_run_reports_which_tasks_failed_and_why(emulator: Emulator) -> None:
     run = run_dag(dags.link)
     assert run.state == "failed"
     assert run.tasks == {"link": "failed", "use": "upstream_failed"}
@@ -34,7 +34,7 @@ def test_a_run_has_the_configuration_and_the_date_that_it_is_given(emulator: Emu
     assert run.errors == {}
 
 
-def test_mapped_tasks_are_told_apart(emulator: Emulator) -> None:
+def test_mapped_tasks_are_named_by_their_index(emulator: Emulator) -> None:
     run = run_dag(dags.mapped_upload, {"sources": [emulator.serve(b"a"), "no url"]})
     assert run.tasks == {"sources": "success", "upload[0]": "success", "upload[1]": "failed"}
     assert run.values["upload[0]"]["response"]["_status"] == "success"
@@ -51,7 +51,7 @@ def test_every_xcom_of_a_task_can_be_read_by_its_key(emulator: Emulator) -> None
 
 
 def test_a_failed_assertion_shows_in_pytest_which_tasks_failed_and_why(tmp_path: Path) -> None:
-    """With the assertion as the docs write it; pytest cuts every message that is no text to 240 characters."""
+    """With the assertion as the docs write it; pytest truncates any message that is not a string to 240 characters."""
     assertion = next(line for line in code_of("test-your-dag.md-2").splitlines() if "assert run.state" in line)
     (tmp_path / "test_run.py").write_text(f"""\
 from airflow_provider_cloudstore.emulator.fixtures import DagRunResult

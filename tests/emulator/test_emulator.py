@@ -35,12 +35,12 @@ def make_link(emulator: Emulator, file_id: str) -> requests.Response:
     return requests.get(f"{emulator.url}{API}/file/download", params=query, timeout=5)
 
 
-def test_an_upload_is_fetched_after_the_answer_and_then_served_for_a_token(emulator: Emulator) -> None:
+def test_an_upload_is_fetched_after_the_response_and_then_served_for_a_token(emulator: Emulator) -> None:
     with Emulator() as source:
         store_file(source, content=b"x" * 3_000_000)
-        answer = queue(emulator, make_link(source, "f1").json()["data"]["download_url"])
-        data = answer.json()["data"]
-        assert answer.status_code == 200
+        response = queue(emulator, make_link(source, "f1").json()["data"]["download_url"])
+        data = response.json()["data"]
+        assert response.status_code == 200
         assert data["folder_id"] == "staging"
         eventually(lambda: emulator.state()["files"][0]["state"] == "stored")
     got = requests.get(make_link(emulator, data["file_id"]).json()["data"]["download_url"], timeout=5)
@@ -56,7 +56,7 @@ def test_a_source_that_cannot_be_fetched_leaves_a_failed_file_and_no_link(emulat
     assert emulator.state()["effects"] == {"upload": 3}
 
 
-def test_a_token_ends_after_its_time() -> None:
+def test_a_token_expires_after_its_ttl() -> None:
     with Emulator(token_ttl=0.3) as emulator:
         store_file(emulator)
         url = make_link(emulator, "f1").json()["data"]["download_url"]
@@ -100,14 +100,14 @@ def test_deleting_a_folder_takes_files_tokens_and_queued_uploads_with_it(headers
         ("GET", "/elsewhere", {}, 404),
     ],
 )
-def test_a_wrong_request_gets_the_status_for_it_in_an_envelope(
+def test_an_invalid_request_gets_its_error_status_in_an_envelope(
     emulator: Emulator, headers: dict[str, str], method: str, path: str, more: dict[str, Any], status: int
 ) -> None:
     if "params" in more:
         more = {"params": {key: value.replace("TOKEN", emulator.access_token) for key, value in more["params"].items()}}
-    answer = requests.request(method, f"{emulator.url}{API}{path}", timeout=5, **{"headers": headers, **more})
-    assert answer.status_code == status
-    assert answer.json()["status"] == "error"
+    response = requests.request(method, f"{emulator.url}{API}{path}", timeout=5, **{"headers": headers, **more})
+    assert response.status_code == status
+    assert response.json()["status"] == "error"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_results_come_in_three_shapes(shape: str, uploaded: str, linked: str, re
             assert link == emulator.state()["tokens"][0]["token"]
 
 
-def test_the_state_endpoint_tells_what_is_kept_and_changes_what_a_test_needs(emulator: Emulator) -> None:
+def test_the_control_endpoints_return_the_state_and_change_it(emulator: Emulator) -> None:
     base = f"{emulator.url}/_emulator"
     assert requests.put(f"{base}/folders/new", timeout=5).status_code == 204
     assert requests.get(f"{base}/state", timeout=5).json()["folders"] == ["new", "staging"]
@@ -138,15 +138,15 @@ def test_the_state_endpoint_tells_what_is_kept_and_changes_what_a_test_needs(emu
     assert emulator.access_token == "rotated"
 
 
-def test_faults_are_scripted_over_the_state_endpoint_and_used_up_in_their_order(emulator: Emulator) -> None:
+def test_faults_are_injected_over_http_and_used_up_in_order(emulator: Emulator) -> None:
     base = f"{emulator.url}/_emulator/faults"
     script = [{"kind": "status", "status": 503, "operation": "link", "times": 2}, {"kind": "status", "status": 418}]
     assert requests.post(base, json=script, timeout=5).status_code == 204
     assert queue(emulator, "ftp://h/f").status_code == 418
     assert [make_link(emulator, "x").status_code for _ in range(3)] == [503, 503, 404]
     assert requests.post(base, json={"kind": "status", "times": 0, "body": "b", "headers": {"X": "y"}}, timeout=5).ok
-    answers = [make_link(emulator, "x") for _ in range(3)]
-    assert {(answer.status_code, answer.text, answer.headers["X"]) for answer in answers} == {(500, "b", "y")}
+    responses = [make_link(emulator, "x") for _ in range(3)]
+    assert {(response.status_code, response.text, response.headers["X"]) for response in responses} == {(500, "b", "y")}
     assert requests.delete(base, timeout=5).status_code == 204
     assert make_link(emulator, "x").status_code == 404
 
@@ -154,50 +154,50 @@ def test_faults_are_scripted_over_the_state_endpoint_and_used_up_in_their_order(
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (5, "an object with a 'kind'"),
-        ({}, "an object with a 'kind'"),
-        ({"kind": "status", "no_such": 1}, "an object with a 'kind'"),
-        ({"kind": "unknown"}, "'kind' is one of status, delay"),
-        ({"kind": ["status"]}, "'kind' is one of"),
-        ({"kind": "status", "operation": "x"}, "'operation' is one of"),
-        ({"kind": "status", "times": "x"}, "'times' is a whole number"),
-        ({"kind": "status", "times": True}, "'times' is a whole number"),
-        ({"kind": "status", "times": -1}, "'times' is a whole number"),
-        ({"kind": "status", "status": "500"}, "'status' is a whole number"),
-        ({"kind": "status", "status": 99}, "'status' is a whole number"),
-        ({"kind": "status", "headers": ["X"]}, "'headers' is an object"),
-        ({"kind": "status", "headers": {"X": 1}}, "'headers' is an object"),
-        ({"kind": "status", "headers": {"X": "a\r\nY: b"}}, "'headers' is an object"),
-        ({"kind": "status", "body": None}, "'body' is a text"),
-        ({"kind": "status", "body": "\ud800"}, "'body' is a text"),
-        ({"kind": "delay", "seconds": "1"}, "'seconds' is a number"),
-        ({"kind": "delay", "seconds": -1}, "'seconds' is a number"),
-        ({"kind": "delay", "seconds": float("nan")}, "'seconds' is a number"),
-        ({"kind": "status", "effect": "yes"}, "'effect' is true or false"),
+        (5, "must be an object with a 'kind'"),
+        ({}, "must be an object with a 'kind'"),
+        ({"kind": "status", "no_such": 1}, "must be an object with a 'kind'"),
+        ({"kind": "unknown"}, "'kind' must be one of status, delay"),
+        ({"kind": ["status"]}, "'kind' must be one of"),
+        ({"kind": "status", "operation": "x"}, "'operation' must be one of"),
+        ({"kind": "status", "times": "x"}, "'times' must be a whole number"),
+        ({"kind": "status", "times": True}, "'times' must be a whole number"),
+        ({"kind": "status", "times": -1}, "'times' must be a whole number"),
+        ({"kind": "status", "status": "500"}, "'status' must be a whole number"),
+        ({"kind": "status", "status": 99}, "'status' must be a whole number"),
+        ({"kind": "status", "headers": ["X"]}, "'headers' must be an object"),
+        ({"kind": "status", "headers": {"X": 1}}, "'headers' must be an object"),
+        ({"kind": "status", "headers": {"X": "a\r\nY: b"}}, "'headers' must be an object"),
+        ({"kind": "status", "body": None}, "'body' must be a string"),
+        ({"kind": "status", "body": "\ud800"}, "'body' must be a string"),
+        ({"kind": "delay", "seconds": "1"}, "'seconds' must be a number"),
+        ({"kind": "delay", "seconds": -1}, "'seconds' must be a number"),
+        ({"kind": "delay", "seconds": float("nan")}, "'seconds' must be a number"),
+        ({"kind": "status", "effect": "yes"}, "'effect' must be true or false"),
         ({"kind": "raw"}, "needs the bytes"),
         ({"kind": "raw", "raw": "x", "base64": "eA=="}, "needs the bytes"),
-        ({"kind": "raw", "raw": "\u20ac"}, "'raw' is a text whose characters are bytes"),
-        ({"kind": "raw", "raw": 1}, "'raw' is a text whose characters are bytes"),
-        ({"kind": "raw", "base64": "e"}, "'base64' is bytes"),
-        ({"kind": "raw", "base64": "e A=="}, "'base64' is bytes"),
-        ({"kind": "raw", "raw": "x", "close": 0}, "'close' is true or false"),
-        ({"kind": "status", "raw": "HTTP/1.1 200 OK"}, "belong to the kind 'raw'"),
-        ({"kind": "drop_after", "close": False}, "belong to the kind 'raw'"),
+        ({"kind": "raw", "raw": "\u20ac"}, "'raw' must be a string whose characters are bytes"),
+        ({"kind": "raw", "raw": 1}, "'raw' must be a string whose characters are bytes"),
+        ({"kind": "raw", "base64": "e"}, "'base64' must be bytes"),
+        ({"kind": "raw", "base64": "e A=="}, "'base64' must be bytes"),
+        ({"kind": "raw", "raw": "x", "close": 0}, "'close' must be true or false"),
+        ({"kind": "status", "raw": "HTTP/1.1 200 OK"}, "are only for the kind 'raw'"),
+        ({"kind": "drop_after", "close": False}, "are only for the kind 'raw'"),
     ],
 )
-def test_a_fault_that_makes_no_sense_is_refused_with_a_reason(
+def test_an_invalid_fault_is_rejected_with_a_reason(
     emulator: Emulator, capsys: pytest.CaptureFixture[str], fault: Any, reason: str
 ) -> None:
-    answer = requests.post(f"{emulator.url}/_emulator/faults", data=json.dumps(fault), timeout=5)
-    assert answer.status_code == 400
-    assert reason in answer.text
+    response = requests.post(f"{emulator.url}/_emulator/faults", data=json.dumps(fault), timeout=5)
+    assert response.status_code == 400
+    assert reason in response.text
     with pytest.raises(SystemExit):
         main(["--fault", json.dumps(fault)])
     assert reason in capsys.readouterr().err
 
 
 def exchange(emulator: Emulator, count: int = 1, timeout: float = 5) -> bytes:
-    """Every byte that comes back for ``count`` link requests that are sent at once on one connection, until it ends."""
+    """Send ``count`` link requests at once on one connection, and return all bytes received until it is closed."""
     request = f"GET {API}/file/download HTTP/1.1\r\nHost: h\r\n\r\n".encode()
     host, port = emulator.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout) as client:
@@ -212,20 +212,20 @@ RAW = bytes(range(256)) * 300
 
 
 @pytest.mark.parametrize("given", [{"raw": RAW.decode("latin-1")}, {"base64": base64.b64encode(RAW).decode()}])
-def test_a_raw_answer_is_sent_byte_for_byte_and_ends_the_connection(emulator: Emulator, given: dict[str, str]) -> None:
+def test_a_raw_response_is_sent_byte_for_byte_and_closes_the_connection(emulator: Emulator, given: dict[str, str]) -> None:
     emulator.fault("raw", operation="link", **given)
     assert exchange(emulator) == RAW
     assert emulator.state()["requests"] == {"link": 1}
 
 
-def test_a_raw_answer_leaves_the_connection_open_where_it_is_told_to(emulator: Emulator) -> None:
-    emulator.fault("raw", operation="link", times=2, close=False, raw="one answer ")
+def test_a_raw_response_leaves_the_connection_open_if_close_is_false(emulator: Emulator) -> None:
+    emulator.fault("raw", operation="link", times=2, close=False, raw="one response ")
     emulator.fault("raw", operation="link", raw="and the end")
-    assert exchange(emulator, 3) == b"one answer one answer and the end"
+    assert exchange(emulator, 3) == b"one response one response and the end"
     assert emulator.state()["connections"]["opened"] == 1
 
 
-def test_silence_is_a_raw_answer_of_no_bytes(emulator: Emulator) -> None:
+def test_silence_is_a_raw_response_of_no_bytes(emulator: Emulator) -> None:
     emulator.fault("raw", operation="link", close=False, raw="")
     with pytest.raises(TimeoutError):
         exchange(emulator, timeout=0.3)
@@ -233,19 +233,19 @@ def test_silence_is_a_raw_answer_of_no_bytes(emulator: Emulator) -> None:
 
 
 @pytest.mark.parametrize("effect", [True, False])
-def test_a_raw_answer_has_the_effect_only_where_it_is_told_to(emulator: Emulator, effect: bool) -> None:
+def test_a_raw_response_has_the_effect_only_if_effect_is_true(emulator: Emulator, effect: bool) -> None:
     emulator.fault("raw", operation="upload", effect=effect, raw="HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc")
     assert queue(emulator, "ftp://h/f").text == "abc"
     assert emulator.state()["effects"] == ({"upload": 1} if effect else {})
 
 
-def test_an_endless_answer_ends_with_the_client(emulator: Emulator) -> None:
+def test_an_endless_response_ends_with_the_client(emulator: Emulator) -> None:
     emulator.fault("endless", operation="upload")
     headers = {"Authorization": f"Bearer {emulator.access_token}"}
     with requests.post(
         f"{emulator.url}{API}/file/url_upload_add", headers=headers, data={"url": "ftp://h/f"}, stream=True, timeout=5
-    ) as answer:
-        assert len(next(answer.iter_content(1000))) == 1000
+    ) as response:
+        assert len(next(response.iter_content(1000))) == 1000
     assert make_link(emulator, "x").status_code == 404
 
 
@@ -263,7 +263,7 @@ def program() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_program_says_where_it_listens_and_how_airflow_finds_it_and_stops_cleanly(
+def test_the_program_prints_its_address_and_an_airflow_connection_and_stops_cleanly(
     program: subprocess.Popen[str], number: int
 ) -> None:
     assert program.stdout is not None
@@ -276,13 +276,13 @@ def test_the_program_says_where_it_listens_and_how_airflow_finds_it_and_stops_cl
     assert (program.returncode, rest, errors) == (0, "Stopped.\n", "")
 
 
-def test_a_taken_port_is_told_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["--port", str(port)]) == 1
         assert f"127.0.0.1:{port}" in capsys.readouterr().err
         with pytest.raises(OSError, match="in use"), Emulator(port=port):
-            pytest.fail("it started on a port that is taken")
+            pytest.fail("it started on a port in use")
 
 
 def test_nothing_is_left_on_disk_when_it_stops() -> None:
@@ -293,7 +293,7 @@ def test_nothing_is_left_on_disk_when_it_stops() -> None:
     assert not folder.exists()
 
 
-def test_it_makes_folders_stores_files_and_serves_sources_from_python_and_over_http(emulator: Emulator) -> None:
+def test_it_creates_folders_and_files_and_serves_sources_from_python_and_over_http(emulator: Emulator) -> None:
     base = f"{emulator.url}/_emulator"
     assert emulator.make_folder("tmp") == "tmp"
     assert emulator.put_file(b"one", "f1", "tmp") == "f1"

@@ -34,13 +34,13 @@ def url(emulator: Emulator) -> str:
         ("lines=1-2", 200, DATA, None),
     ],
 )
-def test_a_part_is_what_the_request_asks_for(url: str, wanted: Any, status: int, body: bytes, content_range: Any) -> None:
+def test_a_range_is_what_the_request_names(url: str, wanted: Any, status: int, body: bytes, content_range: Any) -> None:
     found = requests.get(url, headers={"Range": wanted} if wanted else {}, timeout=10)
     assert (found.status_code, found.content, found.headers.get("Content-Range")) == (status, body, content_range)
     assert found.headers["Content-Length"] == str(len(body))
 
 
-def test_a_part_is_sent_only_of_the_version_that_was_begun(emulator: Emulator, url: str) -> None:
+def test_a_range_is_sent_only_of_the_version_that_if_range_names(emulator: Emulator, url: str) -> None:
     first = requests.get(url, timeout=10)
     for name in ("ETag", "Last-Modified"):
         part = requests.get(url, headers={"Range": "bytes=5-", "If-Range": first.headers[name]}, timeout=10)
@@ -50,7 +50,7 @@ def test_a_part_is_sent_only_of_the_version_that_was_begun(emulator: Emulator, u
     assert (whole.status_code, whole.content) == (200, b"abcdefghij")
 
 
-def test_a_body_can_be_cut_off_and_a_link_can_end(emulator: Emulator, url: str) -> None:
+def test_a_body_can_be_cut_off_and_a_link_can_expire(emulator: Emulator, url: str) -> None:
     emulator.fault("drop_body", operation="download", after=4)
     emulator.fault("half", operation="download")
     for expected in (4, 5):

@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.batch import job as job_module
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.protocol import errors
-from tests.dags import operator_dags as dags
+from tests.dags import batch_dags as dags
 from tests.neighbours.gateway import Gateway
 from tests.neighbours.servers import S3, Azurite
 from tests.support import eventually, run_dag

@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.protocol import errors
-from tests.dags import operator_dags as dags
+from tests.dags import batch_dags as dags
 from tests.support import rendered_fields, run_dag
 
 pytestmark = pytest.mark.usefixtures("airflow_db")

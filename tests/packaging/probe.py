@@ -1,4 +1,4 @@
-"""Runs in the empty environment beside the wheel: says what this Airflow makes of the package, as JSON in the last line."""
+"""Runs next to the wheel in the empty environment and prints how this Airflow reads the package, as JSON in the last line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import airflow_provider_cloudstore as package
 
 
 def connection_form() -> dict[str, Any]:
-    """The form's own fields and the changed standard ones, from where this Airflow takes them."""
+    """Return the custom fields of the connection form and the changed standard ones, as this Airflow reads them."""
     from airflow.providers_manager import ProvidersManager
 
     manager: Any = ProvidersManager()  # type: ignore[no-untyped-call]
@@ -24,7 +24,7 @@ def connection_form() -> dict[str, Any]:
 
 
 def modules() -> list[str]:
-    """Every module of the package, imported."""
+    """Import every module of the package and return their names."""
     names = [info.name for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     for name in names:
         if not name.endswith(("__main__", "emulator.fixtures")):  # the fixtures are imported by pytest, where there is one

@@ -1,4 +1,4 @@
-"""A wheel built from the checkout works beside Airflow in an empty environment (slow: it installs Airflow)."""
+"""A wheel built from the checkout works next to Airflow in an empty environment (slow: it installs Airflow)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run
 
 
-def test_the_wheel_holds_the_package_with_its_types_and_its_license_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_contains_the_package_its_types_and_license_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "airflow_provider_cloudstore/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)

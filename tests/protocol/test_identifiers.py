@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.identifiers import is_nothing, readings
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER
-from tests.support import settings
+from tests.support import examples, settings
 
 ROOTS = [
     "0",
@@ -158,14 +158,14 @@ def test_a_spelling_of_the_root_is_never_deleted(folder_id: str) -> None:
         DELETE_FOLDER.validate(folder_id, settings(protected_folder_ids=frozenset()))
 
 
-@cases(max_examples=500, deadline=None)
+@cases(max_examples=examples(150), deadline=None)
 @given(disguised(ROOTS))
 def test_no_disguise_gets_the_root_past_the_guard(folder_id: str) -> None:
     with pytest.raises(InvalidInputError):
         DELETE_FOLDER.validate(folder_id, settings(protected_folder_ids=frozenset()))
 
 
-@cases(max_examples=500, deadline=None)
+@cases(max_examples=examples(150), deadline=None)
 @given(disguised(["finance", "a/finance/.."]) | disguised(["finance"]).map(lambda text: f"/{text}/."))
 def test_no_disguise_gets_a_protected_folder_past_the_guard(folder_id: str) -> None:
     own = settings(protected_folder_ids=frozenset({"finance", "a"}))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, storable
+from tests.support import examples
 
 SERIALIZER_KEYS = ["__id__", "__classname__", "__version__", "__data__", "__type", "__var", "__source", "__class", "__init", "__"]
 
@@ -44,7 +45,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None, database=None)
+@settings(max_examples=examples(150), deadline=None, database=None)
 @given(values)
 def test_what_is_stored_comes_back_from_every_serializer_of_airflow_as_it_was(value: Any) -> None:
     stored = storable(value)

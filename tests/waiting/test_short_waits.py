@@ -1,4 +1,4 @@
-"""A deferral that ends soon: Airflow's scheduler must have seen that the task deferred before its trigger fires.
+"""Short deferrals: Airflow's scheduler must have seen that the task deferred before its trigger fires.
 
 Slow: ``make test-waiting`` runs it.
 """
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 DAGS = Path(__file__).resolve().parent / "dags"
 COUNT = 100
-# Not sped up, as in the other tests; more than 16 tasks at once only make two cores slower.
+# At the default speed, unlike the other tests; more than 16 concurrent tasks only slow two cores down.
 AS_SHIPPED = {"AIRFLOW__CORE__PARALLELISM": "16", "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1"}
 
 
@@ -36,7 +36,7 @@ def test_a_hundred_waits_whose_files_come_one_to_five_seconds_after_they_deferre
         airflow.start_all()
         run_id = airflow.trigger("short_waits")
 
-        def over() -> bool:
+        def finished() -> bool:
             now = time.monotonic()
             states = airflow.states(run_id)
             for (_, index), state in states.items():
@@ -47,7 +47,7 @@ def test_a_hundred_waits_whose_files_come_one_to_five_seconds_after_they_deferre
                 due[index] = float("inf")
             return len(states) == COUNT and {"success", "failed"} >= set(states.values())
 
-        airflow.until("every wait is over", over, 900)
+        airflow.until("every wait is finished", finished, 900)
         states = airflow.states(run_id)
         failed = {index for (_, index), state in states.items() if state == "failed"}
         print(f"{COUNT - len(failed)} of {COUNT} waits succeeded; {len(due)} of them deferred")
@@ -56,7 +56,7 @@ def test_a_hundred_waits_whose_files_come_one_to_five_seconds_after_they_deferre
 
 
 def _why(airflow: RealAirflow, failed: set[int]) -> str:
-    """What Airflow said of the tasks that failed: in the scheduler's output and in their own logs."""
+    """Return what the scheduler and the task logs report about the failed tasks."""
     names = [f"map_index={index}" for index in failed]
     said = [
         line

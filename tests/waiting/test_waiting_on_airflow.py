@@ -1,4 +1,4 @@
-"""A slow upload on a whole Airflow with one worker slot: the wait holds no slot, and a killed triggerer loses nothing.
+"""A slow upload on a complete Airflow with one worker slot: the wait occupies no slot, and a killed triggerer loses nothing.
 
 Slow: ``make test-waiting`` runs it on three Airflows.
 """
@@ -40,7 +40,7 @@ def airflow(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def deferred_rows(airflow: RealAirflow) -> str:
-    """All that the database holds of triggers and of tasks that are to go on."""
+    """Return all database rows of triggers and of tasks that will resume."""
     columns = "next_kwargs" if AIRFLOW_2 else "next_method, next_kwargs"
     rows = [*airflow.rows("select * from trigger"), *airflow.rows(f"select {columns} from task_instance")]
     return str(rows)
@@ -64,17 +64,17 @@ def test_a_slow_upload_is_waited_for_without_a_worker_and_ends_in_one_link(
             return states.get(("link", -1)) == states.get(("sensor", -1)) == "deferred"
 
         airflow.until("both waits are deferred", waiting)
-        # There is one worker slot. Another task could not run now if a wait held it.
+        # There is one worker slot. No other task could run if a wait occupied it.
         airflow.until("the slot is free", lambda: airflow.states(run_id).get(("meanwhile", -1)) == "success")
         assert waiting()
         seen = deferred_rows(airflow)
-        airflow.until("the triggerer looks", lambda: emulator.state()["requests"].get("link", 0) > 4)
+        airflow.until("the triggerer polls", lambda: emulator.state()["requests"].get("link", 0) > 4)
         if kill:
             airflow.stop("triggerer", signal.SIGKILL)
-            looked = emulator.state()["requests"]["link"]
+            polls = emulator.state()["requests"]["link"]
             assert waiting()
             airflow.start("triggerer")
-            airflow.until("the new triggerer looks", lambda: emulator.state()["requests"]["link"] > looked + 2)
+            airflow.until("the new triggerer polls", lambda: emulator.state()["requests"]["link"] > polls + 2)
         seen += deferred_rows(airflow)
         states = airflow.finish(run_id)
     seen += deferred_rows(airflow)

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.faults import OPERATIONS, Kind
+from airflow_provider_cloudstore.emulator.runner import Emulator
+
+API = "/cloud/api/v2"
+CONTENT = b"hello world " * 10
+SLOW = 0.5
+MORE_THAN_OVERSIZED = 5 * 1024 * 1024
+RANDOM = re.compile(rb"f[0-9a-f]{12}|[\w-]{43}|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|127\.0\.0\.1:\d+")
+"""Everything in a response that differs from one emulator to the next."""
+
+FAULTS: dict[Kind, dict[str, Any]] = {
+    Kind.DELAY: {"seconds": SLOW},
+    Kind.TRICKLE: {"seconds": SLOW / 150},
+    Kind.DROP_BODY: {"after": 1},
+    Kind.RAW: {"raw": "raw"},
+}
+"""The fields that a kind needs, and those whose defaults would take too long."""
+
+WITHOUT_EFFECT = {Kind.STATUS, Kind.REDIRECT, Kind.ERROR_ENVELOPE, Kind.DROP_BEFORE, Kind.RAW}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a client sees of one request, and the effects that the request had."""
+
+    status: bytes
+    content_type: bytes
+    location: bytes
+    body: bytes
+    length: int
+    complete: bool
+    slow: bool
+    effects: Counter[str]
+
+
+def request(emulator: Emulator, operation: str) -> bytes:
+    form = {"delete": ("folder/delete", "folder_id=staging"), "upload": ("file/url_upload_add", "url=ftp%3A%2F%2Fh%2Ff")}
+    if operation in form:
+        path, body = form[operation]
+        return (
+            f"POST {API}/{path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: Bearer {emulator.access_token}\r\n"
+            f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+        ).encode()
+    if operation == "link":
+        target = f"{API}/file/download?{urlencode({'access_token': emulator.access_token, 'file_id': 'f1'})}"
+    else:
+        token = emulator.call(lambda service: service.store.create_token("f1"))
+        assert token
+        target = f"/download?download_token={token.token}"
+    return f"GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
+
+
+def exchange(emulator: Emulator, sent: bytes) -> bytes:
+    host, port = emulator.url.removeprefix("http://").split(":")
+    received = b""
+    with socket.create_connection((host, int(port)), 10) as client:
+        client.sendall(sent)
+        while len(received) < MORE_THAN_OVERSIZED and (data := client.recv(2**20)):
+            received += data
+    return received
+
+
+def header(head: bytes, name: bytes) -> bytes:
+    found = re.search(rb"(?i)^%s: ([^\r]*)" % name, head, re.MULTILINE)
+    return found[1] if found else b""
+
+
+def observe(operation: str, kind: Kind | None = None) -> Observed:
+    with Emulator(fetch_delay=60) as emulator:
+        emulator.put_file(CONTENT, "f1")
+        sent = request(emulator, operation)
+        before = Counter(emulator.state()["effects"])
+        if kind is not None:
+            emulator.fault(kind.value, operation=operation, **FAULTS.get(kind, {}))
+        started = time.monotonic()
+        received = exchange(emulator, sent)
+        slow = time.monotonic() - started >= SLOW
+        state = emulator.state()
+    head, _, body = received.partition(b"\r\n\r\n")
+    effects = Counter(state["effects"]) - before
+    effects["download"] = sum(token["downloads"] for token in state["tokens"])
+    return Observed(
+        status=head.partition(b"\r\n")[0],
+        content_type=header(head, b"Content-Type"),
+        location=header(head, b"Location"),
+        body=RANDOM.sub(b"*", body),
+        length=len(body),
+        complete=header(head, b"Content-Length") == str(len(body)).encode(),
+        slow=slow,
+        effects=+effects,
+    )
+
+
+@pytest.fixture(scope="module", params=[name for name in OPERATIONS if name != "*"])
+def usual(request: pytest.FixtureRequest) -> tuple[str, Observed]:
+    """An operation and what is observed of it without a fault, every time."""
+    first, second = observe(request.param), observe(request.param)
+    assert first == second
+    assert first.status == b"HTTP/1.1 200 OK"
+    assert first.effects == {request.param: 1}
+    return request.param, first
+
+
+@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.value)
+def test_every_fault_is_observable_and_has_the_effect_that_it_documents(usual: tuple[str, Observed], kind: Kind) -> None:
+    operation, without = usual
+    observed = observe(operation, kind)
+    assert observed != without
+    assert observed.effects == ({} if kind in WITHOUT_EFFECT else without.effects)
+    if kind in (Kind.DELAY, Kind.TRICKLE):
+        assert observed == replace(without, slow=True)
+    if kind is Kind.WRONG_TYPE:
+        assert observed == replace(without, content_type=b"text/html")
+    if kind in (Kind.HALF, Kind.DROP_BODY):
+        length = without.length // 2 if kind is Kind.HALF else FAULTS[kind]["after"]
+        assert observed == replace(without, body=observed.body, length=length, complete=False)
