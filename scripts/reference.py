@@ -190,7 +190,7 @@ def _errors() -> str:
         "## Errors\n",
         f"Import them from `{errors.__name__}`, in an `except`, too. A permanent one that reaches a task is an",
         "`AirflowFailException` as well. *Retried*: by the same call, within its attempts and its time.",
-        "*Permanent*: Airflow's `retries` are not spent on it. Every error carries:\n",
+        "*Permanent*: Airflow does not retry the task. Every error carries:\n",
         *(f"- `{name}`: {text}" for name, text in doc.params.items()),
         "",
         _row(["error", "is a", "retried", "permanent", "when", "what it says to do"]),

@@ -11,11 +11,21 @@ from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.app import Service
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.emulator.store import StoredFile
+from airflow_provider_cloudstore.protocol.calls import Call
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.real_airflow import AIRFLOW_2
 
 TOKEN = "s3cret-access-token"
+_CALL_TYPES: dict[str, type[Call[Any]]] = {kind.operation.key: kind for kind in Call.__subclasses__()}
+_SUBJECTS = {
+    "delete": "staging",
+    "upload": "ftp://127.0.0.1:9/file",  # never fetched: the emulator's queue fails it
+    "link": "f1",
+}
+CALLS = {operation.key: (_CALL_TYPES[operation.key], _SUBJECTS[operation.key]) for operation in OPERATIONS}
+"""For each operation its type of call, and a subject for which it succeeds once :func:`store_file` was called."""
 
 
 def settings(base_url: str = "https://files.example.com", token: str = TOKEN, **more: Any) -> Settings:

@@ -152,7 +152,7 @@ def test_a_file_that_comes_later_is_waited_for(worker: Worker, emulator: Emulato
     assert type(outcome.timeout) is (timedelta if deferrable else type(None))  # Airflow 3 sends no other kind to its supervisor
     last = "File 'f1' is available" if make is sensor else "Created download link for file 'f1' (expires "
     lines = distinct(outcome.lines)
-    assert lines[0] == "File 'f1' is not there yet (HTTP 404: Could not find the file); looking every 0.05 s"
+    assert lines[0] == "File 'f1' is not available yet (HTTP 404: Could not find the file); polling every 0.05 s"
     assert lines[1].startswith(last)
     assert len(lines) == 2
     if make is link:
@@ -168,8 +168,8 @@ def test_a_timeout_says_how_long_for_what_and_the_services_last_words(
     outcome = worker.run(make(deferrable, timeout=0.5))
     assert isinstance(outcome.error, AirflowSensorTimeout if make is sensor else errors.FileWaitTimeoutError)
     assert str(outcome.error) == (
-        "wait 'f1': the file was not there within 0.5 s, the last answer was: HTTP 404: Could not find the file. "
-        "Look in the service whether the upload failed, or allow more time with 'timeout'."
+        "wait 'f1': the file was not available within 0.5 s; last response: HTTP 404: Could not find the file. "
+        "Check in the service whether the upload failed, or allow more time with 'timeout'."
     )
 
 
@@ -202,7 +202,7 @@ def test_a_response_that_says_nothing_of_the_file_is_waited_out(
     emulator.fault(times=4, **fault)
     outcome = worker.run(make(deferrable))
     assert outcome.error is None
-    assert outcome.lines[0].startswith("The response says nothing of file 'f1' (HTTP ")
+    assert outcome.lines[0].startswith("The response is inconclusive about file 'f1' (HTTP ")
     assert len(outcome.lines) == (3 if deferrable else 2)  # the trigger says it too
     assert emulator.state()["requests"]["link"] == (6 if deferrable and make is link else 5)
 

@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.emulator.faults import Fault, Faults
 from airflow_provider_cloudstore.emulator.ranges import RangedFile
 from airflow_provider_cloudstore.emulator.responses import Shape, failure, success
 from airflow_provider_cloudstore.emulator.store import Store
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, OPERATIONS, UPLOAD_FROM_URL
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -43,11 +43,10 @@ class Service:
     def app(self) -> web.Application:
         """The application, to be run by aiohttp's server."""
         app = web.Application(middlewares=[self._errors_in_shape], client_max_size=_MAX_PUT_SIZE)
+        handlers = {DELETE_FOLDER: self._delete_folder, UPLOAD_FROM_URL: self._upload, CREATE_DOWNLOAD_LINK: self._link}
         app.add_routes(
             [
-                web.post(DELETE_FOLDER.path, self._operation("delete", self._delete_folder)),
-                web.post(UPLOAD_FROM_URL.path, self._operation("upload", self._upload)),
-                web.get(CREATE_DOWNLOAD_LINK.path, self._operation("link", self._link), allow_head=False),
+                *(web.route(one.method, one.path, self._operation(one.key, handlers[one])) for one in OPERATIONS),
                 web.get("/download", self._operation("download", self._download), allow_head=False),
                 web.get(STATE_PATH, self._state, allow_head=False),
                 web.put("/_emulator/folders/{folder_id}", self._put_folder),

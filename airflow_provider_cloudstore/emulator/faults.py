@@ -17,10 +17,11 @@ from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.ranges import RangedFile
 from airflow_provider_cloudstore.emulator.responses import Shape, failure
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
 Work = Callable[[], Awaitable[web.StreamResponse]]
 
-OPERATIONS = ("delete", "upload", "link", "download", "*")
+_NAMES = (*(operation.key for operation in OPERATIONS), "download", "*")
 _OVERSIZED = 4 * 1024 * 1024
 _ENDLESS_PIECE = b"x" * (64 * 1024)
 _MAX_ENDLESS = 64 * 1024 * 1024  # endless for every client that should give up, but not for this machine's patience
@@ -87,7 +88,7 @@ def _is_headers(value: Any) -> bool:
 _YES_OR_NO = (lambda value: isinstance(value, bool), "true or false")
 _EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "kind": (lambda value: value in _KINDS, f"one of {', '.join(_KINDS)}"),
-    "operation": (lambda value: value in OPERATIONS, f"one of {', '.join(OPERATIONS)}"),
+    "operation": (lambda value: value in _NAMES, f"one of {', '.join(_NAMES)}"),
     "times": (lambda value: _is_whole(value) and value >= 0, "a whole number, 0 for all requests"),
     "status": (lambda value: _is_whole(value) and 100 <= value <= 999, "a whole number from 100 to 999"),
     "headers": (_is_headers, "an object of texts without line breaks"),

@@ -1,4 +1,4 @@
-"""The service's API as values: what is sent, what an answer means, what a failure asks for.
+"""The service's API as values: requests, and what responses and failures mean. Both clients share every decision.
 
-Nothing in here opens a socket, reads a clock, sleeps or knows Airflow. Both clients use it, so every decision is made once.
+Nothing in here opens a socket, reads a clock, sleeps or imports Airflow.
 """

@@ -1,7 +1,6 @@
-"""One call, from its guard to its result: what a client asks between two attempts.
+"""One call, from its guard to its result, and the retry policy of every call.
 
-A client's loop is ``request() -> send -> finish()``, driven by tenacity with :func:`retry_policy`. The call remembers what the
-attempts before it left open: an attempt that may have had its effect, and a token that was refused.
+A client's loop is ``request() -> send -> handle_outcome()``, driven by tenacity with :func:`retry_policy`.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from tenacity import RetryCallState, retry_if_exception, stop_before_delay
@@ -16,8 +16,16 @@ from tenacity import RetryCallState, retry_if_exception, stop_before_delay
 from airflow_provider_cloudstore.protocol import errors, results
 from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.encodings import hides_secret
-from airflow_provider_cloudstore.protocol.failures import classify_failure, classify_response, is_gone, retry_after
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.failures import (
+    UNCHANGED_TOKEN,
+    CallContext,
+    Failure,
+    classify_failure,
+    classify_missing_token,
+    classify_response,
+    retry_after,
+)
+from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
 from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
@@ -27,25 +35,25 @@ from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, Json, 
 T = TypeVar("T")
 
 DEFAULT_BUDGET = 300.0
-"""Seconds that one call may take with all its attempts, where no ``execution_timeout`` is shorter."""
+"""Seconds that a call may take with all its attempts, unless ``execution_timeout`` is shorter."""
 _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
 _MAX_MESSAGE_LENGTH = 300
-_WITHHELD = "(withheld: it holds a credential in an encoded form)"
-_MARGIN = 4096  # characters behind what is shown, so that an encoded credential that is cut in two is still recognised
-_SMALL = 8192  # characters of a response that is checked as a whole, which costs less than text by text
+_WITHHELD = "(withheld: it contains an encoded credential)"
+_MARGIN = 4096  # extra characters, so that an encoded credential at the cut is still recognized
+_SMALL = 8192  # characters of a response that is checked as a whole, which is faster than string by string
 
 
 class Call(ABC, Generic[T]):
-    """One operation on one subject, over as many attempts as it takes.
+    """One operation on one subject, with all its attempts.
 
-    :param subject: on what: a folder id, a file id or a source URL.
+    :param subject: a folder id, a file id or a source URL.
     :param settings: the address and the token.
-    :ivar outcomes: what each request ended with: the type of its error, or None for success.
-    :ivar secrets: what no message may hold: every token used, and what gives access in a source URL.
-    :param repeat: whether an operation that is not repeatable is sent again when its outcome is unknown.
-    :param ignore_missing: whether it is a success that the subject of a deletion is gone already.
-    :raises InvalidInputError: if the guard refuses the subject; nothing was sent.
+    :param retry_unknown_outcome: whether an upload is resent if its outcome is unknown.
+    :param ignore_missing: whether deleting a folder that does not exist is a success.
+    :ivar outcomes: how each attempt ended: the type of its error, or None for success.
+    :ivar secrets: what no message may contain: every token used, and the credentials in a source URL.
+    :raises InvalidInputError: if the guard rejects the subject; nothing was sent.
     """
 
     operation: ClassVar[Operation]
@@ -60,46 +68,44 @@ class Call(ABC, Generic[T]):
         self._subject = self._validated(subject)
         self.secrets: tuple[Secret, ...] = (*settings.secrets, *self.operation.secrets(self._subject))
         self._redacted = redact(self.operation.redacted(self._subject), self.secrets)
-        self._retry_unknown_outcome = retry_unknown_outcome
-        self._ignore_missing = ignore_missing
-        self._missing = False
-        self._credential_replacements = 0
-        self._may_have_succeeded = False
+        self._context = CallContext(self.operation, retry_unknown_outcome, ignore_missing, settings.not_found_pattern)
 
     @abstractmethod
-    def result(self, response: Response, content: Content) -> T | None:
-        """The result of a successful response, or None where the response does not hold one.
+    def result(self, response: Response, content: Content, existed: bool | None) -> T | None:
+        """The result of a successful response, or None if the response contains no download token.
 
         :param response: the response.
         :param content: what its body says.
+        :param existed: whether the subject existed; None if unknown.
         """
 
     def _validated(self, subject: Any) -> str:
         try:
             return self.operation.validate(subject, self.settings)
         except errors.InvalidInputError as error:
-            what = error.reason
-        raise errors.InvalidInputError(what, operation=self.operation.name)
+            reason = error.reason
+        raise errors.InvalidInputError(reason, operation=self.operation.name)
 
     @property
     def exhausted(self) -> bool:
-        """Whether no attempt is left. The one with a renewed token comes on top: it is no retry of the same request."""
-        return self.attempts - self._credential_replacements >= self.settings.max_attempts
+        """Whether no attempt is left. The one with a new token is extra: it does not retry the same request."""
+        return self.attempts - self._context.token_was_rejected >= self.settings.max_attempts
 
     def replace_credentials(self, settings: Settings) -> None:
-        """Go on with the connection as it reads now, after a 401.
+        """Continue after a 401 with the connection as it reads now.
 
         :param settings: the connection, read again.
-        :raises AuthenticationError: if it still holds the token that was refused.
+        :raises AuthenticationError: if it still holds the token that was rejected.
         """
         if settings.access_token == self.settings.access_token:
-            raise self._error(errors.AuthenticationError, "HTTP 401: the service refused the access token", 401)
+            raise self._error(UNCHANGED_TOKEN, status=401)
         self.settings = settings
         self.token_rejected = False
         self.secrets += settings.secrets
+        self._context = replace(self._context, not_found_pattern=settings.not_found_pattern)
 
     def discount_attempt(self) -> None:
-        """Do not count the last attempt: it had no effect, and whoever paces many calls takes it on itself."""
+        """Do not count the last attempt: it had no effect, and the batch that paces the calls decides when to retry it."""
         self.attempts -= 1
 
     def request(self) -> Request:
@@ -110,8 +116,8 @@ class Call(ABC, Generic[T]):
     def handle_outcome(self, outcome: Response | TransportFailure) -> T:
         """The result of an attempt.
 
-        :param outcome: what came of the request.
-        :raises CloudStoreError: if it failed; ``again`` tells whether the loop goes on.
+        :param outcome: the response, or how the request failed.
+        :raises CloudStoreError: if the attempt failed; ``retryable`` says whether to make another.
         """
         try:
             result = self._result_of(outcome)
@@ -123,110 +129,85 @@ class Call(ABC, Generic[T]):
 
     def _result_of(self, outcome: Response | TransportFailure) -> T:
         if isinstance(outcome, TransportFailure):
-            kind, what = classify_failure(self.operation, outcome, retry_unknown_outcome=self._retry_unknown_outcome)
-            if outcome.kind is not FailureKind.OUTCOME_UNKNOWN:
-                what = f"{what}, at {self.settings.route}"
-            raise self._error(kind, what, None)
+            raise self._error(classify_failure(self._context, outcome, self.settings.route))
         content = read_content(outcome)
-        self._missing = is_gone(self.operation, outcome, content, self.settings.not_found_pattern)
-        verdict = classify_response(
-            self.operation, outcome, content, retry_unknown_outcome=self._retry_unknown_outcome, gone=self._missing
-        )
-        if verdict is not None and not (self._missing and self._missing_is_success):
-            raise self._rejection(verdict, outcome, content)
-        result = self.result(outcome, content)
+        verdict = classify_response(self._context, outcome, content)
+        if isinstance(verdict, Failure):
+            raise self._response_error(verdict, outcome, content)
+        result = self.result(outcome, content, verdict.existed)
         if result is None:
-            what = f"HTTP {outcome.status}, but the answer holds no download token: {self._safe(content.keys)}"
-            raise self._error(errors.InvalidResponseError, what, outcome.status)
+            raise self._error(
+                classify_missing_token(self._context, outcome), status=outcome.status, detail=self._safe(content.keys)
+            )
         return result
 
-    @property
-    def _missing_is_success(self) -> bool:
-        return self.operation.missing_is_success and (self._ignore_missing or self._may_have_succeeded)
-
-    def _rejection(
-        self, verdict: tuple[type[errors.CloudStoreError], str], response: Response, content: Content
-    ) -> errors.CloudStoreError:
-        kind, what = verdict
-        # Checked before it is cut: of a secret that is cut in two, nobody could find the rest.
+    def _response_error(self, failure: Failure, response: Response, content: Content) -> errors.CloudStoreError:
+        # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
         message = self._safe(content.error_message or content.message)[:_MAX_MESSAGE_LENGTH]
-        error = self._error(kind, f"{what}: {message}" if message else what, response.status, retry_after(response))
+        error = self._error(failure, status=response.status, detail=message, pause=retry_after(response))
         error.web_page, error.message = content.is_web_page, message
-        if kind is errors.AuthenticationError and not self._credential_replacements:
-            self._credential_replacements, self.token_rejected, error.retryable = 1, True, True
+        if failure.retry_with_new_token:
+            self.token_rejected = error.retryable = True
         return error
 
-    def _final(self, kind: type[errors.CloudStoreError]) -> type[errors.CloudStoreError]:
-        """``kind``, unless an attempt may have worked: that stays so, whatever the later ones end with."""
-        self._may_have_succeeded |= kind is errors.TransientServiceError or issubclass(kind, errors.OutcomeUnknownError)
-        if not self._may_have_succeeded or kind is errors.AuthenticationError:
-            return kind
-        if self.operation.idempotent:
-            return errors.TransientServiceError if kind is errors.ServiceUnreachableError else kind
-        if issubclass(kind, errors.OutcomeUnknownError):
-            return kind
-        return errors.RetryableOutcomeUnknownError if kind.retryable else errors.OutcomeUnknownError
-
     def _error(
-        self, kind: type[errors.CloudStoreError], what: str, status: int | None, pause: float | None = None
+        self, failure: Failure, *, status: int | None = None, detail: str = "", pause: float | None = None
     ) -> errors.CloudStoreError:
-        kind = self._final(kind)
-        return kind(
-            redact(what, self.secrets),
+        self._context = failure.remembered_in(self._context)
+        return failure.error(
+            redact(f"{failure.reason}: {detail}" if detail else failure.reason, self.secrets),
             operation=self.operation.name,
             subject=self._redacted,
             status=status,
-            sent=kind not in (errors.ServiceUnreachableError, errors.ConfigurationError),
+            sent=failure.sent,
             attempts=self.attempts,
             retry_after=pause,
         )
 
     def _safe(self, text: str) -> str:
-        """``text`` without secrets: masked where they stand in clear, withheld whole where only decoding shows one."""
-        shown = redact(text, self.secrets)[: MAX_CHARACTERS + _MARGIN]
-        return _WITHHELD if hides_secret(shown, self.secrets) else shown
+        """``text`` without secrets: masked in clear text, withheld as a whole if decoding reveals one."""
+        redacted = redact(text, self.secrets)[: MAX_CHARACTERS + _MARGIN]
+        return _WITHHELD if hides_secret(redacted, self.secrets) else redacted
 
     def _storable(self, content: Content) -> Json:
-        """The content as an XCom may hold it: a service that repeats the source URL repeats what gives access to it."""
+        """The content as an XCom may hold it: a service that repeats the source URL repeats its credentials."""
         clean = len(content.text) <= _SMALL and self._safe(content.text) == content.text
         return storable(content.data) if clean else storable(content.data, self._safe)
 
 
 class DeleteFolder(Call[FolderDeletion]):
-    """Delete a folder with everything in it, for good (API document, section 4.1)."""
+    """Permanently delete a folder and everything in it (API document, section 4.1)."""
 
     operation = DELETE_FOLDER
 
-    def result(self, response: Response, content: Content) -> FolderDeletion:
-        """What was deleted, and what the service said."""
-        missing = None if self._may_have_succeeded else False
-        existed = missing if self._missing else True
+    def result(self, response: Response, content: Content, existed: bool | None) -> FolderDeletion:
+        """The deletion, with the service's response."""
         return FolderDeletion(self._subject, response.sent_at, self._storable(content), existed)
 
 
 class UploadFromUrl(Call[RemoteUpload]):
-    """Queue an upload which the service fetches itself (API document, section 4.2)."""
+    """Queue an upload that the service fetches itself (API document, section 4.2)."""
 
     operation = UPLOAD_FROM_URL
 
-    def result(self, response: Response, content: Content) -> RemoteUpload:
-        """What was queued, and what the service said."""
+    def result(self, response: Response, content: Content, existed: bool | None) -> RemoteUpload:
+        """The queued upload, with the service's response."""
         file_id = results.find_file_id(content.data, self.settings.file_id_path, self.secrets)
         return RemoteUpload(self._redacted, response.sent_at, self._storable(content), file_id)
 
 
 class CreateDownloadLink(Call[DownloadLink]):
-    """Make a download token for a file (API document, section 4.3)."""
+    """Create a download token for a file (API document, section 4.3)."""
 
     operation = CREATE_DOWNLOAD_LINK
 
-    def result(self, response: Response, content: Content) -> DownloadLink | None:
-        """The link, or None where the answer holds no token."""
+    def result(self, response: Response, content: Content, existed: bool | None) -> DownloadLink | None:
+        """The link, or None if the response contains no token."""
         return results.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
 
 
 class Retried(Protocol):
-    """What the retry policy asks a call, or a download."""
+    """What the retry policy needs of a call or a download."""
 
     settings: Settings
     attempts: int
@@ -241,12 +222,12 @@ class Retried(Protocol):
 def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) -> dict[str, Any]:
     """The arguments for tenacity's ``Retrying`` and ``AsyncRetrying``: the one policy of every caller.
 
-    Exponential backoff with full jitter, or the time that the service names; it ends with the attempts of the connection, or
-    before a pause that would end after the budget.
+    Exponential backoff with full jitter, or ``Retry-After``; it ends after the connection's ``max_attempts``, or if the next
+    pause would exceed the budget.
 
     :param call: the call.
     :param budget: seconds for all attempts and pauses.
-    :param on_retry: is given one line before each pause: operation, attempt, reason and delay.
+    :param on_retry: is called with one line before each pause: operation, attempt, reason and delay.
     """
     too_late = stop_before_delay(budget)
 
@@ -266,25 +247,25 @@ def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) 
     def announce(state: RetryCallState) -> None:
         error = _error_of(state)
         if call.token_rejected:
-            then = "the service refused the access token; reading the connection again, in case it holds a new one"
+            then = "the service refused the access token; reading the connection again for a new one"
         else:
             then = (
                 f"attempt {call.attempts} of {call.settings.max_attempts} failed ({error.reason}); "
-                f"trying again in {state.upcoming_sleep:.1f} s"
+                f"retrying in {state.upcoming_sleep:.1f} s"
             )
         on_retry(f"{error.operation} '{error.subject}': {then}")
 
-    def again(error: BaseException) -> bool:
+    def is_retryable(error: BaseException) -> bool:
         return isinstance(error, errors.CloudStoreError) and error.retryable
 
-    return {"retry": retry_if_exception(again), "wait": wait, "stop": stop, "before_sleep": announce, "reraise": True}
+    return {"retry": retry_if_exception(is_retryable), "wait": wait, "stop": stop, "before_sleep": announce, "reraise": True}
 
 
 def _backoff(attempts: int) -> float:
-    # By the call's own count, which a download that makes progress begins anew; tenacity's goes on.
+    # By the call's own count, which a download resets when it makes progress; tenacity's is not reset.
     return random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2 ** max(0, attempts - 1)))
 
 
 def _error_of(state: RetryCallState) -> errors.CloudStoreError:
-    # tenacity asks after an attempt that `again` has let through, so there is an outcome, and it is one of ours.
+    # Only for errors that `is_retryable` has accepted.
     return cast("errors.CloudStoreError", state.outcome and state.outcome.exception())

@@ -1,7 +1,7 @@
-"""What the body of a response says: read once, for classification and for storage.
+"""Parses the body of a response once, for classification and for storage.
 
-Reading is lenient: whatever Python's JSON reads may be an envelope that says "error". What only looks like a response of the
-service (a web page, broken JSON, an unknown content coding) is told apart here, with the reason.
+Parsing is lenient: whatever Python's JSON decoder accepts may be an error envelope. What cannot be the service's own response (a
+web page, broken JSON, an unknown content coding) is recognized here, with the reason.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Respon
 from airflow_provider_cloudstore.protocol.storable import Json
 
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-# Any other label reads as UTF-8 with replacements: Python's codecs take seconds for some of them, or are no charsets at all.
+# Any other label is read as UTF-8 with replacements: Python's codecs take seconds for some, and some are not charsets.
 _CHARSETS = dict.fromkeys(("iso-8859-1", "iso8859-1", "iso_8859-1", "latin-1", "latin1", "l1"), "latin-1")
 _CHARSETS |= dict.fromkeys(("windows-1252", "cp1252", "cp-1252", "x-cp1252"), "cp1252")
 _GZIP = b"\x1f\x8b"
 _MAX_VALUES = 100_000
-"""Of JSON: an empty list takes five bytes of a body and sixty of memory."""
+"""In JSON: an empty list takes five bytes in a body and sixty in memory."""
 _BLANK = "\x00\ufeff \t\r\n"
-# What a log or a terminal would act on, or could not write.
+# What a log or a terminal would interpret, or could not write.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _PAGE_TYPES = ("text/html", "application/xhtml")
 
@@ -32,10 +32,10 @@ _PAGE_TYPES = ("text/html", "application/xhtml")
 class Content:
     """The content of a response's body.
 
-    :param text: the body as text; it may hold secrets.
-    :param data: the parsed JSON, or the text where it is no JSON, or None where it is empty.
-    :param problem: why it cannot be the service's own; empty where it can be.
-    :param is_web_page: whether a page for people came: a login page, a proxy's, or one of the wrong host.
+    :param text: the body as text; it may contain secrets.
+    :param data: the parsed JSON, the text if it is not JSON, or None if it is empty.
+    :param problem: why it cannot be the service's own; empty if it can.
+    :param is_web_page: whether it is a web page: a login page, a proxy's, or one of the wrong host.
     """
 
     text: str = field(repr=False, default="")
@@ -55,7 +55,7 @@ class Content:
 
     @property
     def message(self) -> str:
-        """What the service says for people to read; empty where it says nothing."""
+        """The service's human-readable message; empty if there is none."""
         if isinstance(self.data, dict):
             message = next((self.data[key] for key in ("response", "message") if isinstance(self.data.get(key), str)), "")
         else:
@@ -64,22 +64,22 @@ class Content:
 
     @property
     def keys(self) -> str:
-        """The names, never the values, of what is in it; for the message that says that no token is."""
+        """The names of its fields, never their values, for an error message."""
         if not isinstance(self.data, dict):
             kind = (
                 "empty" if self.data is None else "text" if isinstance(self.data, str) else f"a JSON {type(self.data).__name__}"
             )
             return f"its body is {kind}"
         inner = self.data.get("data")
-        names = [*self.data, *(f"data.{key}" for key in inner)] if isinstance(inner, dict) else list(self.data)
-        shown = [name if re.fullmatch(r"[\w.-]{1,40}", name) else "?" for name in names[:20]]
-        return f"it has the keys {', '.join(shown)}" if shown else "it is an empty JSON object"
+        keys = [*self.data, *(f"data.{key}" for key in inner)] if isinstance(inner, dict) else list(self.data)
+        names = [name if re.fullmatch(r"[\w.-]{1,40}", name) else "?" for name in keys[:20]]
+        return f"it has the keys {', '.join(names)}" if names else "it is an empty JSON object"
 
 
 def read_content(response: Response) -> Content:
-    """Read the body of a response. It takes linear time, and no more memory than 1 MiB of body needs.
+    """Parse the body of a response, in linear time and no more memory than a body of 1 MiB needs.
 
-    :param response: the response, its content coding not undone (RFC 9110 section 8.4).
+    :param response: the response, its content coding not decoded (RFC 9110 section 8.4).
     """
     body, problem = _decompress(response)
     if problem:
@@ -100,32 +100,32 @@ def read_content(response: Response) -> Content:
 
 
 def _decompress(response: Response) -> tuple[bytes, str]:
-    """The body without its content codings, and why that is impossible."""
+    """The decoded body, and why it cannot be decoded."""
     body, too_large = response.body, response.too_large
     for coding in _codings(response) if body else ():
         if coding not in ("gzip", "x-gzip", "deflate"):
-            return b"", "a body in a content coding that was not asked for"
+            return b"", "a body in a content coding that was not requested"
         try:
             body = _inflate(body, coding)
         except zlib.error:
-            return b"", f"a body that is no whole {coding}"
+            return b"", f"a body that is not complete {coding}"
         too_large |= len(body) > MAX_BODY_BYTES
     return body, f"a body of more than {MAX_BODY_BYTES // 1024} KiB, which was cut off" if too_large else ""
 
 
 def _codings(response: Response) -> list[str]:
-    """The content codings of a response, the last that was applied first."""
+    """The content codings of a response, in the order of decoding."""
     value = response.headers.get("content-encoding")
     names = [name.strip().lower() for name in value.split(",")] if value else []
     return [name for name in reversed(names) if name not in ("", "identity")]
 
 
 def _inflate(body: bytes, coding: str) -> bytes:
-    """At most one byte more than is allowed.
+    """The inflated body, cut off one byte after the limit.
 
-    :raises zlib.error: if it is not whole.
+    :raises zlib.error: if it is incomplete.
     """
-    # Some services send "deflate" without the zlib header that RFC 9110 section 8.4.1.2 asks for.
+    # Some services send "deflate" without the zlib header that RFC 9110 section 8.4.1.2 requires.
     bare = coding == "deflate" and (body[0] & 0x0F != zlib.DEFLATED or int.from_bytes(body[:2], "big") % 31 != 0)
     whole = b""
     while True:
@@ -141,14 +141,14 @@ def _inflate(body: bytes, coding: str) -> bytes:
 
 
 def _decode(body: bytes, content_type: str) -> str:
-    label = None if body.startswith(codecs.BOM_UTF8) else _CHARSET.search(content_type)  # the mark is surer than the label
+    label = None if body.startswith(codecs.BOM_UTF8) else _CHARSET.search(content_type)  # the byte order mark overrides the label
     return body.decode(_CHARSETS.get(label.group(1).lower(), "utf-8") if label else "utf-8", "replace")
 
 
 def _integer(digits: str) -> int | str:
-    # Converting takes quadratic time. 640 digits is the least that any Python allows (int max_str_digits).
+    # Conversion takes quadratic time. Every Python allows 640 digits (int max_str_digits).
     return int(digits) if len(digits) <= 640 else digits
 
 
-# Not strict: a line break inside a text, as careless services send it, is one.
+# Not strict: careless services send raw line breaks inside strings.
 _DECODER = json.JSONDecoder(parse_int=_integer, strict=False)

@@ -1,6 +1,6 @@
-"""Finds a secret that a text holds in another encoding: what somebody else can decode is as good as in clear.
+"""Finds secrets that a text contains in encoded form, which anyone can decode.
 
-Masking replaces the forms that libraries print. A service, or whoever answers in its place, may encode what it repeats in any
+Masking replaces the forms that libraries print. A service, or whatever responds in its place, may encode what it repeats in any
 other way, so a text is decoded before it is trusted: escapes, base64, base32, base85 and hexadecimal, layer by layer.
 """
 
@@ -18,11 +18,11 @@ from urllib.parse import unquote
 from airflow_provider_cloudstore.protocol import escapes
 from airflow_provider_cloudstore.protocol.secrets import Secret
 
-_MIN_LENGTH = 8  # a shorter one turns up by chance: "response" decoded from something is no leak of `format=response`
-_MAX_TEXTS = 24  # decoded from one text: a bound for hostile nesting
+_MIN_LENGTH = 8  # a shorter one occurs by chance: a decoded "response" does not leak `format=response`
+_MAX_TEXTS = 24  # decoded from one text: the limit for hostile nesting
 _HEX_PAIRS = re.compile(r"(?:[0-9A-Fa-f]{2}[:.,+-]){7,}[0-9A-Fa-f]{2}|(?:0[xX][0-9A-Fa-f]{2}[:.,;+-]{0,2}){8,}")
 _HEX_MARKS = re.compile("0[xX]|[:.,;+-]")
-# A line of a hexdump: an offset, and up to 16 bytes behind it; then the same bytes in clear, for people.
+# A line of a hexdump: an offset, up to 16 bytes, and the same bytes in clear text.
 _DUMP_LINE = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{4,16}:?[ \t]+((?:[0-9A-Fa-f]{2}[ \t]{0,2}){1,16})")
 _LINE_ESCAPES = re.compile(r"\\(?:([nrtfvb])|.)", re.DOTALL)
 _ESCAPES = re.compile(rf"[%&\\=]|{_HEX_PAIRS.pattern}")
@@ -30,20 +30,20 @@ _QUOTED_PRINTABLE = re.compile(r"=([0-9A-Fa-f]{2})")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}")  # eight bytes take eleven digits
 _HEX = re.compile(r"[0-9A-Fa-f]{16,}")
 _BASE32_DIGITS = str.maketrans(string.ascii_letters + "234567", "0123456789abcdefghijklmnop" * 2 + "qrstuv")
-# Of both alphabets of RFC 4648 (sections 6 and 7), and how their digits read as those of Python's numbers.
+# The alphabets of RFC 4648 (sections 6 and 7), and how their digits map to those of Python's numbers.
 _BASE32: tuple[tuple[re.Pattern[str], dict[int, int]], ...] = (
     (re.compile(r"[A-Za-z2-7]{13,}"), _BASE32_DIGITS),
     (re.compile(r"[0-9A-Va-v]{13,}"), {}),
 )
 
 
-_LOOSE = 3  # bytes at the end of a text in base85, which read differently where other digits follow
+_LOOSE = 3  # bytes at the end of a base85 text, which decode differently if other digits follow
 
 
 class _Base85:
-    """One alphabet of 85 digits: five of them stand for four bytes.
+    """One alphabet of 85 digits: five digits encode four bytes.
 
-    :param alphabet: the digits, in their order.
+    :param alphabet: the digits, in order.
     """
 
     def __init__(self, alphabet: str) -> None:
@@ -55,13 +55,13 @@ class _Base85:
         self._likely: dict[int, re.Pattern[str]] = {}
 
     def may_hold(self, text: str, length: int) -> bool:
-        """Whether so many readable bytes may be encoded in ``text``; there are three at most before the first whole group."""
+        """Whether ``text`` may encode so many readable bytes; at most three precede the first complete group."""
         groups = max(1, (length - 3) // 4)
         pattern = self._likely.get(groups) or self._likely.setdefault(groups, re.compile(f"{self._group}{{{groups}}}"))
         return pattern.search(text) is not None
 
     def decoded(self, text: str) -> Iterator[bytes]:
-        """What the runs of digits in ``text`` stand for, wherever in a run the encoded text begins."""
+        """What the runs of digits in ``text`` decode to, from every possible start in a run."""
         for run in self._run.findall(text):
             digits = run.encode().translate(self._digits)
             for start in range(5):
@@ -69,7 +69,7 @@ class _Base85:
 
 
 def _from_base85(digits: bytes) -> bytes:
-    """The bytes that digits from 0 to 84 stand for: all groups at once, each in eight bytes of one large number."""
+    """The bytes that digits from 0 to 84 encode: all groups at once, each in eight bytes of one large number."""
     groups = -(-len(digits) // 5)
     digits = digits.ljust(5 * groups, b"\x54")
     total = 0
@@ -88,17 +88,17 @@ _BASE85 = (
     _Base85("".join(map(chr, range(ord("!"), ord("u") + 1)))),  # of Adobe and btoa
     _Base85(string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~"),  # of RFC 1924 and git
 )
-# Blanks, controls and what is invisible: encoded text is wrapped at will, and UTF-16 that is read as UTF-8 has NULs between.
+# Spaces, control and invisible characters: encoded text may be wrapped, and UTF-16 that is read as UTF-8 has NULs between.
 _FILLING = re.compile(r"[\s\x00-\x20\x7f-\xa0\xad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufffd]+")
 _READABLE = re.compile(rb"[\x21-\x7e]{8,}")
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
-    """Whether ``text`` holds one of ``secrets``, in clear or in an encoding.
+    """Whether ``text`` contains one of ``secrets``, in clear or encoded.
 
-    :param text: what is about to be shown or stored; a few KiB at most, because every layer is looked at.
-    :param secrets: what must not be in it. One of fewer than eight characters is not looked for.
+    :param text: a text to display or store; a few KiB at most, because every layer is decoded.
+    :param secrets: what it must not contain. A secret of fewer than eight characters is ignored.
     """
     needles = list(chain.from_iterable(map(_readings, secrets)))
     if not needles:
@@ -106,7 +106,7 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
     shortest = min([len(raw) for _, raw in needles])
     dumped = "".join(_DUMP_LINE.findall(text))
     if text.isascii() and not dumped and not _is_encoded(packed := _FILLING.sub("", text), needles, shortest):
-        return any(value in packed for value, _ in needles)  # the usual case: there is nothing to undo
+        return any(value in packed for value, _ in needles)  # the usual case: nothing is encoded
     waiting, seen = [dumped, text], {dumped, text}
     while waiting and len(seen) <= _MAX_TEXTS:
         text = waiting.pop()
@@ -120,7 +120,7 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
         ):
             return True
         decoded = "\n".join(part.decode("ascii") for blob in [*blobs, *groups] for part in _READABLE.findall(blob))
-        # Each escape by itself as well: what begins another one may be a digit of base85.
+        # Each escape separately, too: what begins another escape may be a base85 digit.
         for one in (
             *(_FILLING.sub("", undo(packed)) for undo in escapes.ALL),
             _unescape_equals(packed),
@@ -134,9 +134,9 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
     return False
 
 
-@functools.lru_cache(maxsize=64)  # of a waiter or a batch, the access token is asked for every time
+@functools.lru_cache(maxsize=64)  # waits and batches need the access token every time
 def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
-    """A secret as it is, and as it reads once its own escapes are gone: undoing those of a text undoes them there too."""
+    """A secret, and the secret without its own escapes: decoding a text decodes them as well."""
     value = _FILLING.sub("", secret.reveal())
     found = {value}
     while len(value) >= _MIN_LENGTH and (value := _unescape(value)) not in found:
@@ -145,7 +145,7 @@ def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
 
 
 def _is_encoded(packed: str, needles: list[tuple[str, bytes]], shortest: int) -> bool:
-    """Whether a text in ASCII holds an escape, or digits that may hide a secret."""
+    """Whether an ASCII text contains an escape, or digits that may hide a secret."""
     if _ESCAPES.search(packed) or any(3 * len(run) >= 4 * shortest for run in _BASE64.findall(packed)):
         return True
     return not all(raw.isascii() for _, raw in needles) or any(kind.may_hold(packed, shortest) for kind in _BASE85)
@@ -165,12 +165,12 @@ def _unwrap(text: str) -> str:
     return _LINE_ESCAPES.sub(lambda match: "" if match[1] else match[0], text) if "\\" in text else text
 
 
-def _unescape_equals(text: str) -> str:  # by itself: `key=7363` is no quoted-printable
+def _unescape_equals(text: str) -> str:  # separately: `key=7363` is not quoted-printable
     return unquote(_QUOTED_PRINTABLE.sub(r"%\1", text)) if "=" in text else text
 
 
 def _blobs(text: str, shortest: int) -> Iterator[bytes]:
-    """What the runs of digits in ``text`` decode to, wherever in a run the encoded text begins."""
+    """What the runs of digits in ``text`` decode to, from every possible start in a run."""
     for run in _BASE64.findall(text):
         if 3 * len(run) >= 4 * shortest:
             digits = run.translate(_URL_SAFE)

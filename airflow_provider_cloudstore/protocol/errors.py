@@ -1,6 +1,6 @@
-"""What can go wrong, as types that carry data: nobody has to read a message to know what happened.
+"""What can go wrong, as types that carry data, so that no caller has to parse a message.
 
-A message says the operation, the subject, what happened and what to do. It is built from those parts alone, never from a
+A message names the operation, the subject, what happened and what to do. It is built from those parts alone, never from a
 library's exception, because those print whole URLs.
 """
 
@@ -13,25 +13,25 @@ from typing import Any, ClassVar
 class CloudStoreError(Exception):
     """Base of every error of this package.
 
-    :param reason: what happened, one clause, already free of secrets.
-    :param operation: the operation's name, such as ``delete folder``; ``connection`` where that cannot be used for any.
+    :param reason: what happened, one clause, free of secrets.
+    :param operation: the operation's name, such as ``delete folder``; ``connection`` if there was none yet.
     :param subject: the folder id, the file id, or the redacted source URL.
-    :param status: the HTTP status, if an answer came.
+    :param status: the HTTP status, if there was a response.
     :param sent: whether the request may have reached the service.
-    :param attempts: how many requests were sent before this error was final.
-    :param retry_after: seconds that the service asked to wait, if it did.
-    :param retry_after_too_long: whether the call gave up because that exceeded the time it had left.
-    :param web_page: whether a page for people came in place of the service's response: it says nothing of the subject.
-    :param message: what the service said, free of secrets; empty where nothing or a web page came in its place.
+    :param attempts: how many requests the call had sent.
+    :param retry_after: seconds that the service asked to wait (``Retry-After``), if it did.
+    :param retry_after_too_long: whether the call gave up because that exceeded its remaining time.
+    :param web_page: whether a web page came in place of the service's response: it says nothing about the subject.
+    :param message: the service's message, free of secrets; empty if there was none, or a web page.
     """
 
     permanent: ClassVar[bool] = False
-    """Whether a later try of the same thing must fail the same way: Airflow's retries are not spent on it."""
+    """Whether the same request must fail again: Airflow does not retry the task."""
     retryable: bool = False
-    """Whether the same call tries again by itself, within its attempts and its time."""
+    """Whether the call itself retries it, within its attempts and its time."""
     hint: ClassVar[str] = ""
     hint_for: ClassVar[Mapping[str, str]] = {}
-    """By the operation's name, where the general advice does not fit."""
+    """By the operation's name, where :attr:`hint` does not fit."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class CloudStoreError(Exception):
         super().__init__(f"{about + ': ' if about else ''}{reason}{tries}.{' ' + hint if hint else ''}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """An error goes through ``pickle`` and ``copy`` unchanged; by default it would be made anew from its message."""
+        """Survive ``pickle`` and ``copy`` unchanged: by default they would call the class with the message alone."""
         return restore, (type(self), self.args, vars(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON can hold it: what a trigger's event tells the worker."""
+        """The error as plain data, for a trigger's event."""
         return {"kind": type(self).__name__, **vars(self), "retryable": False}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> CloudStoreError:
-        """The error that :meth:`to_dict` told of.
+        """The error that :meth:`to_dict` described.
 
         :param data: what it returned.
         :raises KeyError: if there is no such error.
@@ -84,7 +84,7 @@ class CloudStoreError(Exception):
 
 
 def restore(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CloudStoreError:
-    """An error as it was when it was pickled or copied.
+    """An error that was pickled or copied.
 
     :param kind: its type.
     :param args: its message.
@@ -98,19 +98,19 @@ def restore(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str
 def _kinds(base: type[CloudStoreError]) -> dict[str, type[CloudStoreError]]:
     found = {base.__name__: base}
     for kind in base.__subclasses__():
-        if globals().get(kind.__name__) is kind:  # not what the hooks derive of it
+        if globals().get(kind.__name__) is kind:  # not what the hooks derive from it
             found |= _kinds(kind)
     return found
 
 
 class ConfigurationError(CloudStoreError):
-    """The Airflow connection is not usable. Nothing was sent."""
+    """The Airflow connection cannot be used. Nothing was sent."""
 
     permanent = True
 
 
 class InvalidInputError(CloudStoreError):
-    """An id or a URL was rejected before anything was sent."""
+    """An id or URL was rejected before anything was sent."""
 
     permanent = True
 
@@ -120,41 +120,38 @@ class ServiceUnreachableError(CloudStoreError):
 
     retryable = True
     hint = (
-        "Nothing was sent. Check the connection's host and port, and that this machine may reach it (firewall, proxy); "
-        "for a private certificate authority set extra 'verify' to its bundle's path."
+        "Nothing was sent. Check the connection's host and port, and that this machine can reach them (firewall, proxy). "
+        "For a private certificate authority, set extra 'verify' to the path of its bundle."
     )
     hint_for: ClassVar[Mapping[str, str]] = {
         "download": (
-            "Check that this machine may reach the host that files are downloaded from, which need not be the connection's "
-            "(firewall, proxy); for a private certificate authority set extra 'verify' to its bundle's path."
+            "Check that this machine can reach the download host, which may differ from the connection's host (firewall, proxy). "
+            "For a private certificate authority, set extra 'verify' to the path of its bundle."
         )
     }
 
 
 class RateLimitError(CloudStoreError):
-    """HTTP 429, or 503 with ``Retry-After``: the service refused the request and asks for a pause."""
+    """HTTP 429, or 503 with ``Retry-After``: the service limits the rate of requests."""
 
     retryable = True
-    hint = "The service asks for a pause. Spread the calls, for example with an Airflow pool."
+    hint = "The service limits the rate of requests. Spread the calls, for example with an Airflow pool."
 
 
 class TransientServiceError(CloudStoreError):
-    """The request was sent and the outcome is unknown, or the service failed; repeating the request is safe."""
+    """The service failed, or the outcome is unknown; repeating the request is safe."""
 
     retryable = True
-    hint = "The service failed or went silent. Airflow's retries may try again; if it lasts, ask who runs the service."
+    hint = "The service failed or did not respond. Airflow's retries apply; if this persists, ask whoever runs the service."
 
 
 class OutcomeUnknownError(CloudStoreError):
-    """An upload may or may not have been queued. It is not resent unless the caller opted in.
-
-    :param repeat: whether the caller opted in to sending it again (``retry_unknown_outcome=True``).
-    """
+    """An upload may or may not have been queued. It is not resent unless the caller opted in."""
 
     permanent = True
     hint = (
-        "The upload may or may not have been queued. Look in the service for the file before you send it again; "
-        "where a second copy does no harm, set retry_unknown_outcome=True."
+        "The upload may or may not have been queued. Check in the service whether the file arrived before you send it again, "
+        "or set retry_unknown_outcome=True if a second copy does no harm."
     )
 
 
@@ -163,58 +160,56 @@ class RetryableOutcomeUnknownError(OutcomeUnknownError):
 
     permanent = False
     retryable = True
-    hint = "The upload may or may not have been queued, and retry_unknown_outcome=True allows to send it again."
+    hint = "The upload may or may not have been queued; retry_unknown_outcome=True allows resending it."
 
 
 class ServiceError(CloudStoreError):
-    """HTTP 2xx whose body says that the operation failed. Airflow's retries apply."""
+    """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
-    hint = "The service answered with an error of its own; its words above say which."
+    hint = "The service reported this error itself; see its message above."
 
 
 class InvalidResponseError(CloudStoreError):
     """HTTP 2xx with a body that is not a usable response: too large, a web page, or without a token."""
 
-    hint = "Check that the connection's host is the API's base URL and that no proxy or login page answers in its place."
+    hint = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
     hint_for: ClassVar[Mapping[str, str]] = {
-        "download link": f"{hint[:-1]}; for a service that answers in a shape of its own set extra 'token_path'.",
-        "download": "Check that the download URL leads to the file itself, and that no proxy or login page answers in its place.",
+        "download link": f"{hint} If the service returns the token in an unusual place, set extra 'token_path'.",
+        "download": "Check that the download URL leads to the file itself, and that no proxy or login page responds instead.",
     }
 
 
 class RequestRejectedError(CloudStoreError):
-    """HTTP 3xx or 4xx: the same request would be refused again, so Airflow does not retry it."""
+    """HTTP 3xx or 4xx: the same request would be rejected again, so Airflow does not retry it."""
 
     permanent = True
-    hint = "The same request would be refused again. Check the connection's host (base URL) and the operator's arguments."
+    hint = "The same request would be rejected again. Check the connection's host (base URL) and the operator's arguments."
 
 
 class RedirectError(RequestRejectedError):
-    """HTTP 3xx. Redirects are never followed, because they could carry the token elsewhere."""
+    """HTTP 3xx. Redirects are not followed: they could leak the token to another host."""
 
-    hint = "Redirects are not followed, because the token must not travel. Set the connection's host to the final base URL."
-    hint_for: ClassVar[Mapping[str, str]] = {
-        "download": "A download follows a few redirects, over https only, or from this machine to itself."
-    }
+    hint = "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL."
+    hint_for: ClassVar[Mapping[str, str]] = {"download": "Downloads follow a few redirects, over https or on this machine only."}
 
 
 class BadRequestError(RequestRejectedError):
     """HTTP 400."""
 
-    hint = "Check the id that was given: the service did not accept it."
-    hint_for: ClassVar[Mapping[str, str]] = {"remote upload": "Check the URL that was given: the service did not accept it."}
+    hint = "Check the id: the service did not accept it."
+    hint_for: ClassVar[Mapping[str, str]] = {"remote upload": "Check the URL: the service did not accept it."}
 
 
 class AuthenticationError(RequestRejectedError):
-    """HTTP 401, also after the connection was read once more for a newer token."""
+    """HTTP 401, and the connection holds no newer token, or that was rejected as well."""
 
-    hint = "Put a valid access token into the connection's password: it was read again, and no newer token works."
+    hint = "Set the connection's password to a valid access token. It was read once more, and no newer token works."
 
 
 class PermissionDeniedError(RequestRejectedError):
     """HTTP 403."""
 
-    hint = "The token is known but may not do this. Use a token with the right to it, or check the id."
+    hint = "The token is valid but lacks permission. Use a token with the required permission, or check the id."
 
 
 class NotFoundError(RequestRejectedError):
@@ -224,21 +219,21 @@ class NotFoundError(RequestRejectedError):
     hint_for: ClassVar[Mapping[str, str]] = {
         "delete folder": (
             "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
-            "Where it is fine that the folder is gone already, set ignore_missing=True."
+            "If a missing folder is fine, set ignore_missing=True."
         ),
         "download link": (
             "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
-            "A file that was queued for upload is found only after the service has fetched it: wait_for_file=True waits for it."
+            "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
         ),
     }
 
 
 class DownloadLinkRejectedError(RequestRejectedError):
-    """HTTP 401, 403, 404 or 410 from the download host, even for new links."""
+    """HTTP 401, 403, 404 or 410 from the download host, even for fresh links."""
 
     hint = (
-        "Fresh links do not work either. If extra 'download_url' of the connection gives their address, check it; "
-        "else ask who runs the service why its download host refuses them."
+        "Fresh links do not work either. Check extra 'download_url' of the connection if it is set; "
+        "otherwise ask whoever runs the service why its download host rejects them."
     )
 
 
@@ -250,58 +245,56 @@ class ChecksumError(CloudStoreError):
 
 
 class FileChangedError(CloudStoreError):
-    """A file was replaced in the service while it was read."""
+    """A file was replaced in the service while it was being read."""
 
-    hint = "The file was replaced while it was read. Airflow's retries read it from its start."
+    hint = "The file was replaced while it was being read. Airflow's retries read it from the start."
 
 
 class FileWaitTimeoutError(CloudStoreError):
     """The file did not become available in time. Airflow does not retry a wait that timed out."""
 
     permanent = True
-    hint = "Look in the service whether the upload failed, or allow more time with 'timeout'."
+    hint = "Check in the service whether the upload failed, or allow more time with 'timeout'."
 
 
 class StateStoreError(CloudStoreError):
     """Airflow's task state store could not be read or written before an upload. Nothing was sent."""
 
     hint = (
-        "Nothing was sent: without its record an upload that is killed could be sent twice. Airflow's retries try again; "
-        "check that the API server can be reached."
+        "Nothing was sent: without this record, a killed upload could be sent twice. Airflow's retries apply; "
+        "check that the API server is reachable."
     )
 
 
 class BatchFailedError(CloudStoreError):
-    """A batch ended with uploads that failed or may not have been queued. An Airflow retry would have nothing to do."""
+    """A batch ended with uploads that failed or are unknown. An Airflow retry would have nothing to do."""
 
     permanent = True
     hint = (
-        "The XCom lists the first failures, the receipts all of them. Clear the task once their cause is gone: it sends what "
-        "failed again, and nothing that was queued. What is unknown may have been queued: look in the service first; "
-        "retry_unknown_outcome=True sends it again, too."
+        "The XCom lists the first failures, the receipts all of them. Fix the cause, then clear the task: it resends what "
+        "failed, and nothing that was queued. Unknown uploads may have been queued: check in the service first; "
+        "retry_unknown_outcome=True resends them, too."
     )
 
 
 class BatchInterruptedError(CloudStoreError):
     """The task of a batch was terminated."""
 
-    hint = (
-        "With receipts or Airflow's state store (3.3 and later) a retry of the task resumes there; without, it sends all again."
-    )
+    hint = "With receipts or Airflow's state store (3.3 and later), a retry of the task resumes; without, it resends every URL."
 
 
 class BatchStoppedError(CloudStoreError):
-    """A batch with ``on_error="stop"`` ended with its first failure; a retry sends that URL again."""
+    """A batch with ``on_error="stop"`` ended with its first failure; a retry resends that URL."""
 
-    hint = "A retry of the task sends this one again; what was queued before is not sent again."
+    hint = "A retry of the task resends this URL, but none that was queued."
 
 
 class BatchStoppedAtUnknownError(BatchStoppedError):
     """A batch with ``on_error="stop"`` ended with an upload that may have been queued; a retry resumes after it."""
 
     hint = (
-        "It may have been queued: look in the service for the file. A retry of the task resumes after it; "
-        "with retry_unknown_outcome=True it is sent again."
+        "It may have been queued: check in the service whether the file arrived. A retry of the task resumes after it; "
+        "with retry_unknown_outcome=True, it resends it."
     )
 
 
@@ -309,23 +302,23 @@ class BatchServiceError(CloudStoreError):
     """A batch ended because the service failed for every URL."""
 
     hint = (
-        "With receipts or Airflow's state store (3.3 and later) a retry of the task resumes once the service works; without, it "
-        "sends all again. Check the connection's host, too."
+        "With receipts or Airflow's state store (3.3 and later), a retry of the task resumes once the service works; without, it "
+        "resends every URL. Check the connection's host, too."
     )
 
 
 class BatchStoreError(CloudStoreError):
-    """A batch ended because its progress could not be recorded, so a retry would not have known what was sent."""
+    """A batch ended because its progress could not be recorded: a retry would not have known what was sent."""
 
-    hint = "Nothing is sent while it cannot be recorded. A retry of the task resumes once the store is back."
+    hint = "Nothing is sent that cannot be recorded. A retry of the task resumes once the store is available."
 
 
 class ManifestChangedError(CloudStoreError):
-    """A batch ended because its manifest changed between the count and the sending. What was sent before is recorded."""
+    """A batch ended because its manifest changed after it was counted. What was sent is recorded."""
 
     hint = (
-        "Write a manifest once, or each version under a name of its own. A retry counts it anew; with receipts or Airflow's "
-        "state store it does not send again what was queued."
+        "Write a manifest once, or each version under its own name. A retry counts it anew; with receipts or Airflow's "
+        "state store, it does not resend what was queued."
     )
 
 
@@ -334,18 +327,18 @@ class ReceiptsLostError(CloudStoreError):
 
     permanent = True
     hint = (
-        "Nothing more is sent, and Airflow's retries are not spent on it: without the receipts they would send every URL again, "
-        "unless Airflow's state store (3.3 and later) has the progress, too. Restore the folder, or clear the task."
+        "The batch has stopped, and Airflow does not retry it: without the receipts, a retry would resend every URL, "
+        "unless Airflow's state store (3.3 and later) holds the progress, too. Restore the folder, or clear the task."
     )
 
 
 class BatchSupersededError(CloudStoreError):
     """A try of a batch stopped because a newer try has taken over."""
 
-    hint = "Another try of this task is at work, or was: this one sends nothing any more."
+    hint = "Another try of this task has taken over; this one has stopped sending."
 
 
 class MethodNotAllowedError(RequestRejectedError):
-    """HTTP 405: something other than this API answers at that address."""
+    """HTTP 405: something other than this API responds at that address."""
 
-    hint = "Something other than the version 2 API answers there. Check the connection's host (base URL)."
+    hint = "Something other than the version 2 API responds there. Check the connection's host (base URL)."

@@ -1,4 +1,4 @@
-"""Undoes the escapes that texts travel in, for whoever asks what a text can be read as: percent, HTML, JSON, PHP and Python."""
+"""Decodes the escapes that may hide a folder id or a secret: percent, HTML, JSON, PHP and Python."""
 
 from __future__ import annotations
 

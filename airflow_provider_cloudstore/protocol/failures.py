@@ -1,24 +1,37 @@
-"""The failure table: what an answer, or the lack of one, means for each operation. It stands here and nowhere else.
+"""The failure table: what each outcome means for each operation, given what is known of the call. Nothing else decides this.
 
-==========================================  =======================  ======================  =============
-what happened                               delete folder            remote upload           download link
-==========================================  =======================  ======================  =============
-never sent                                  again                    again                   again
-407 from a proxy, on CONNECT                permanent                permanent               permanent
-429, or 503 with ``Retry-After``            again, after that time   the same                the same
-sent, outcome unknown; other 5xx; 101       again                    ``OutcomeUnknownError``      again
-401                                         the connection is read again: a new token is tried, the same one is permanent
-other 4xx, 3xx                              permanent                permanent               permanent
-407, on CONNECT too                         permanent                permanent               permanent
-2xx with an error envelope                  error, Airflow retries   the same                the same
-2xx that cannot be the service's own        error, Airflow retries   ``OutcomeUnknownError``      error, Airflow retries
-==========================================  =======================  ======================  =============
+================================================  ====================  =======================  ====================
+outcome                                           delete folder         remote upload            download link
+================================================  ====================  =======================  ====================
+never sent: DNS, refused, connect timeout, TLS    retried               retried                  retried
+407, also from a proxy that refuses CONNECT       permanent             permanent                permanent
+400 from a TLS port that was sent plain HTTP      permanent             permanent                permanent
+429, or 503 with ``Retry-After``                  retried after it      retried after it         retried after it
+sent, outcome unknown; other 5xx; 101             retried               ``OutcomeUnknownError``  retried
+401, the first of the call                        retried with a new token; permanent if the connection still holds the same
+401, the second of the call                       permanent             permanent                permanent
+404, 410, or a matching error envelope [1]_       permanent [2]_        permanent [1]_           permanent
+other 4xx, 3xx                                    permanent             permanent                permanent
+2xx with an error envelope                        Airflow retries       Airflow retries          Airflow retries
+2xx that cannot be the service's own              Airflow retries       ``OutcomeUnknownError``  Airflow retries
+2xx without a download token                      success               success                  Airflow retries
+================================================  ====================  =======================  ====================
+
+``OutcomeUnknownError`` is permanent; with ``retry_unknown_outcome`` the upload is retried.
+
+.. [1] An envelope whose message matches extra ``not_found_pattern``. An upload has no subject that could be missing.
+.. [2] Success with ``ignore_missing``, or after an attempt that may have deleted the folder; never if it is a web page.
+
+Once an attempt may have succeeded, no later error but 401 denies it: an upload ends with ``OutcomeUnknownError``, and a later
+request that was never sent counts as ``TransientServiceError``.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
+from typing import assert_never
 
 import pendulum
 
@@ -29,107 +42,208 @@ from airflow_provider_cloudstore.protocol.operations import Operation
 
 _REJECTIONS: dict[int, type[errors.RequestRejectedError]] = {
     400: errors.BadRequestError,
-    401: errors.AuthenticationError,
     403: errors.PermissionDeniedError,
     404: errors.NotFoundError,
     405: errors.MethodNotAllowedError,
     410: errors.NotFoundError,
 }
-PROXY_REFUSED = (
-    "HTTP 407: the proxy refused its credentials; extra 'proxy' of the connection holds them (http://user:password@host:port)"
-)
-# What nginx, Apache and Go answer to plain http on a TLS port.
+# What nginx, Apache and Go respond to plain HTTP on a TLS port.
 _WANTS_TLS = re.compile(r"HTTP request (?:was sent )?to (?:an )?HTTPS|HTTP to an SSL-enabled", re.IGNORECASE)
 
 _MAX_MESSAGE_LENGTH = 2000  # of an error envelope that a user's own regular expression is applied to
 
-_MAX_PAUSE = 1e9  # seconds, some thirty years: whoever asks for more asks for no retry
-
-Verdict = tuple[type[errors.CloudStoreError], str]
+_MAX_PAUSE = 1e9  # seconds, some thirty years
 
 
-def classify_failure(operation: Operation, failure: TransportFailure, *, retry_unknown_outcome: bool) -> Verdict:
-    """What a request without a whole answer means.
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What is known of a call before its next outcome.
 
-    :param operation: what was asked.
-    :param failure: how it broke.
-    :param repeat: whether the caller allows to do it twice (``retry_unknown_outcome``).
+    :param operation: the operation.
+    :param retry_unknown_outcome: whether the caller allows resending an upload that may have arrived.
+    :param ignore_missing: whether deleting a folder that does not exist is a success.
+    :param not_found_pattern: what the message of an error envelope matches that means "not found".
+    :param may_have_succeeded: whether the outcome of an earlier attempt is unknown.
+    :param token_was_rejected: whether an earlier attempt was answered with 401.
     """
-    if failure.kind is FailureKind.NEVER_SENT:
-        return errors.ServiceUnreachableError, failure.reason
-    if failure.kind is FailureKind.PROXY_REFUSED:
-        return errors.ConfigurationError, failure.reason
-    return _unknown(operation, retry_unknown_outcome), failure.reason
+
+    operation: Operation
+    retry_unknown_outcome: bool = False
+    ignore_missing: bool = False
+    not_found_pattern: re.Pattern[str] | None = None
+    may_have_succeeded: bool = False
+    token_was_rejected: bool = False
 
 
-def classify_response(
-    operation: Operation, response: Response, content: Content, *, retry_unknown_outcome: bool, gone: bool = False
-) -> Verdict | None:
-    """What a response means: the error that it is and what happened, or None for success.
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The operation was done.
 
-    :param operation: what was asked.
+    :param existed: whether its subject existed; None if unknown.
+    """
+
+    existed: bool | None = True
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The attempt failed.
+
+    :param error: the type of its error.
+    :param reason: what happened, one clause.
+    :param retry_with_new_token: whether to read the connection again and retry with its token.
+    """
+
+    error: type[errors.CloudStoreError]
+    reason: str
+    retry_with_new_token: bool = False
+
+    @property
+    def sent(self) -> bool:
+        """Whether the request may have reached the service."""
+        return self.error not in (errors.ServiceUnreachableError, errors.ConfigurationError)
+
+    def remembered_in(self, context: CallContext) -> CallContext:
+        """The context of the next attempt.
+
+        :param context: that of this attempt.
+        """
+        unknown = issubclass(self.error, (errors.TransientServiceError, errors.OutcomeUnknownError))
+        return replace(
+            context,
+            may_have_succeeded=context.may_have_succeeded or unknown,
+            token_was_rejected=context.token_was_rejected or self.retry_with_new_token,
+        )
+
+
+_SUCCESS = Success()
+UNCHANGED_TOKEN = Failure(errors.AuthenticationError, "HTTP 401: the service refused the access token")
+"""The connection still holds the token that the service refused."""
+
+
+def classify_failure(context: CallContext, failure: TransportFailure, route: str) -> Failure:
+    """What a request without a complete response means.
+
+    :param context: what is known of the call.
+    :param failure: how the request failed.
+    :param route: the address and the proxy, reported if nothing was sent.
+    """
+    match failure.kind:
+        case FailureKind.NEVER_SENT:
+            return _failure(context, errors.ServiceUnreachableError, f"{failure.reason}, at {route}")
+        case FailureKind.PROXY_REFUSED:
+            return _failure(context, errors.ConfigurationError, f"{failure.reason}, at {route}")
+        case FailureKind.OUTCOME_UNKNOWN:
+            return _unknown(context, failure.reason)
+        case _:
+            assert_never(failure.kind)
+
+
+def connect_refused(status: int) -> TransportFailure:
+    """What it means that a proxy refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service.
+
+    :param status: the HTTP status of its response to ``CONNECT``.
+    """
+    if status == 407:
+        return TransportFailure(
+            FailureKind.PROXY_REFUSED,
+            "the proxy refused the credentials (HTTP 407), and nothing was sent: "
+            "set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, "
+            "with user and password percent-encoded",
+        )
+    return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")
+
+
+def classify_response(context: CallContext, response: Response, content: Content) -> Success | Failure:
+    """What a response means.
+
+    :param context: what is known of the call.
     :param response: the response.
     :param content: what its body says.
-    :param repeat: whether the caller allows to do it twice (``retry_unknown_outcome``).
-    :param gone: what :func:`is_gone` says of it.
     """
     status = response.status
-    if gone:
-        return errors.NotFoundError, f"HTTP {status}"
+    if _is_missing(context, status, content):
+        return _classify_missing(context, status)
     if 200 <= status < 300:
-        return _classify_success(operation, status, content, retry_unknown_outcome=retry_unknown_outcome)
+        return _classify_success(context, status, content)
     if status == 429 or (status == 503 and "retry-after" in response.headers):
-        return errors.RateLimitError, f"HTTP {status}"
-    if 300 <= status < 400:
-        return errors.RedirectError, f"HTTP {status}, a redirect"
-    if 400 <= status < 500:
-        return _classify_rejection(status, content)
-    return _unknown(operation, retry_unknown_outcome), f"HTTP {status}"  # 5xx, and what no HTTP exchange ends with: 101, 999
+        return _failure(context, errors.RateLimitError, f"HTTP {status}")
+    if 300 <= status < 500:
+        return _classify_rejection(context, status, content)
+    return _unknown(context, f"HTTP {status}")  # 5xx, and what no HTTP exchange ends with: 101, 999
 
 
-def _classify_success(operation: Operation, status: int, content: Content, *, retry_unknown_outcome: bool) -> Verdict | None:
-    if content.problem:
-        kind = errors.InvalidResponseError if operation.idempotent else _unknown(operation, retry_unknown_outcome)
-        return kind, f"HTTP {status} with {content.problem}"
-    if content.error_message is not None:
-        return errors.ServiceError, f"HTTP {status}, but the service reports an error"
-    return None
+def classify_missing_token(context: CallContext, response: Response) -> Failure:
+    """What a response means that is a success, but contains no download token.
 
-
-def _classify_rejection(status: int, content: Content) -> Verdict:
-    if status == 407:
-        return errors.ConfigurationError, PROXY_REFUSED
-    if status == 400 and _WANTS_TLS.search(content.text):
-        return errors.ConfigurationError, "HTTP 400: this port expects TLS; write the connection's host with https://"
-    return _REJECTIONS.get(status, errors.RequestRejectedError), f"HTTP {status}"
-
-
-def is_gone(operation: Operation, response: Response, content: Content, pattern: re.Pattern[str] | None) -> bool:
-    """Whether a response says that the subject does not exist. A web page says so of a page, not of a folder or a file.
-
-    :param operation: what was asked; an upload has no subject that could be missing.
+    :param context: what is known of the call.
     :param response: the response.
-    :param content: what its body says.
-    :param pattern: what the words of an error envelope match that means "not found" (extra ``not_found_pattern``).
     """
-    if not operation.idempotent or content.is_web_page:
+    reason = f"HTTP {response.status}, but the response contains no download token"
+    return _failure(context, errors.InvalidResponseError, reason)
+
+
+def _is_missing(context: CallContext, status: int, content: Content) -> bool:
+    """Whether the service reports that the subject does not exist. An upload has none; a web page is not the service's report."""
+    if not context.operation.idempotent or content.is_web_page:
         return False
-    if response.status in (404, 410):
+    if status in (404, 410):
         return True
+    pattern = context.not_found_pattern
     message = content.error_message if pattern else None
     return bool(pattern and message and pattern.search(message[:_MAX_MESSAGE_LENGTH]))
 
 
-def _unknown(operation: Operation, retry_unknown_outcome: bool) -> type[errors.CloudStoreError]:
-    if operation.idempotent:
-        return errors.TransientServiceError
-    return errors.RetryableOutcomeUnknownError if retry_unknown_outcome else errors.OutcomeUnknownError
+def _classify_missing(context: CallContext, status: int) -> Success | Failure:
+    if context.operation.missing_is_success and (context.ignore_missing or context.may_have_succeeded):
+        return Success(existed=None if context.may_have_succeeded else False)
+    return _failure(context, errors.NotFoundError, f"HTTP {status}")
+
+
+def _classify_success(context: CallContext, status: int, content: Content) -> Success | Failure:
+    if content.problem:
+        reason = f"HTTP {status} with {content.problem}"
+        idempotent = context.operation.idempotent
+        return _failure(context, errors.InvalidResponseError, reason) if idempotent else _unknown(context, reason)
+    if content.error_message is not None:
+        return _failure(context, errors.ServiceError, f"HTTP {status}, but the service reports an error")
+    return _SUCCESS
+
+
+def _classify_rejection(context: CallContext, status: int, content: Content) -> Failure:
+    if status < 400:
+        return _failure(context, errors.RedirectError, f"HTTP {status}, a redirect")
+    if status == 401:
+        return Failure(errors.AuthenticationError, "HTTP 401", retry_with_new_token=not context.token_was_rejected)
+    if status == 407:
+        reason = "HTTP 407: the proxy refused its credentials; set them in extra 'proxy' of the connection"
+        return _failure(context, errors.ConfigurationError, f"{reason} (http://user:password@host:port)")
+    if status == 400 and _WANTS_TLS.search(content.text):
+        reason = "HTTP 400: this port expects TLS; start the connection's host with https://"
+        return _failure(context, errors.ConfigurationError, reason)
+    return _failure(context, _REJECTIONS.get(status, errors.RequestRejectedError), f"HTTP {status}")
+
+
+def _unknown(context: CallContext, reason: str) -> Failure:
+    if context.operation.idempotent:
+        return Failure(errors.TransientServiceError, reason)
+    return Failure(errors.RetryableOutcomeUnknownError if context.retry_unknown_outcome else errors.OutcomeUnknownError, reason)
+
+
+def _failure(context: CallContext, kind: type[errors.CloudStoreError], reason: str) -> Failure:
+    """A failure of ``kind``, unless that would deny that an earlier attempt may have succeeded."""
+    if context.may_have_succeeded:
+        if not context.operation.idempotent:
+            kind = errors.RetryableOutcomeUnknownError if kind.retryable else errors.OutcomeUnknownError
+        elif kind is errors.ServiceUnreachableError:
+            kind = errors.TransientServiceError
+    return Failure(kind, reason)
 
 
 def retry_after(response: Response) -> float | None:
-    """Seconds that the service asks to wait (RFC 9110 section 10.2.3), or None where it names no time.
+    """Seconds that the service asks to wait (RFC 9110 section 10.2.3), or None if it does not.
 
-    :param response: the answer; a date is measured from when it came.
+    :param response: the response; a date is relative to its arrival.
     """
     value = response.headers.get("retry-after", "").strip()
     if not value:
@@ -139,6 +253,6 @@ def retry_after(response: Response) -> float | None:
     try:
         moment = pendulum.instance(parsedate_to_datetime(value), tz="UTC")
         seconds = (moment - response.received_at).total_seconds()
-    except (ValueError, TypeError, OverflowError):  # not a date, or one that no calendar holds
+    except (ValueError, TypeError, OverflowError):  # not a date, or one out of range
         return None
     return min(max(0.0, seconds), _MAX_PAUSE)

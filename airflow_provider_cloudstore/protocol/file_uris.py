@@ -1,7 +1,7 @@
 """Names files across systems: the asset URI of a file, and the namespace and name of a dataset in OpenLineage.
 
-Two services, and two base paths of one host, never share a name: the base path is part of it, and a file id is one segment,
-whatever characters it holds.
+Two services, or two base paths of one host, never share a name: the base path is part of it, and a file id is one segment,
+whatever characters it contains.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class DatasetName:
     """A dataset as OpenLineage names it.
 
     :param namespace: where it is: the scheme and the authority, or ``file``.
-    :param name: what it is called there.
+    :param name: its name there.
     """
 
     namespace: str
@@ -41,15 +41,15 @@ def file_uri(base_url: str, file_id: str) -> str:
 
 
 def normalize(uri: SplitResult) -> SplitResult:
-    """The normal form of an asset URI, without what is no part of a file's name: user info, query, fragment.
+    """The normal form of an asset URI, without user info, query and fragment.
 
     :param uri: the parts of a URI with the scheme ``cloudstore``.
-    :raises InvalidInputError: if it has no host, or readers disagree on where its user info ends.
+    :raises InvalidInputError: if it has no host, or parsers disagree on where its user info ends.
     """
     if not uri.netloc.rpartition("@")[2]:
         raise InvalidInputError(
-            "a cloudstore asset URI has no host: write it like cloudstore://files.example.com/file-id, because a connection id "
-            "does not tell one service from another"
+            "a cloudstore asset URI has no host: set it to a URI such as cloudstore://files.example.com/file-id, because a "
+            "connection id does not identify a service"
         )
     try:
         parts = split_url(urlunsplit(uri))
@@ -59,13 +59,13 @@ def normalize(uri: SplitResult) -> SplitResult:
         authority = parts.netloc.rpartition("@")[2].lower().removesuffix(_DEFAULT_PORTS["https"])
         path = "/".join(quote(unquote_to_bytes(segment), safe="") for segment in parts.path.split("/"))
         return SplitResult(SCHEME, authority, path, "", "")
-    raise InvalidInputError(f"a cloudstore asset URI {problem}: write it like cloudstore://files.example.com/file-id")
+    raise InvalidInputError(f"a cloudstore asset URI {problem}: set it to a URI such as cloudstore://files.example.com/file-id")
 
 
 def dataset_of_url(url: str) -> DatasetName:
     """The dataset at a URL: an asset URI, a source URL, or the path of a manifest.
 
-    User info, which in Airflow's paths is a connection id, and the query are no part of it.
+    It does not include user info, which in Airflow's paths is a connection id, or the query.
 
     :param url: a URL, or an absolute path of this machine.
     """
@@ -78,7 +78,7 @@ def dataset_of_url(url: str) -> DatasetName:
 def bare_url(url: str) -> str:
     """A URL without user info, query and fragment.
 
-    :param url: a URL that :func:`~airflow_provider_cloudstore.protocol.urls.split_url` takes apart.
+    :param url: a URL that :func:`~airflow_provider_cloudstore.protocol.urls.split_url` accepts.
     """
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

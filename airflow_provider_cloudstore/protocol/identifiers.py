@@ -1,8 +1,8 @@
-"""Reads an id as the most forgiving service could, so that no spelling of the root or of nothing gets past a guard.
+"""Reads an id as the most lenient service could, so that no spelling of the root or of a missing value passes a guard.
 
-Unicode compatibility forms, percent-encoding and invisible characters are undone until nothing changes, and the rest is resolved
-as a path. What it leaves names a folder only with a letter or a digit other than zero. HTML and backslash escapes are undone as
-well, but as further readings: a backslash may be a separator, and an ampersand a part of a name.
+Unicode compatibility forms, percent-encoding and invisible characters are decoded until nothing changes, and the result is
+resolved as a path. It names a folder only if it contains a letter or a digit other than zero. HTML and backslash escapes are
+decoded as alternative readings: a backslash may be a separator, and an ampersand part of a name.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Callable
 
 from airflow_provider_cloudstore.protocol import escapes
 
-# Letters and marks that Unicode wants invisible (Default_Ignorable_Code_Point), and the blank pattern of Braille; everything else
-# that is invisible is not printable by its category.
+# Letters and marks that Unicode defines as invisible (Default_Ignorable_Code_Point), and the blank Braille pattern; all other
+# invisible characters are not printable by category.
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\ufe00-\ufe0f\U000e0000-\U000e0fff ]")
-_CUT = re.compile(r"[?#]")  # where some readers take the end of a path for reached
+_CUT = re.compile(r"[?#]")  # where some parsers end the path
 _SLASHES = re.compile("[\\\\\u2044\u2215\u2216\u29f5\u29f8\u29f9]")
 _NUMBERS: tuple[Callable[[str], float], ...] = (float, float.fromhex, lambda text: int(text, 0))
-# What Python, SQL, JSON, Jinja, pandas and NumPy write for nothing, without brackets and quotes around it.
+# What Python, SQL, JSON, Jinja, pandas and NumPy render for a missing value, without brackets and quotes.
 _NOTHING = frozenset({"", "none", "null", "undefined", "false", "nil", "nan", "-nan", "nat"})
-_NOTHING_AS_IT_STANDS = frozenset({"<na>", "set()"})  # "NA" and "set" by themselves are words like any other
+_NOTHING_AS_IT_STANDS = frozenset({"<na>", "set()"})  # "NA" and "set" alone are ordinary names
 _WRAPPING = re.compile(r"[\s\[\](){}<>\"'`,]+")
 
 MAX_LENGTH = 4096
-"""Characters that a text may have to be read; undoing every layer of encoding takes time with the square of it."""
+"""Maximum length of an id in characters: decoding every layer takes quadratic time."""
 
 
 Undo = Callable[[str], str]
@@ -33,10 +33,10 @@ _READINGS: tuple[tuple[Undo, ...], ...] = ((escapes.percent,), (escapes.percent,
 
 
 def plain(text: str, undone: tuple[Undo, ...] = (escapes.percent,)) -> str:
-    """``text`` without what hides its meaning: compatibility forms (NFKC), percent-encoding, invisible characters, odd zeros.
+    """``text`` in plain form: without compatibility forms (NFKC), percent-encoding, invisible characters and non-ASCII zeros.
 
     :param text: an id of at most :data:`MAX_LENGTH` characters.
-    :param undone: the escapes that are undone.
+    :param undone: the escapes to decode.
     """
     while True:
         decoded = text
@@ -48,14 +48,14 @@ def plain(text: str, undone: tuple[Undo, ...] = (escapes.percent,)) -> str:
 
 
 def _visible(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text).partition("\x00")[0]  # where C ends a text
+    text = unicodedata.normalize("NFKC", text).partition("\x00")[0]  # where C ends a string
     if not (text.isascii() and text.isprintable()):
         text = "".join(_digit(char) for char in text if char.isprintable())
     return _INVISIBLE.sub("", text)
 
 
 def readings(folder_id: str) -> frozenset[str]:
-    """The paths below the root that ``folder_id`` can be taken for; two ids that share one may be the same folder.
+    """The paths below the root that ``folder_id`` may mean; two ids that share one may be the same folder.
 
     :param folder_id: an id.
     """
@@ -74,7 +74,7 @@ def _resolved(path: str) -> str:
 
 
 def is_root(folder_id: str) -> bool:
-    """Whether any reader could take ``folder_id`` for the root.
+    """Whether ``folder_id`` may mean the root.
 
     :param folder_id: an id.
     """

@@ -1,4 +1,4 @@
-"""What a piece of work read and wrote, as URIs without credentials."""
+"""What a task read and wrote, as URIs without credentials."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ class Lineage:
 
 
 def of_upload(source: str, base_url: str, file_id: str | None) -> Lineage:
-    """From a source URL to a file; the service's response does not always tell which.
+    """From a source URL to a file; the service's response does not always identify it.
 
     :param source: the source URL, redacted or not: user info and query are left out.
     :param base_url: the service's base URL.
-    :param file_id: the file's id, where the service told one.
+    :param file_id: the file's id, if the service returned one.
     """
     return Lineage((bare_url(source),), (file_uri(base_url, file_id),) if file_id else ())
 
 
 def of_batch(manifest: str | None, receipts: str | None) -> Lineage:
-    """From a manifest to the receipts; single files would be too many.
+    """From a manifest to the receipts; the files would be too many.
 
-    :param manifest: its path; None where the URLs were a list.
+    :param manifest: its path; None if the URLs were a list.
     :param receipts: the folder of the receipts, if any.
     """
     return Lineage((bare_url(manifest),) if manifest else (), (bare_url(receipts),) if receipts else ())
 
 
 def of_download(base_url: str, file_id: str, target: str) -> Lineage:
-    """From a file to where it was written.
+    """From a file to its target.
 
     :param base_url: the service's base URL.
     :param file_id: the file.
-    :param target: where the bytes went.
+    :param target: where it was written.
     """
     return Lineage((file_uri(base_url, file_id),), (bare_url(target),))

@@ -1,4 +1,4 @@
-"""What passes between the protocol and the clients: a request, its response, or the way in which it broke."""
+"""What passes between the protocol and the clients: a request, and its response or failure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from enum import Enum
 from pendulum import DateTime
 
 MAX_BODY_BYTES = 1024 * 1024
-"""A longer body is cut off and refused: no answer of this API needs more."""
+"""A longer body is cut off and rejected: no response of this API needs more."""
 MAX_WIRE_BYTES = 8 * MAX_BODY_BYTES
-"""Where reading ends whatever comes: interim responses, headers, and the framing of the smallest chunks included."""
+"""Where reading ends in any case, interim responses, headers and the framing of the smallest chunks included."""
 MAX_HEAD_BYTES = 512 * 1024
-"""Where reading ends if there is no end of the headers by then."""
+"""Where reading ends if the headers have not ended."""
 MAX_INTERIM_RESPONSES = 64
-"""How many responses may come before the final one."""
+"""Maximum number of responses before the final one."""
 MAX_HEADER_LINES = 99
-"""How many lines of headers a response may have: as many as the standard library reads."""
+"""Maximum number of header lines: as many as the standard library reads."""
 MAX_LINE_BYTES = 64 * 1024
 """Longest header line, and longest status line."""
 CONNECT_TIMEOUT = 10.0
-"""Seconds until there is a connection, where the whole request may not take even less: name resolution, all addresses, proxy
-and TLS included."""
+"""Maximum seconds to connect, including name resolution, all addresses, proxy and TLS; less if the request has less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request, encoded: a client sends these bytes and adds nothing that matters.
+    """One encoded HTTP request.
 
-    ``url``, ``headers`` and ``body`` hold the token, so they stay out of the ``repr``.
+    ``url``, ``headers`` and ``body`` contain secrets, so the ``repr`` omits them.
     """
 
     method: str
@@ -45,10 +44,10 @@ class Response:
 
     :param status: the HTTP status.
     :param headers: the headers, their names in lower case; see :func:`headers_of`.
-    :param body: the body as it came: at most :data:`MAX_BODY_BYTES` of it, its content coding (gzip) not undone.
-    :param too_large: whether the body went on after that.
+    :param body: at most :data:`MAX_BODY_BYTES` of the body, its content coding (gzip) not decoded.
+    :param too_large: whether the body was longer.
     :param sent_at: when the request was sent (UTC).
-    :param received_at: when the answer was there (UTC).
+    :param received_at: when the response was complete (UTC).
     """
 
     status: int
@@ -59,13 +58,13 @@ class Response:
     too_large: bool = False
 
 
-_FOLD = re.compile(r"\r?\n[ \t]+")  # where a header goes on in the next line (RFC 9112 section 5.2)
+_FOLD = re.compile(r"\r?\n[ \t]+")  # a header continued on the next line (RFC 9112 section 5.2)
 
 
 def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Headers as a :class:`Response` has them: a repeated one's values are joined (RFC 9110 section 5.3).
+    """The headers of a :class:`Response`; the values of a repeated one are joined (RFC 9110 section 5.3).
 
-    :param pairs: names and values, in the order in which they came.
+    :param pairs: names and values, in order.
     """
     headers: dict[str, str] = {}
     for name, value in pairs:
@@ -75,7 +74,7 @@ def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def is_interim(status: int) -> bool:
-    """Whether a response only comes before the final one (RFC 9110 section 15.2). 101 does not: it ends HTTP.
+    """Whether a response precedes the final one (RFC 9110 section 15.2). 101 does not: it ends HTTP.
 
     :param status: the HTTP status.
     """
@@ -83,7 +82,7 @@ def is_interim(status: int) -> bool:
 
 
 def is_final(status: int) -> bool:
-    """Whether a response can be the answer to a request (RFC 9110 section 15).
+    """Whether a response can be final (RFC 9110 section 15).
 
     :param status: the HTTP status.
     """
@@ -99,21 +98,21 @@ def has_body(status: int) -> bool:
 
 
 def is_unambiguous(status: int, headers: Mapping[str, str]) -> bool:
-    """Whether all readers find the same end of the body (RFC 9112 sections 6.1 to 6.3, RFC 9110 section 8.6).
+    """Whether all parsers find the same end of the body (RFC 9112 sections 6.1 to 6.3, RFC 9110 section 8.6).
 
     :param status: the HTTP status.
     :param headers: see :func:`headers_of`.
     """
     coding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if status == 204:
-        return coding is None and length in (None, "0")  # it has no body, whatever it announces
+        return coding is None and length in (None, "0")  # it has no body, whatever the headers say
     if coding is not None:
         return status != 304 and length is None and coding.lower() == "chunked"
     return length is None or re.fullmatch(r"\d{1,18}", length, re.ASCII) is not None
 
 
 class FailureKind(Enum):
-    """How a request ended without a whole answer."""
+    """How a request ended without a complete response."""
 
     NEVER_SENT = "never sent"
     PROXY_REFUSED = "the proxy refused the credentials"
@@ -122,10 +121,10 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransportFailure:
-    """A request that got no whole answer.
+    """A request without a complete response.
 
-    :param kind: whether the request can have reached the service.
-    :param reason: a few words, of this package's own, such as ``connection refused``.
+    :param kind: whether the request may have reached the service.
+    :param reason: a short reason in this package's words, such as ``connection refused``.
     """
 
     kind: FailureKind

@@ -1,4 +1,4 @@
-"""The names of the metrics. They are promises: dashboards and alerts are built on them."""
+"""The names of the metrics. They are stable: dashboards and alerts depend on them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from airflow_provider_cloudstore.protocol import errors
 
 PREFIX = "cloudstore"
-# The first that fits; error classes may be renamed, these may not.
+# The first match applies. Error classes may be renamed, these names may not.
 _OUTCOMES: tuple[tuple[type[errors.CloudStoreError], str], ...] = (
     (errors.RateLimitError, "rate_limited"),
     (errors.ServiceUnreachableError, "unreachable"),
@@ -28,7 +28,7 @@ BATCH_COUNTS = ("queued", "failed", "unknown", "skipped")
 
 
 def outcome_of(error: type[errors.CloudStoreError] | None) -> str:
-    """What a request ended with.
+    """How a request ended.
 
     :param error: the error's type, or None for success.
     """
@@ -55,10 +55,10 @@ def wait_metric(outcome: str) -> str:
 
 
 def batch_counts(summary: Mapping[str, int], *, final: bool) -> dict[str, int]:
-    """The counts of one try of a batch, by metric. What earlier tries queued they have counted themselves.
+    """The counts of one try of a batch, by metric. Earlier tries have counted what they queued.
 
-    :param summary: the batch's own counts.
-    :param final: whether no later try goes on with it: only then is it certain what failed.
+    :param summary: the batch's counts.
+    :param final: whether no later try resumes it: only then are the failures final.
     """
     counts = {"queued": summary["queued"] - summary["queued_earlier"]}
     if final:

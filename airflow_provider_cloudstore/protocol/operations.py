@@ -1,12 +1,13 @@
-"""The three operations of the API: their guards and their requests (API document, sections 4 and 5)."""
+"""The operations of the API: their guards and their requests (API document, sections 4 and 5)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from itertools import chain
-from typing import Any
+from typing import Any, assert_never
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__
@@ -19,31 +20,41 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 
 _USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
 _WHERE_FROM = {
-    "file_id": ". RemoteUrlUploadOperator finds no file id in a service's answer of an unusual shape: "
-    "extra 'file_id_path' of the connection then names the place"
+    "file_id": ". If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection"
 }
 _ABSOLUTE = "it must be an absolute URL with a host and the scheme http, https or ftp"
-_ONE_OF_MANY = ': of an upload task `upload` pass upload.output["file_id"], not upload.output'
+_ONE_OF_MANY = ': for an upload task `upload`, pass upload.output["file_id"], not upload.output'
 _SOURCE_SCHEMES = ("http", "https", "ftp")
+
+
+class TokenLocation(Enum):
+    """Where a request carries the access token (API document, section 5)."""
+
+    HEADER = "the Authorization header"
+    QUERY = "the query"
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation of the API.
 
-    :param name: what people call it.
-    :param method: the HTTP method. A GET carries the token in the query, a POST in ``Authorization``.
+    :param key: its short name, in the emulator's faults and counters.
+    :param name: its name in messages and metrics.
+    :param method: the HTTP method: a GET carries the parameter in the query, a POST in a form.
     :param path: the path below the base URL.
-    :param field: the one parameter.
-    :param repeatable: whether doing it twice ends the same as doing it once.
-    :param deletes: whether a subject that is not there is what the operation wants.
-    :param check: the guard; it returns the subject as it is sent.
+    :param field: its only parameter.
+    :param token_location: where the request carries the access token.
+    :param idempotent: whether repeating it has no further effect.
+    :param missing_is_success: whether it is done if its subject does not exist.
+    :param validate: the guard; it returns the subject as it is sent.
     """
 
+    key: str
     name: str
     method: str
     path: str
     field: str
+    token_location: TokenLocation
     idempotent: bool
     missing_is_success: bool
     validate: Callable[[Any, Settings], str]
@@ -51,39 +62,48 @@ class Operation:
     def request(self, subject: str, settings: Settings) -> Request:
         """The HTTP request for ``subject``.
 
-        :param subject: a value that :attr:`check` has let through.
+        :param subject: a value that :attr:`validate` returned.
         :param settings: the address and the token.
         """
         token = settings.access_token.reveal()
         url = settings.base_url + self.path
         headers = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"}
+        parameter = f"{self.field}={_encode(subject)}"
+        match self.token_location:
+            case TokenLocation.HEADER:
+                headers["Authorization"] = f"Bearer {token}"
+                query = ""
+            case TokenLocation.QUERY:
+                query = f"access_token={_encode(token)}&"
+            case _:
+                assert_never(self.token_location)
         if self.method == "GET":
-            query = f"access_token={_encode(token)}&{self.field}={_encode(subject)}"
-            return Request(self.method, f"{url}?{query}", {"Accept": "application/json", **headers})
-        headers |= {"Authorization": f"Bearer {token}", "Content-Type": "application/x-www-form-urlencoded"}
-        return Request(self.method, url, headers, f"{self.field}={_encode(subject)}".encode("ascii"))
+            headers["Accept"] = "application/json"
+            return Request(self.method, f"{url}?{query}{parameter}", headers)
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
+        return Request(self.method, f"{url}?{query}" if query else url, headers, parameter.encode("ascii"))
 
     def redacted(self, subject: str) -> str:
-        """``subject`` as it may be printed: an id as it is, a source URL redacted."""
+        """``subject`` for messages: an id unchanged, a source URL redacted."""
         return redact_url(subject) if self.field == "url" else subject
 
     def secrets(self, subject: str) -> tuple[Secret, ...]:
-        """What gives access in ``subject``: nothing in an id, user info and query of a source URL."""
+        """The credentials in ``subject``: none in an id; user info and query of a source URL."""
         return url_secrets(subject) if self.field == "url" else ()
 
 
 def _encode(value: str) -> str:
-    # The form encoding of the WHATWG URL standard, section 5.2, but a space as %20: right in a query and in a body alike.
+    # The form encoding of the WHATWG URL standard, section 5.2, but a space as %20, which is valid in queries and forms.
     return quote(value, safe="")
 
 
 def validate_present(value: Any, field: str) -> str:
-    """``value`` as text without the blanks around it: the guard of every templated id, URL and path.
+    """``value`` as a string, stripped: the guard of every templated id, URL and path.
 
-    :param value: what was given or rendered.
+    :param value: the argument, rendered.
     :param field: its name, for the message.
-    :raises InvalidInputError: if it is no text, or what a template renders when its source is missing; a text that may be a URL
-        is not repeated.
+    :raises InvalidInputError: if it is not a string, or what a template renders when its source is missing; the message does not
+        repeat what may be a URL.
     """
     # A template may render an id as a number; True and lists are mistakes.
     if value is None:
@@ -94,9 +114,9 @@ def validate_present(value: Any, field: str) -> str:
         text = str(value)
     else:
         one = _ONE_OF_MANY if isinstance(value, dict) and field == "file_id" else ""
-        raise InvalidInputError(f"{field} must be a text, not a {type(value).__name__}{one}; nothing was sent")
+        raise InvalidInputError(f"{field} must be a string, not {type(value).__name__}{one}; nothing was sent")
     if not text.isascii() and re.search("[\ud800-\udfff]", text):
-        raise InvalidInputError(f"{field} is no valid Unicode text; nothing was sent")
+        raise InvalidInputError(f"{field} is not valid Unicode; nothing was sent")
     if is_nothing(text):
         raise InvalidInputError(
             f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing: "
@@ -105,7 +125,7 @@ def validate_present(value: Any, field: str) -> str:
     if "{{" in text or "{%" in text:
         raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field; nothing was sent")
     if not text.isprintable() and re.search(r"[\x00-\x1f\x7f]", text):
-        raise InvalidInputError(f"{field} holds a line break or control character; nothing was sent")
+        raise InvalidInputError(f"{field} contains a line break or control character; nothing was sent")
     return text
 
 
@@ -120,13 +140,13 @@ def _validate_folder_id(value: Any, settings: Settings) -> str:
     folder_id = _validate_id(value, "folder_id")
     if is_root(folder_id):
         raise InvalidInputError(
-            f"folder_id {folder_id!r} is protected: it can be taken for the root, and deleting that would delete every file "
-            "for good. Give the id of the one folder to delete; nothing was sent"
+            f"folder_id {folder_id!r} is protected: it may mean the root, whose deletion would permanently delete every file. "
+            "Set it to the id of a single folder; nothing was sent"
         )
     if not readings(folder_id).isdisjoint(chain.from_iterable(map(readings, settings.protected_folder_ids))):
         raise InvalidInputError(
             f"folder_id {folder_id!r} is protected: extra 'protected_folder_ids' of the connection lists it, or an id that "
-            "can be taken for the same folder, and deleting is permanent; nothing was sent"
+            "may mean the same folder, and deletion is permanent; nothing was sent"
         )
     return folder_id
 
@@ -144,7 +164,7 @@ def _validate_source_url(value: Any, settings: Settings) -> str:
 
 
 def _problem_of_source(url: str) -> str:
-    """What is wrong with a source URL; the words hold nothing that could be a secret."""
+    """What is wrong with a source URL, without anything that could be secret."""
     try:
         scheme = split_url(url).scheme
     except AmbiguousUrlError as error:
@@ -153,15 +173,45 @@ def _problem_of_source(url: str) -> str:
     if scheme not in _SOURCE_SCHEMES:
         return f"has the scheme '{scheme}': {_ABSOLUTE}"
     if " " in url or not url.isprintable():
-        return "has a blank or an invisible character in it: write it percent-encoded, a space as %20"
+        return "contains a space or an invisible character: percent-encode it, a space as %20"
     return ""
 
 
-DELETE_FOLDER = Operation("delete folder", "POST", f"{API_PREFIX}/folder/delete", "folder_id", True, True, _validate_folder_id)
+DELETE_FOLDER = Operation(
+    key="delete",
+    name="delete folder",
+    method="POST",
+    path=f"{API_PREFIX}/folder/delete",
+    field="folder_id",
+    token_location=TokenLocation.HEADER,
+    idempotent=True,
+    missing_is_success=True,
+    validate=_validate_folder_id,
+)
 """API document, section 4.1."""
 UPLOAD_FROM_URL = Operation(
-    "remote upload", "POST", f"{API_PREFIX}/file/url_upload_add", "url", False, False, _validate_source_url
+    key="upload",
+    name="remote upload",
+    method="POST",
+    path=f"{API_PREFIX}/file/url_upload_add",
+    field="url",
+    token_location=TokenLocation.HEADER,
+    idempotent=False,
+    missing_is_success=False,
+    validate=_validate_source_url,
 )
 """API document, section 4.2."""
-CREATE_DOWNLOAD_LINK = Operation("download link", "GET", f"{API_PREFIX}/file/download", "file_id", True, False, _validate_file_id)
+CREATE_DOWNLOAD_LINK = Operation(
+    key="link",
+    name="download link",
+    method="GET",
+    path=f"{API_PREFIX}/file/download",
+    field="file_id",
+    token_location=TokenLocation.QUERY,
+    idempotent=True,
+    missing_is_success=False,
+    validate=_validate_file_id,
+)
 """API document, section 4.3."""
+OPERATIONS = (DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK)
+"""All of them. The emulator and the tests iterate this: each fails until it knows every operation."""

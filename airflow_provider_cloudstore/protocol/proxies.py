@@ -1,4 +1,4 @@
-"""Which proxy a request takes: one set of rules for the connection's own and for the environment's, and for both clients."""
+"""Chooses the proxy of a request: one set of rules for the connection's and the environment's, and for both clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
-from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
@@ -21,10 +20,10 @@ _EXAMPLE = "such as http://user:password@proxy.example.com:3128, with user and p
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy as a client uses it: the libraries get an address that holds no credentials, and so cannot print them.
+    """A proxy as a client uses it: the libraries get an address without credentials, so they cannot print them.
 
     :param url: its scheme, host and port.
-    :param headers: what it is sent beside a request: ``Proxy-Authorization``, or nothing.
+    :param headers: what it is sent in addition to a request: ``Proxy-Authorization``, or nothing.
     """
 
     url: str
@@ -32,7 +31,7 @@ class Proxy:
 
     @classmethod
     def of(cls, url: Secret | None) -> Proxy | None:
-        """The proxy at a URL that :func:`validate_proxy` has let through.
+        """The proxy at a URL that :func:`validate_proxy` returned.
 
         :param url: the URL; user and password in it are percent-encoded (RFC 3986 section 3.2.1).
         """
@@ -46,11 +45,11 @@ class Proxy:
 
 
 def validate_proxy(value: Any, where: str) -> Secret:
-    """A proxy's URL, with ``http`` for a scheme where it has none.
+    """A proxy's URL; the default scheme is ``http``.
 
-    :param value: what was given.
-    :param where: where it was given, for the message.
-    :raises ConfigurationError: if no client can use it; the message does not repeat it, as it may hold credentials.
+    :param value: the URL.
+    :param where: its origin, for the message.
+    :raises ConfigurationError: if no client can use it; the message does not repeat it, as it may contain credentials.
     """
     if not isinstance(value, str):
         raise ConfigurationError(f"{where} must be a URL {_EXAMPLE}")
@@ -62,21 +61,21 @@ def validate_proxy(value: Any, where: str) -> Secret:
     else:
         problem = "" if parts.scheme in _DEFAULT_PORTS else f"has the scheme '{parts.scheme}', but must be http or https"
         if parts.path not in ("", "/") or parts.query or parts.fragment:
-            problem = problem or "has more than a host and a port in it"
+            problem = problem or "contains more than a host and a port"
     if problem:
         raise ConfigurationError(f"{where} {problem}: it is the URL of a proxy {_EXAMPLE}")
     return Secret(url)
 
 
 def environment_proxy(base_url: str, environ: Mapping[str, str]) -> Secret | None:
-    """The proxy that the environment names for a service, or None.
+    """The proxy that the environment defines for a service, or None.
 
     ``HTTPS_PROXY`` or ``HTTP_PROXY``, by the service's scheme, else ``ALL_PROXY``, unless ``NO_PROXY`` names the service.
-    As everywhere, the lower-case name wins, even where it is empty.
+    As is usual, the lower-case name takes precedence, even if it is empty.
 
     :param base_url: the service's address.
     :param environ: the environment's variables.
-    :raises ConfigurationError: if the variable does not hold the URL of a proxy that can be used.
+    :raises ConfigurationError: if the variable is not the URL of a usable proxy.
     """
     parts = urlsplit(base_url)
     if _excluded(parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], _variable(environ, "no_proxy")[1]):
@@ -88,23 +87,8 @@ def environment_proxy(base_url: str, environ: Mapping[str, str]) -> Secret | Non
     return None
 
 
-def connect_refused(status: int) -> TransportFailure:
-    """What it means that a proxy did not open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service.
-
-    :param status: the HTTP status with which it answered to ``CONNECT``.
-    """
-    if status == 407:
-        return TransportFailure(
-            FailureKind.PROXY_REFUSED,
-            "the proxy refused the credentials (HTTP 407), and nothing was sent: "
-            "set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, "
-            "with user and password percent-encoded",
-        )
-    return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")
-
-
 def _variable(environ: Mapping[str, str], name: str) -> tuple[str, str]:
-    """The variable's name and value; that of the lower-case one where there is one."""
+    """The variable's name and value; the lower-case one takes precedence."""
     name = name if name in environ else name.upper()
     return name, environ.get(name, "").strip()
 
@@ -114,7 +98,7 @@ def _excluded(host: str, port: int, no_proxy: str) -> bool:
 
 
 def _matches(host: str, port: int, entry: str) -> bool:
-    """Whether an entry of ``NO_PROXY`` names the host: itself or a domain above it, with or without a port, or a network."""
+    """Whether an entry of ``NO_PROXY`` matches the host: itself, a parent domain or a network, with or without a port."""
     bare = _without_port(port, entry)
     try:
         address = ipaddress.ip_address(host)
@@ -128,6 +112,6 @@ def _matches(host: str, port: int, entry: str) -> bool:
 
 
 def _without_port(port: int, entry: str) -> str:
-    """An entry without its port, if that is the service's; with another port it names something else."""
+    """An entry without its port, if that is the service's; with another port it does not match."""
     found = re.fullmatch(r"(\[[^\]]*\]|[^:]*):(\d+)", entry)
     return found[1] if found and int(found[2]) == port else entry

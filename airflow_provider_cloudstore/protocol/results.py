@@ -1,4 +1,4 @@
-"""What an answer says. The API document shows none, so everything that such services really answer is understood."""
+"""Results of calls, and where responses hold them. The API document shows no response, so the usual shapes are all understood."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TOKEN_NAMES = ("download_token", "token")
 _URL_NAMES = ("download_url", "url")
 _EXPIRY_NAMES = ("expires_at", "expires", "expires_in")
 _FILE_ID_NAME = "file_id"
-_BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z_-])[\w.:-]{1,256}", re.ASCII)  # neither "OK" nor "1": those are no ids
+_BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z_-])[\w.:-]{1,256}", re.ASCII)  # neither "OK" nor "1"
 _MAX_TOKEN_LENGTH = 4096
 _TOKEN = re.compile('[^\\s<>"{}\\\\\x00-\x20\x7f-\xa0\ud800-\udfff\ufffd]+')
 _MAX_URL_LENGTH = 8192
 _MAX_DATE_LENGTH = 64
-_EPOCH_FROM = 100_000_000  # a smaller number cannot be a date since 1973, so it counts seconds from now
+_EPOCH_FROM = 100_000_000  # a smaller number would be a date before 1973, so it is seconds from now
 _MILLISECONDS_FROM = 100_000_000_000
 
 
@@ -39,7 +39,7 @@ class FolderDeletion:
     :param folder_id: the folder.
     :param requested_at: when the deletion was sent (UTC).
     :param response: the service's response: parsed JSON, text, or None.
-    :param existed: False if the folder did not exist; None if unknown: a response was lost, and the next attempt found nothing.
+    :param existed: False if the folder did not exist; None if unknown: a response was lost, and the next attempt found no folder.
     """
 
     folder_id: str
@@ -48,7 +48,7 @@ class FolderDeletion:
     existed: bool | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; the XCom of ``DeleteFolderOperator``."""
+        """As plain data; the XCom of ``DeleteFolderOperator``."""
         return {
             "folder_id": self.folder_id,
             "requested_at": _iso(self.requested_at),
@@ -73,7 +73,7 @@ class RemoteUpload:
     file_id: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; the XCom of ``RemoteUrlUploadOperator``."""
+        """As plain data; the XCom of ``RemoteUrlUploadOperator``."""
         return {"url": self.url, "requested_at": _iso(self.requested_at), "response": self.response}
 
 
@@ -96,7 +96,7 @@ class DownloadLink:
     expires_at: DateTime | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it, token included; the XCom ``download_link`` of ``DownloadLinkOperator``."""
+        """As plain data, token included; the XCom ``download_link`` of ``DownloadLinkOperator``."""
         return {
             "file_id": self.file_id,
             "token": self.token,
@@ -107,7 +107,7 @@ class DownloadLink:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What of it must not be printed."""
+        """The token, and the credentials in the URL."""
         return tuple({Secret(self.token), *url_secrets(self.url_with_token or "")})
 
 
@@ -116,9 +116,9 @@ class DownloadedFile:
     """A file was downloaded and verified.
 
     :param file_id: the file.
-    :param path: where it is, as the target was given.
+    :param path: where it is, as specified by the target.
     :param bytes: its size.
-    :param sha256: the SHA-256 of its bytes, in hexadecimal digits.
+    :param sha256: its SHA-256, in hexadecimal.
     """
 
     file_id: str
@@ -127,7 +127,7 @@ class DownloadedFile:
     sha256: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; the XCom of ``DownloadFileOperator``."""
+        """As plain data; the XCom of ``DownloadFileOperator``."""
         return {"file_id": self.file_id, "path": self.path, "bytes": self.bytes, "sha256": self.sha256}
 
 
@@ -138,13 +138,13 @@ def _iso(moment: DateTime) -> str:
 def find_link(
     file_id: str, response: Response, data: Json, token_path: tuple[str, ...], secrets: Iterable[Secret]
 ) -> DownloadLink | None:
-    """The download link in a response, or None where there is no token in it.
+    """The download link in a response, or None if it contains no token.
 
-    :param file_id: the file that it is for.
+    :param file_id: the file.
     :param response: the response.
     :param data: its parsed body.
-    :param token_path: where the token is; empty to look in all the usual places.
-    :param secrets: the secrets of the call. A service that repeats one of them, in whatever encoding, has given no token.
+    :param token_path: where the token is; empty for the usual places.
+    :param secrets: the secrets of the call. A value that repeats one of them, in any encoding, is not a token.
     """
     known = tuple(secrets)
     candidates = [_at(data, token_path)] if token_path else _candidates(data)
@@ -156,21 +156,21 @@ def find_link(
     url = next((value for value in urls if _is_public_url(value, known)), None)
     if urls and url is None:
         log.warning(
-            "Left out the download URL of file '%s': it is not an absolute http(s) URL, or it repeats a credential",
+            "Ignored the download URL of file '%s': it is not an absolute http(s) URL, or it repeats a credential",
             file_id,
         )
     return DownloadLink(file_id, token, url, response.received_at, _find_expiry(data, response.received_at))
 
 
 def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Secret]) -> str | None:
-    """The id of the file that an upload makes, or None where the response does not tell it.
+    """The id of an uploaded file, or None if the response does not contain it.
 
-    The usual places are ``file_id``, at the top or under ``data``, and a body that is one bare line with a digit and a letter in
-    it. A plain ``id`` is none of them: it may be that of the queue's entry.
+    The usual places are ``file_id``, at the top or under ``data``, and a body that is a single line with a digit and a letter. A
+    plain ``id`` is not used: it may be that of the queue entry.
 
     :param data: the response's parsed body.
-    :param file_id_path: where the id is; empty to look in the usual places.
-    :param secrets: the secrets of the call. A text that repeats one of them, in whatever encoding, is no id.
+    :param file_id_path: where the id is; empty for the usual places.
+    :param secrets: the secrets of the call. A value that repeats one of them, in any encoding, is not an id.
     """
     if file_id_path:
         candidates = [_at(data, file_id_path)]
@@ -187,7 +187,7 @@ def _repeats(text: str, secrets: tuple[Secret, ...]) -> bool:
 
 
 def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
-    """Whether ``value`` is an absolute URL that may be handed on."""
+    """Whether ``value`` is an absolute URL without credentials of the call."""
     if (
         not isinstance(value, str)
         or len(value) > _MAX_URL_LENGTH
@@ -201,7 +201,7 @@ def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
 
 
 def _places(body: Json) -> Iterator[Mapping[str, Any]]:
-    """The two places where fields stand: the top, and below ``data``."""
+    """The two places of fields: the top level, and ``data``."""
     if isinstance(body, dict):
         yield body
         if isinstance(body.get("data"), dict):
@@ -216,7 +216,7 @@ def _fields(body: Json, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def _as_token(value: Any) -> str | None:
-    """``value`` if it can be a token: printable, in one piece, and neither markup nor broken JSON."""
+    """``value`` if it can be a token: printable, without spaces, and neither markup nor broken JSON."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     return value if isinstance(value, str) and len(value) <= _MAX_TOKEN_LENGTH and _TOKEN.fullmatch(value) else None
@@ -233,7 +233,7 @@ def _at(body: Json, path: tuple[str, ...]) -> Any:
 
 
 def _candidates(body: Json) -> Iterator[Any]:
-    """What may be the token, the likeliest first."""
+    """What may be the token, most likely first."""
     yield from (value for _, value in _fields(body, _TOKEN_NAMES))
     yield from (_query_value(value, _TOKEN_NAMES) for _, value in _fields(body, _URL_NAMES))
     yield body
@@ -243,7 +243,7 @@ def _query_value(url: Any, names: tuple[str, ...]) -> str | None:
     if not isinstance(url, str):
         return None
     pairs = [pair.partition("=") for pair in url.partition("?")[2].partition("#")[0].split("&")]
-    # Not unquote_plus: a token holds no space, so a plus sign is one that the service forgot to encode.
+    # Not unquote_plus: a token has no space, so a plus sign is one that the service forgot to encode.
     return next((unquote(value) for name in names for key, _, value in pairs if unquote(key) == name and value), None)
 
 
@@ -269,5 +269,5 @@ def _moment(value: Any, received_at: DateTime, *, relative: bool) -> DateTime | 
         if relative or number < _EPOCH_FROM:
             return received_at.add(seconds=number)
         return pendulum.from_timestamp(number / 1000 if number >= _MILLISECONDS_FROM else number, tz="UTC")
-    except (ValueError, TypeError, OverflowError, OSError):  # not a date, or one that no calendar holds
+    except (ValueError, TypeError, OverflowError, OSError):  # not a date, or one out of range
         return None

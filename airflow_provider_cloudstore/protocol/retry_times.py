@@ -1,18 +1,18 @@
-"""When Airflow's retry of a task should come, where the service has said so."""
+"""Decides when Airflow should retry a task after a ``Retry-After``."""
 
 from __future__ import annotations
 
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
 MAX_DELAY = 86_400.0
-"""Seconds. A service that asks for more is asked once a day: a broken ``Retry-After`` must not park a task for years."""
+"""Seconds; a longer ``Retry-After`` counts as a day: a broken one must not delay a task for years."""
 
 
 def retry_delay(error: BaseException, planned: float) -> float | None:
-    """Seconds until the retry that the service asked for, or None where the task's own ``retry_delay`` decides.
+    """Seconds until the retry that the service asked for, or None if the task's ``retry_delay`` applies.
 
-    A call that gave up because ``Retry-After`` exceeded its time is retried when the service said. Where it gave up for any other
-    reason, the retry only never comes before that.
+    If a call gave up because ``Retry-After`` exceeded its remaining time, the retry comes at the requested time. If it gave up
+    for another reason, the retry comes after ``retry_delay``, but never before the requested time.
 
     :param error: what ended the task.
     :param planned: the task's ``retry_delay`` in seconds.

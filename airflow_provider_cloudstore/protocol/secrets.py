@@ -1,7 +1,7 @@
 """Values that must never be printed, and every form in which they could be.
 
-A token with ``+`` or ``/`` in it travels percent-encoded, and whoever prints the URL prints it in that form. Masking the raw
-value alone therefore protects nothing.
+A token with ``+`` or ``/`` is sent percent-encoded, and a printed URL contains it in that form: masking only the raw value would
+not protect it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, url
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
 MASK = "***"
-# The characters that requests and yarl (aiohttp) leave alone when they encode a URL that somebody else put together.
+# The characters that requests and yarl (aiohttp) do not encode in a given URL.
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
 _MIN_VALUE_LENGTH = 8  # of a query parameter that may be a credential
-_WORD = re.compile(r"[a-z]{1,12}|[A-Z][a-z]{0,11}|[A-Z]{1,12}")  # `format=response` is none, and would hide the word everywhere
+_WORD = re.compile(r"[a-z]{1,12}|[A-Z][a-z]{0,11}|[A-Z]{1,12}")  # masking `format=response` would hide the word everywhere
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~-]*")
-_MIN_LENGTH = 3  # a shorter "secret" would blank out half of every sentence, and hides nothing
+_MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
 
 
 class Secret:
-    """A string that does not show itself: not by ``str``, ``repr`` or ``format``, and not in the ``repr`` of what holds it.
+    """A string that ``str``, ``repr`` and ``format`` do not reveal, also inside other values.
 
-    :param value: the secret text.
+    :param value: the secret.
     """
 
     __slots__ = ("_core", "_value")
@@ -38,12 +38,12 @@ class Secret:
         self._core: str | None = None
 
     def reveal(self) -> str:
-        """The secret text; call it where the text is sent, and nowhere else."""
+        """The secret; call this only where it is sent."""
         return self._value
 
     @property
     def core(self) -> str:
-        """The longest run of letters and digits in it, in lower case: no printed form breaks it up."""
+        """Its longest run of letters and digits, in lower case: every printed form contains it unbroken."""
         if self._core is None:
             self._core = max(_ALPHANUMERIC.findall(self._value), key=len, default="").lower()
         return self._core
@@ -64,7 +64,7 @@ class Secret:
 
 
 def printed_forms(secret: Secret) -> tuple[str, ...]:
-    """Every text that ``secret`` can be printed as, the longest first.
+    """Every form in which ``secret`` can be printed, longest first.
 
     :param secret: the secret; one of fewer than three characters has no forms.
     """
@@ -72,7 +72,7 @@ def printed_forms(secret: Secret) -> tuple[str, ...]:
     if len(value) < _MIN_LENGTH:
         return ()
     if value.isascii() and value.isalnum():
-        return (value,)  # it is the same in every encoding
+        return (value,)  # the same in every encoding
     raw = value.encode("utf-8", "replace").decode("utf-8")
     encoded = {
         quote(raw, safe=""),
@@ -90,31 +90,31 @@ def printed_forms(secret: Secret) -> tuple[str, ...]:
 def redact(text: str, secrets: Iterable[Secret]) -> str:
     """``text`` with every form of every secret replaced by ``***``.
 
-    One pass, longest form first: a secret that begins like a shorter one does not lose its tail.
+    One pass, longest form first: a secret that begins with a shorter one is masked completely.
 
-    :param text: anything that is about to be shown.
-    :param secrets: what must not stand in it.
+    :param text: any text for display.
+    :param secrets: what it must not contain.
     """
     lowered = text.lower()
     suspects = tuple([secret for secret in secrets if secret.core in lowered])
     if not suspects:
-        return text  # the usual case, which is not worth the forms: a batch has other secrets at every URL
+        return text  # the usual case, which need not compute the forms: in a batch, each URL has its own secrets
     forms = _forms(suspects)
     if not any(form in text for form in forms):
         return text
     return re.sub("|".join(map(re.escape, forms)), MASK, text)
 
 
-@functools.lru_cache(maxsize=64)  # a waiter asks for those of the same token at every poll
+@functools.lru_cache(maxsize=64)  # a wait needs those of the same token at every poll
 def _forms(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
     return tuple(sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True))
 
 
 def redact_url(url: str) -> str:
-    """``url`` without what may give access: user info, query and fragment. Scheme, host, port and path stay.
+    """``url`` without possible credentials: user info, query and fragment. Scheme, host, port and path remain.
 
-    :param url: an absolute URL. A text that two readers take apart differently is replaced whole, and so is one that is none,
-        unless it is a host with a path whose scheme was forgotten.
+    :param url: an absolute URL. One that parsers split differently is masked completely, and so is what is not a URL, except a
+        host with a path whose scheme is missing.
     """
     try:
         parts = split_url(url)
@@ -127,10 +127,10 @@ def redact_url(url: str) -> str:
 
 
 def url_secrets(url: str) -> tuple[Secret, ...]:
-    """What stands in ``url`` and may give access: user, password, fragment, the query, and the longer values in it.
+    """The possible credentials in ``url``: user, password, fragment, the query, and the longer values in it.
 
-    A short value or a word, such as ``id=200`` or ``format=response``, is no credential by itself, and hiding it would hide the
-    same text everywhere.
+    A short value or a word, such as ``id=200`` or ``format=response``, is not a credential by itself, and masking it would mask
+    the same text everywhere.
 
     :param url: a URL, such as a presigned one.
     """

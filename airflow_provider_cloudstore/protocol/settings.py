@@ -1,4 +1,4 @@
-"""What an Airflow connection says, checked once and kept as values."""
+"""Reads and validates an Airflow connection once, into values."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The service's address, the token for it, and how to talk to it.
+    """The service's address and token, and how to use it.
 
-    :param base_url: scheme, host, port and path prefix, without a slash at the end.
+    :param base_url: scheme, host, port and path prefix, without a trailing slash.
     :param access_token: the access token.
-    :param timeout: seconds that one request may take in all.
+    :param timeout: seconds that one request may take in total.
     :param max_attempts: how many requests one call may send.
-    :param verify: whether TLS certificates are verified, or the path of a bundle to verify them with.
-    :param proxy: the URL of a proxy; it may hold credentials.
+    :param verify: whether TLS certificates are verified, or the path of a CA bundle to verify them with.
+    :param proxy: the URL of a proxy; it may contain credentials.
     :param protected_folder_ids: ids that are never deleted, in addition to every spelling of the root.
-    :param token_path: keys that lead to the download token in an answer.
-    :param file_id_path: keys that lead to the id of an uploaded file in an answer.
-    :param not_found_pattern: what the words of an error envelope match that means "not found".
-    :param download_url: the URL to download from, with ``{token}`` in the token's place, for a service that tells none.
-    :param allow_http: whether plain http may lead to other machines than this one.
-    :param proxy_is_inherited: whether the proxy is the environment's, which may name another one for another host.
+    :param token_path: keys that lead to the download token in a response.
+    :param file_id_path: keys that lead to the id of an uploaded file in a response.
+    :param not_found_pattern: matches the message of an error envelope that means "not found".
+    :param download_url: the URL to download from, with ``{token}`` for the token, if the service returns none.
+    :param allow_http: whether plain http is allowed to other machines.
+    :param proxy_is_inherited: whether the proxy is the environment's, which may define another one for another host.
     """
 
     base_url: str
@@ -77,12 +77,12 @@ class Settings:
     ) -> Self:
         """Read the fields of an Airflow connection.
 
-        :param host: the base URL, with or without scheme, port and path prefix; ``https`` where no scheme is given.
-        :param schema: the scheme, where the host names none.
-        :param port: the port, where the host names none; 0, which a form may send for an empty field, is none.
+        :param host: the base URL, with or without scheme, port and path prefix; the default scheme is ``https``.
+        :param schema: the scheme, if the host has none.
+        :param port: the port, if the host has none; 0, which a form may send for an empty field, counts as none.
         :param password: the access token.
-        :param extra: the optional settings; a key that is absent, null or empty keeps its default.
-        :raises ConfigurationError: with what is wrong, and how it should be written.
+        :param extra: the optional settings; an absent, null or empty key keeps its default.
+        :raises ConfigurationError: if a field is invalid; the message says how to fix it.
         """
         given = {key: value for key, value in extra.items() if value not in (None, "")}
         allow_http = _flag(given, "allow_http", default=False)
@@ -103,17 +103,17 @@ class Settings:
 
     @property
     def route(self) -> str:
-        """Where requests go, and through which proxy; free of credentials."""
+        """The base URL and the proxy, without credentials."""
         return f"{self.base_url} through the proxy {redact_url(self.proxy.reveal())}" if self.proxy else self.base_url
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What of it must not be printed: the token, and the credentials in the proxy's URL."""
+        """The access token, and the credentials in the proxy's URL."""
         return (self.access_token, *(url_secrets(self.proxy.reveal()) if self.proxy else ()))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` (a name or an address) is this machine itself (RFC 6761 section 6.3, RFC 1122 section 3.2.1.3)."""
+    """Whether ``host`` (a name or an address) is this machine (RFC 6761 section 6.3, RFC 1122 section 3.2.1.3)."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -125,14 +125,14 @@ def is_loopback(host: str) -> bool:
 def read_extra(text: Any) -> dict[str, Any]:
     """The extra of an Airflow connection.
 
-    :param text: the field as Airflow stores it; Airflow itself takes what it cannot read for empty, and hands lists on.
-    :raises ConfigurationError: if it is no JSON object; the message does not repeat it.
+    :param text: the field as Airflow stores it; Airflow itself treats unreadable JSON as empty, and returns lists.
+    :raises ConfigurationError: if it is not a JSON object; the message does not repeat it.
     """
     if not text:
         return {}
     try:
         extra = json.loads(text)
-    except (ValueError, TypeError, RecursionError):  # no JSON, a number of 4,301 digits, not even a text, or too deep
+    except (ValueError, TypeError, RecursionError):  # not JSON, a number of 4,301 digits, not a string, or nested too deeply
         extra = None
     if not isinstance(extra, dict):
         raise ConfigurationError('the connection\'s extra must be a JSON object, such as {"timeout": 60}')
@@ -140,28 +140,24 @@ def read_extra(text: Any) -> dict[str, Any]:
 
 
 def warnings_about(conn_type: Any, extra: Mapping[str, Any]) -> list[str]:
-    """What in a connection works and is still likely a mistake: another type, and extras that mean nothing.
+    """Likely mistakes in a connection that works: another type, and unknown extras.
 
     :param conn_type: its type.
     :param extra: its extra, parsed.
     """
-    found = (
-        []
-        if conn_type == CONN_TYPE
-        else [f"is of the type {conn_type!r} and not '{CONN_TYPE}'; its fields are read all the same"]
-    )
+    found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
     for key in sorted(extra.keys() - EXTRA_KEYS):
-        import difflib  # for a mistake only
+        import difflib  # only needed for a mistake
 
         likely = difflib.get_close_matches(key.lower(), EXTRA_KEYS, n=1)
         hint = f"did you mean '{likely[0]}'? " if likely else ""
-        found.append(f"has the extra {key!r}, which means nothing here: {hint}Valid are {', '.join(sorted(EXTRA_KEYS))}")
+        found.append(f"has the unknown extra {key!r}: {hint}Valid extras: {', '.join(sorted(EXTRA_KEYS))}")
     return found
 
 
 def _text(value: Any, name: str) -> str:
     if value is not None and not isinstance(value, str):
-        raise ConfigurationError(f"the connection's {name} must be a text, not a {type(value).__name__}")
+        raise ConfigurationError(f"the connection's {name} must be a string, not {type(value).__name__}")
     return value or ""
 
 
@@ -186,27 +182,29 @@ def _base_url(host: Any, schema: Any, port: Any, *, allow_http: bool) -> str:
     except AmbiguousUrlError as error:
         parts, problem = None, str(error)
     if parts is None:
-        raise ConfigurationError(f"the connection's host {problem}: write it like https://files.example.com:8443/prefix")
-    shown = redact_url(text)
+        raise ConfigurationError(
+            f"the connection's host {problem}: set it to a URL such as https://files.example.com:8443/prefix"
+        )
+    redacted = redact_url(text)
     if parts.username is not None or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"the connection's host {shown} holds more than an address: the token belongs into the password, "
-            "and a base URL has no query"
+            f"the connection's host {redacted} contains more than an address: put the token into the password, and remove user, "
+            "query and fragment"
         )
     if parts.scheme not in ("http", "https"):
-        raise ConfigurationError(f"the connection's host {shown} has the scheme '{parts.scheme}': use https")
+        raise ConfigurationError(f"the connection's host {redacted} has the scheme '{parts.scheme}': use https")
     if parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname or "")):
         raise ConfigurationError(
-            f"the connection's host {shown} is plain http, which shows the token to everybody on the way: use https, "
-            'or set extra "allow_http": true if you really want that'
+            f"the connection's host {redacted} uses plain http, which exposes the token on the network: use https, "
+            'or set extra "allow_http": true to accept that'
         )
     path = parts.path.rstrip("/")
     if not _PATH.fullmatch(path):
         raise ConfigurationError(
-            f"the path in the connection's host {shown} holds a character that no URL has: write it percent-encoded"
+            f"the path in the connection's host {redacted} contains a character that is not valid in a URL: percent-encode it"
         )
     if path.endswith(API_PREFIX):
-        raise ConfigurationError(f"the connection's host {shown} must end before {API_PREFIX}, which is added to it")
+        raise ConfigurationError(f"the connection's host {redacted} must end before {API_PREFIX}, which is appended")
     default_port = _port(port)
     return f"{parts.scheme}://{parts.netloc}{default_port if parts.port is None else ''}{path}"
 
@@ -217,8 +215,8 @@ def _access_token(value: Any) -> Secret:
         raise ConfigurationError("the connection has no password: set it to the service's access token")
     if re.search("[\\s\x00-\x1f\x7f\ud800-\udfff]", password):
         raise ConfigurationError(
-            "the access token in the connection's password has a space, line break or control character inside, "
-            "or is no valid Unicode: copy it again, without what stands around it"
+            "the access token in the connection's password contains a space, line break or control character, "
+            "or is not valid Unicode: set the password to the token alone"
         )
     return Secret(password)
 
@@ -255,8 +253,8 @@ def _verify(extra: Mapping[str, Any]) -> bool | str:
     if isinstance(value, str) and value.lower() not in ("true", "false"):
         if not os.path.exists(value):
             raise ConfigurationError(
-                "extra 'verify' of the connection names a CA bundle that is not on this machine: "
-                "use true, false, or the path of a file or folder that is there"
+                "extra 'verify' of the connection names a CA bundle that does not exist on this machine: "
+                "use true, false, or the path of an existing file or folder"
             )
         return value
     return _flag(extra, "verify", default=True)
@@ -299,7 +297,7 @@ def _not_found_pattern(extra: Mapping[str, Any]) -> re.Pattern[str] | None:
         ) from None
     if pattern.search(""):
         raise ConfigurationError(
-            "extra 'not_found_pattern' of the connection matches every text, so that every error would mean \"not found\""
+            "extra 'not_found_pattern' of the connection matches every message: every error would mean \"not found\""
         )
     return pattern
 
@@ -308,19 +306,19 @@ def _download_url(extra: Mapping[str, Any], *, allow_http: bool) -> str:
     value = extra.get("download_url", "")
     if not value:
         return ""
-    example = "write it like https://files.example.com/download?download_token={token}"
+    example = "such as https://files.example.com/download?download_token={token}"
     if not isinstance(value, str) or value.count("{token}") != 1:
-        raise ConfigurationError(f"extra 'download_url' of the connection must be a URL with one {{token}} in it: {example}")
+        raise ConfigurationError(f"extra 'download_url' of the connection must be a URL that contains {{token}} once, {example}")
     try:
         parts, problem = split_url(value.strip()), ""
     except AmbiguousUrlError as error:
-        raise ConfigurationError(f"extra 'download_url' of the connection {error}: {example}") from None
+        raise ConfigurationError(f"extra 'download_url' of the connection {error}: set it to a URL {example}") from None
     if parts.username is not None or parts.fragment:
-        problem = "holds a user, a password or a fragment"
+        problem = "contains a user, a password or a fragment"
     elif parts.scheme not in ("http", "https"):
         problem = f"has the scheme '{parts.scheme}'"
     elif parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname or "")):
-        problem = "is plain http, which shows the token to everybody on the way"
+        problem = "uses plain http, which exposes the token on the network"
     if problem:
-        raise ConfigurationError(f"extra 'download_url' of the connection {problem}: {example}")
+        raise ConfigurationError(f"extra 'download_url' of the connection {problem}: set it to a URL {example}")
     return value.strip()

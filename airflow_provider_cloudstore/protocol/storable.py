@@ -1,7 +1,7 @@
-"""Plain data that every Airflow stores and gives back unchanged: for XComs, receipts and trigger events.
+"""Makes plain data that every Airflow stores and returns unchanged: for XComs, receipts and trigger events.
 
-What a service sends is not: Airflow's serializers give a meaning to some keys (one of them has a class imported), its
-databases refuse NUL and lone surrogates, and between task and supervisor no integer has more than 64 bits.
+A service's response is not: Airflow's serializers interpret some keys (one imports a class), its databases reject NUL and lone
+surrogates, and integers between task and supervisor have at most 64 bits.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 MAX_CHARACTERS = 32 * 1024
 """Of one value, keys included; the task state store of Airflow 3.3 takes 64 KiB."""
 _MAX_DEPTH = 32
-_OMITTED = "(omitted: the response is too large to store whole)"
+_OMITTED = "(omitted: the response is too large to store completely)"
 _INTEGERS = range(-(2**63), 2**63)
-_EXACT = 2.0**53  # a larger float comes back from PostgreSQL as an integer that is not equal to it
+_EXACT = 2.0**53  # PostgreSQL returns a larger float as an integer that is not equal to it
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_MIN_FLOAT = 8  # characters that any value counts for: punctuation and numbers take space as well
+_MIN_FLOAT = 8  # characters that every value counts for: punctuation and numbers take space, too
 
 
 def storable(value: Any, clean: Callable[[str], str] = str) -> Json:
-    """``value`` as plain data: bounded in depth and size, finite numbers, texts and keys that no serializer trips over.
+    """``value`` as plain data: bounded in depth and size, with finite numbers, and strings and keys safe for every serializer.
 
-    A number that does not fit becomes text, a NUL or a lone surrogate becomes U+FFFD, a key that begins with ``__`` has ``key``
-    put before it, and what exceeds the size is left out, saying so.
+    A number that does not fit becomes a string, a NUL or a lone surrogate becomes U+FFFD, a key that begins with ``__`` is
+    prefixed with ``key``, and what exceeds the size is replaced by a note.
 
     :param value: parsed JSON.
-    :param clean: takes secrets out of a text; it is given every text and key, whole.
+    :param clean: removes secrets from a string; called with every complete string and key.
     """
     return _Storing(clean).store(value, 0)
 
@@ -81,7 +81,7 @@ class _Storing:
                 break
             key = self._text(name)
             key = f"key{key}" if key.startswith("__") else key
-            while key in stored:  # two keys may have become one
+            while key in stored:  # two keys may have become equal
                 key += "_"
             stored[key] = self.store(value, depth + 1)
         return stored

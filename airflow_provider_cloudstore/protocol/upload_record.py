@@ -1,4 +1,4 @@
-"""What one try of a task records of its upload, so that the next one knows whether it was sent when the first was killed."""
+"""What a try of a task records of its upload, so that a retry after a kill knows whether it was sent."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class UploadState(Enum):
     """How far an upload has come."""
 
     SENDING = "sending"
-    """It is about to be sent; whoever finds this later cannot tell whether it was."""
+    """About to be sent; a later try cannot know whether it was."""
     QUEUED = "queued"
-    """The service has queued it; ``result`` is what the task returns."""
+    """The service has queued it; ``result`` is the task's return value."""
     UNKNOWN = "unknown"
-    """The task failed with that: nobody can tell whether it was queued."""
+    """The task failed with ``OutcomeUnknownError``: it may have been queued."""
 
 
 @dataclass(frozen=True, slots=True)
 class UploadRecord:
-    """An upload in a task's state store, which anybody who may see the task can read: no secret is in it.
+    """An upload in a task's state store. It contains no secret: everyone with access to the task can read it.
 
-    :param digest: the digest of the source URL: another URL is another upload.
+    :param digest: the digest of the source URL, which identifies the upload.
     :param try_number: the try that sent it.
-    :param max_tries: the task's, which Airflow raises when the task is cleared and leaves alone when it is retried.
+    :param max_tries: the task's, which Airflow raises when the task is cleared, but not when it is retried.
     :param sent_at: when it was sent (ISO 8601, UTC).
     :param state: how far it has come.
     :param result: the task's return value, if it is queued.
@@ -43,7 +43,7 @@ class UploadRecord:
     result: dict[str, Any] | None = None
 
     def queued(self, result: dict[str, Any]) -> Self | None:
-        """The record once the upload is queued, or None where the result is too large to be recorded.
+        """The record of the queued upload, or None if the result is too large to be recorded.
 
         :param result: the task's return value.
         """
@@ -52,33 +52,33 @@ class UploadRecord:
         return replace(self, state=UploadState.QUEUED, result=result)
 
     def settles(self, now: UploadRecord) -> bool:
-        """Whether this record, found by a later try, says what that try has to do: not to send.
+        """Whether this record, found by a later try, keeps that try from sending.
 
-        It does not if the later try uploads another URL, or if the task was cleared after its end: somebody wants it sent again.
-        A task that was killed before it could tell that the outcome is unknown has to tell it first, cleared or not.
+        It does not if the later try uploads another URL, or if the task was cleared after its end, which asks for a resend.
+        A task that was killed before it could report the unknown outcome must report it first, cleared or not.
 
-        :param now: the record that the later try would begin with.
+        :param now: the record with which the later try would begin.
         """
         if self.digest != now.digest:
             return False
         return self.state is UploadState.SENDING or self.max_tries == now.max_tries
 
     def to_json(self) -> dict[str, Any]:
-        """The record as the state store keeps it."""
+        """The record as the state store holds it."""
         return {**asdict(self), "state": self.state.value}
 
     @classmethod
     def from_json(cls, stored: Any) -> Self | None:
-        """The record that :meth:`to_json` gave.
+        """The record that :meth:`to_json` returned.
 
-        :param stored: what the state store keeps, or None.
+        :param stored: the value in the state store, or None.
         """
         return cls(**{**stored, "state": UploadState(stored["state"])}) if stored else None
 
 
 def url_digest(url: str) -> str:
-    """A digest of a source URL, by which it is recognised without being readable.
+    """A digest that identifies a source URL without revealing it.
 
-    :param url: the URL, with all that gives access in it.
+    :param url: the URL, credentials included.
     """
     return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()

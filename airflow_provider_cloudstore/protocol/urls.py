@@ -1,4 +1,4 @@
-"""Takes a URL apart only where every reader takes it apart alike; what is ambiguous is nobody's to show or to send."""
+"""Splits a URL only if every parser splits it alike: an ambiguous one is neither displayed nor sent."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 
 
 class AmbiguousUrlError(ValueError):
-    """A text that is no URL, or that two readers take apart differently. Its words hold nothing of the text."""
+    """Not a URL, or one that parsers split differently. The message repeats nothing of it."""
 
 
-@functools.lru_cache(maxsize=64)  # a source URL is split to be checked, and again to be shown
+@functools.lru_cache(maxsize=64)  # a source URL is split for validation and for redaction
 def split_url(url: str) -> SplitResult:
     """The parts of an absolute URL (RFC 3986 section 3), with a host and, if any, a port from 1 to 65535.
 
-    Of user info that holds a raw ``/`` or ``@`` most readers take a part for the host or the path. So an ``@`` in a path is
-    refused where it could end such user info: after a colon in the authority, and wherever it does not begin a segment, as in
-    ``/@scope/package``. A raw ``?`` or ``#`` in a password leaves no valid port, or hides in the query, which is never shown.
+    Most parsers take part of user info with a raw ``/`` or ``@`` for the host or the path. So an ``@`` in a path is rejected if
+    it could end such user info: after a colon in the authority, and unless it begins a segment, as in ``/@scope/package``. A
+    raw ``?`` or ``#`` in a password leaves no valid port, or ends up in the query, which is never displayed.
 
     :param url: the URL.
-    :raises AmbiguousUrlError: with what is wrong, and nothing of the URL.
+    :raises AmbiguousUrlError: if it is ambiguous or not a URL; the message says why.
     """
     shape = _SHAPE.fullmatch(url)
     if shape is None:
         raise AmbiguousUrlError("has no scheme with '://' after it, such as https://")
     authority = shape["authority"]
     if "\\" in url:
-        raise AmbiguousUrlError("holds a backslash: write it as %5C")
+        raise AmbiguousUrlError("contains a backslash: write it as %5C")
     if re.search(r"\s", authority) or not authority.isprintable():
-        raise AmbiguousUrlError("has a blank or an invisible character in its host")
+        raise AmbiguousUrlError("contains a space or an invisible character in its host")
     user_info, _, address = authority.rpartition("@")
     if "@" in user_info:
         raise AmbiguousUrlError("has more than one '@' before its path: write those in user info as %40")
@@ -50,7 +50,7 @@ def _validated(url: str, address: str) -> SplitResult:
     if ":" in host and not host.startswith("["):
         raise AmbiguousUrlError("has more than one ':' in its host and port")
     if colon and not (_PORT.fullmatch(port) and 1 <= int(port) <= 65535):
-        raise AmbiguousUrlError("has a port that is no number from 1 to 65535")
+        raise AmbiguousUrlError("has a port that is not a number from 1 to 65535")
     try:
         parts = urlsplit(url)
         _validate_host(parts.hostname or "", bracketed=(host if colon else address).startswith("["))
@@ -67,6 +67,6 @@ def _validate_host(host: str, *, bracketed: bool) -> None:
     elif not host or re.search(r"[^\w.~-]", host):
         raise ValueError
     elif not host.isascii():
-        host.removesuffix(".").encode("idna")  # refuses an empty label and one of more than 63 characters
+        host.removesuffix(".").encode("idna")  # rejects an empty label and one of more than 63 characters
     elif not all(0 < len(label) < 64 for label in host.removesuffix(".").split(".")):
         raise ValueError

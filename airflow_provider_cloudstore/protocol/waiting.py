@@ -1,6 +1,6 @@
-"""When a queued upload has become a file. The API has no status operation: a file is there when a link for it can be made.
+"""Decides when a queued upload has become a file. The API has no status operation: a file is available once it has a link.
 
-Sensor, operator and trigger ask the same question through this module, so they get the same answer.
+Sensor, operator and trigger share this module, so they decide alike.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
 _NOT_YET = (
     errors.NotFoundError,  # still in the queue
-    errors.ServiceError,  # HTTP 200 with an error envelope: how many services say "not found"
+    errors.ServiceError,  # HTTP 200 with an error envelope: how many services report "not found"
     errors.RateLimitError,
     errors.TransientServiceError,
     errors.ServiceUnreachableError,
@@ -23,42 +23,40 @@ _NOT_YET = (
 _JITTER = 0.2
 
 ON_WORKER_SECONDS = 5.0
-"""How long a deferrable wait polls on the worker first: most small files are there by then, and no deferral is needed."""
+"""How long a deferrable wait polls on the worker first: most small files are available by then, without a deferral."""
 SETTLE_SECONDS = 10.0
-"""How long a trigger sleeps at least before its first poll. Airflow's scheduler fails a task whose trigger fires before it has
-read that the process which deferred ended well (apache/airflow 67287, 71580)."""
+"""Minimum sleep of a trigger before its first poll. Airflow's scheduler fails a task whose trigger fires before it has
+processed the successful exit of the process that deferred (apache/airflow 67287, 71580)."""
 
 ODD_POLLS = 3
 ODD_SECONDS = 30.0
-
-
-_MAX_SECONDS = 1e9  # seconds: what is longer than thirty years overflows a date sooner or later
+_MAX_SECONDS = 1e9  # thirty years; much longer overflows a date
 
 
 def is_duration(value: object) -> bool:
     """Whether ``value`` is a number of seconds that a wait can take.
 
-    :param value: what was given; a text such as ``1h`` is none.
+    :param value: any value; a string such as ``1h`` is not.
     """
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _MAX_SECONDS
 
 
 def is_inconclusive(error: CloudStoreError) -> bool:
-    """Whether something other than the service may have answered: a front end under maintenance, a login page, a proxy.
+    """Whether something other than the service may have responded: a front end under maintenance, a login page, a proxy.
 
     :param error: what a poll ended with.
     """
     if isinstance(error, (*_NOT_YET, errors.AuthenticationError)):
         return False
-    if isinstance(error, errors.BadRequestError):  # which speaks of the id, unless a front end wrote it
+    if isinstance(error, errors.BadRequestError):  # about the id, unless a front end sent it
         return error.web_page
     return isinstance(error, errors.InvalidResponseError | errors.RequestRejectedError)
 
 
 class OddResponses:
-    """Counts the responses in a row that say nothing of the file: a single one proves nothing, but a row that lasts does.
+    """Counts consecutive inconclusive responses: a single one proves nothing, but a series that lasts does.
 
-    :param remembered: whether the count lives from one poll to the next; where it cannot, the first response is believed.
+    :param remembered: whether the count survives between polls; if not, the first response is final.
     """
 
     def __init__(self, *, remembered: bool = True) -> None:
@@ -67,7 +65,7 @@ class OddResponses:
         self._remembered = remembered
 
     def tolerates(self, error: CloudStoreError, now: DateTime) -> bool:
-        """Count a poll, and tell whether it says nothing of the file and the row it stands in is still too short to be believed.
+        """Count a poll; whether it is inconclusive, and the series too short to be final.
 
         :param error: what the poll ended with.
         :param now: when it ended (UTC).
@@ -87,24 +85,24 @@ class FileWait:
     :param file_id: the file.
     :param interval: seconds between two polls, on average.
     :param deadline: when the wait ends (UTC).
-    :param remembered: whether this state lives from one poll to the next.
+    :param remembered: whether this state survives between polls.
     """
 
     def __init__(self, file_id: str, interval: float, deadline: DateTime, *, remembered: bool = True) -> None:
         self.file_id = file_id
         self.deadline = deadline
         self.message = ""
-        """What the last poll found, without secrets."""
+        """Why the last poll found no file, without secrets."""
         self._interval = interval
         self._first: DateTime | None = None
         self._odd = OddResponses(remembered=remembered)
 
     def not_yet(self, error: CloudStoreError, now: DateTime) -> str | None:
-        """Keep waiting after a poll that made no link.
+        """Keep waiting after a poll that created no link.
 
         :param error: what the poll ended with.
         :param now: when it ended (UTC).
-        :returns: a line for the log where the reason has changed, else None.
+        :returns: a line for the log if the reason has changed, else None.
         :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
         self._first = self._first or now
@@ -114,13 +112,13 @@ class FileWait:
         if error.reason == self.message:
             return None
         self.message = error.reason
-        ends = f"looking every {self._interval:g} s until {self.deadline.to_datetime_string()} UTC"
+        ends = f"polling every {self._interval:g} s until {self.deadline.to_datetime_string()} UTC"
         if odd:
             return (
-                f"The response says nothing of file '{self.file_id}' ({self.message}); {ends}, "
+                f"The response is inconclusive about file '{self.file_id}' ({self.message}); {ends}, "
                 f"or until {ODD_POLLS} such responses in a row span {ODD_SECONDS:g} s"
             )
-        return f"File '{self.file_id}' is not there yet ({self.message}); {ends}"
+        return f"File '{self.file_id}' is not available yet ({self.message}); {ends}"
 
     def first_pause(self, now: DateTime) -> float:
         """Seconds until the first poll of a trigger: spread over the interval, after the scheduler has settled the deferral.
@@ -130,7 +128,7 @@ class FileWait:
         return self._until_deadline(now, SETTLE_SECONDS + random.uniform(0, self._interval))
 
     def should_defer(self, now: DateTime, error: CloudStoreError) -> bool:
-        """Whether a deferrable wait has polled on the worker for long enough; a pause that the service asks for is no worker's.
+        """Whether a deferrable wait has polled on the worker for long enough; it does not wait there for a ``Retry-After``.
 
         :param now: the time now (UTC).
         :param error: what the last poll ended with.
@@ -147,10 +145,10 @@ class FileWait:
         return min(1.0, self.pause(now, error))
 
     def pause(self, now: DateTime, error: CloudStoreError) -> float:
-        """Seconds until the next look: the interval with some jitter, or what the service asks for, but not past the deadline.
+        """Seconds until the next poll: the interval with some jitter, or ``Retry-After`` if longer, but not past the deadline.
 
         :param now: the time now (UTC).
-        :param error: what the last look ended with.
+        :param error: what the last poll ended with.
         """
         wanted = max(self._interval * random.uniform(1 - _JITTER, 1 + _JITTER), error.retry_after or 0.0)
         return self._until_deadline(now, wanted)
@@ -159,7 +157,7 @@ class FileWait:
         return max(0.0, min(wanted, self.deadline.timestamp() - now.timestamp()))
 
     def over(self, now: DateTime) -> bool:
-        """Whether the deadline has come.
+        """Whether the deadline has passed.
 
         :param now: the time now (UTC).
         """
@@ -167,25 +165,25 @@ class FileWait:
 
 
 def file_wait_timeout(file_id: str, seconds: float, message: str) -> errors.FileWaitTimeoutError:
-    """The error of a wait that ended without the file: for how long, for what, and the service's last words.
+    """The error of a wait that ended without the file.
 
     :param file_id: the file.
-    :param seconds: how long the wait was allowed to take.
-    :param words: what the last look found.
+    :param seconds: the wait's timeout.
+    :param message: why the last poll found no file.
     """
-    what = f"the file was not there within {seconds:g} s, the last answer was: {message or 'none'}"
-    return errors.FileWaitTimeoutError(what, operation="wait", subject=file_id)
+    reason = f"the file was not available within {seconds:g} s; last response: {message or 'none'}"
+    return errors.FileWaitTimeoutError(reason, operation="wait", subject=file_id)
 
 
 RECORD_AFTER_SECONDS = 5.0
-"""How long after an event a watcher records that the file was reported. The triggerer hands its events on about once a second: a
-record that is written at once outlives the event when the triggerer is killed between the two, and the event is lost."""
+"""How long after an event a watcher records that it has reported the file. The triggerer forwards events about once a second: if
+it is killed between record and event, a record written at once would survive, and the event would be lost."""
 _PERMANENT_ERROR_PAUSE = 60.0
 _MAX_PAUSE = 3600.0
 
 
 class FileWatch:
-    """The state of watching files without an end. No error ends it: Airflow would start the watcher again at once.
+    """The state of watching files indefinitely. No error ends it: Airflow would restart the watcher at once.
 
     :param interval: seconds between two polls, on average.
     """
@@ -195,23 +193,23 @@ class FileWatch:
         self._messages: dict[str, str] = {}
 
     def first_pause(self) -> float:
-        """Seconds until the first poll: spread, so that a triggerer that starts is not held up by all watchers at once."""
+        """Seconds until the first poll: spread, so that watchers do not all block a starting triggerer at once."""
         return random.uniform(0, min(self._interval, SETTLE_SECONDS))
 
     def not_yet(self, subject: str, error: CloudStoreError) -> str | None:
-        """Keep watching after a poll that made no link.
+        """Keep watching after a poll that created no link.
 
-        :param subject: what the poll was for: a file, or the connection.
+        :param subject: what was polled: a file, or the connection.
         :param error: what it ended with.
-        :returns: a line for the log where the reason has changed, else None.
+        :returns: a line for the log if the reason has changed, else None.
         """
         if self._messages.get(subject) == error.reason:
             return None
         self._messages[subject] = error.reason
-        return f"{subject} is not there yet ({error.reason}); polling every {self._interval:g} s"
+        return f"{subject} is not available yet ({error.reason}); polling every {self._interval:g} s"
 
     def pause(self, errors_of_round: Sequence[CloudStoreError]) -> float:
-        """Seconds until the next poll: the interval with some jitter, longer if the service asks for it or polling cannot help.
+        """Seconds until the next poll: the interval with some jitter, longer for ``Retry-After`` or if polling cannot help.
 
         :param errors_of_round: what the last polls ended with.
         """

@@ -19,7 +19,7 @@ import trustme
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.leaks import leaks, printed
 from tests.real_airflow import RealAirflow
-from tests.support import store_file
+from tests.support import CALLS, store_file
 
 pytestmark = pytest.mark.slow
 
@@ -130,7 +130,7 @@ def states(airflow: RealAirflow) -> dict[str, str]:
 def test_every_operator_ran_and_ended_as_its_service_makes_it_end(
     states: dict[str, str], connections: dict[str, dict[str, Any]]
 ) -> None:
-    succeed = {f"{operator}.canary_{name}" for operator in ("delete", "upload", "link") for name in ("ok", "longer")}
+    succeed = {f"{operator}.canary_{name}" for operator in CALLS for name in ("ok", "longer")}
     succeed |= {"delete.canary_echo", "upload.canary_echo", "mapped_upload", "careless"}
     succeed |= {"use_token", "use_link"}
     succeed |= {"batch.canary_ok", "batch.canary_echo"}
@@ -138,7 +138,7 @@ def test_every_operator_ran_and_ended_as_its_service_makes_it_end(
     succeed |= {"delete.canary_drop", "delete.canary_half"}  # lost, and gone when looked for the second time
     assert {task for task, state in states.items() if state == "success"} == succeed
     assert {task for task, state in states.items() if state == "failed"} == states.keys() - succeed
-    assert len(states) == 3 * (len(connections) - len(download_faults())) + 20
+    assert len(states) == len(CALLS) * (len(connections) - len(download_faults())) + 20
 
 
 def test_no_log_file_shows_a_secret(airflow: RealAirflow, states: dict[str, str]) -> None:

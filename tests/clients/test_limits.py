@@ -23,7 +23,7 @@ from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import DeleteFolder
-from airflow_provider_cloudstore.protocol.failures import classify_failure
+from airflow_provider_cloudstore.protocol.failures import CallContext, classify_failure
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -366,5 +366,5 @@ def test_whatever_a_library_raises_ends_in_the_client_with_a_reason(
     assert outcome.kind is (FailureKind.OUTCOME_UNKNOWN if sent else FailureKind.NEVER_SENT)
     assert error.__name__ in outcome.reason
     assert TOKEN not in outcome.reason
-    kind, _ = classify_failure(DELETE_FOLDER, outcome, retry_unknown_outcome=False)
+    kind = classify_failure(CallContext(DELETE_FOLDER), outcome, "").error
     assert kind is (errors.TransientServiceError if sent else errors.ServiceUnreachableError)

@@ -17,7 +17,7 @@ import pytest
 
 from airflow_provider_cloudstore.protocol import errors, messages
 from airflow_provider_cloudstore.protocol.content import read_content
-from airflow_provider_cloudstore.protocol.failures import classify_response
+from airflow_provider_cloudstore.protocol.failures import CallContext, Failure, classify_response
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER
 from tests.support import TOKEN, settings
@@ -42,9 +42,9 @@ def test_a_redirect_is_a_response_and_nobody_resolves_it(send: Any, serve: Any, 
     if location == b"\x00" and isinstance(outcome, TransportFailure):  # no octet of a header (RFC 9110 section 5.5)
         assert outcome.kind is FailureKind.OUTCOME_UNKNOWN
     else:
-        verdict = classify_response(DELETE_FOLDER, outcome, read_content(outcome), retry_unknown_outcome=False)
-        assert verdict is not None
-        assert verdict[0] is errors.RedirectError
+        verdict = classify_response(CallContext(DELETE_FOLDER), outcome, read_content(outcome))
+        assert isinstance(verdict, Failure)
+        assert verdict.error is errors.RedirectError
     assert len(server.requests) == 1
 
 

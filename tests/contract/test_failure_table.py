@@ -18,10 +18,10 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import calls, errors
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.support import TOKEN, settings, store_file
+from tests.support import CALLS, TOKEN, settings, store_file
 
-SOURCE = "ftp://127.0.0.1:9/file"  # never fetched: the emulator's queue fails it, which is not what is tested here
 Perform = Callable[[Call[Any], Settings, Callable[[], Settings], float], Any]
 
 
@@ -43,11 +43,12 @@ def asynchronous(call: Call[Any], own: Settings, reload: Callable[[], Settings],
 
 CLIENTS: dict[str, Perform] = {"blocking": blocking, "asynchronous": asynchronous}
 
-OPERATIONS: dict[str, tuple[type[Call[Any]], str]] = {
-    "delete": (DeleteFolder, "staging"),
-    "upload": (UploadFromUrl, SOURCE),
-    "link": (CreateDownloadLink, "f1"),
+NO_BODY: dict[str, type[errors.CloudStoreError] | None] = {
+    "delete": None,
+    "upload": None,
+    "link": errors.InvalidResponseError,
 }
+"""What HTTP 204 means for each operation."""
 
 
 @dataclass(frozen=True)
@@ -72,63 +73,72 @@ def status(code: int, **more: Any) -> dict[str, Any]:
 
 
 def rows() -> Iterator[Row]:
+    for operation in OPERATIONS:
+        yield from of_every_operation(operation.key)
+        yield from (of_idempotent if operation.idempotent else of_not_idempotent)(operation)
+
+
+def of_every_operation(key: str) -> Iterator[Row]:
     pause = {"Retry-After": "0"}
-    # Refused for a while: again, for every operation, as nothing happened.
+    # Refused for now: retried, as nothing happened.
     for what, fault in {
         "429": status(429, headers=pause),
         "429-without-a-time": status(429),
         "503-with-a-time": status(503, headers=pause),
     }.items():
-        for operation in OPERATIONS:
-            yield Row(what, fault, operation, 2, 1)
-            yield Row(f"{what}-for-ever", {**fault, "times": 0}, operation, 3, 0, errors.RateLimitError)
-    # Sent, outcome unknown: again, but an upload only where the caller opted in.
-    lost: dict[str, tuple[dict[str, Any], int]] = {
-        "500": (status(500), 0),
-        "503": (status(503), 0),
-        "504-after-the-effect": (status(504, effect=True), 1),
-        "drop-before": ({"kind": "drop_before"}, 0),
-        "drop-after": ({"kind": "drop_after"}, 1),
-        "half": ({"kind": "half"}, 1),
-        "too-slow": ({"kind": "delay", "seconds": 5}, 0),
-        "trickle": ({"kind": "trickle", "seconds": 0.05}, 1),
-    }
-    for what, (fault, effects) in lost.items():
-        yield Row(what, fault, "delete", 2, 1)
-        yield Row(what, fault, "link", 2, effects + 1)
-        yield Row(what, fault, "upload", 1, effects, errors.OutcomeUnknownError)
-        yield Row(what, fault, "upload", 2, effects + 1, repeat=True)
-    yield Row("500-for-ever", status(500, times=0), "delete", 3, 0, errors.TransientServiceError)
-    yield Row("500-for-ever", status(500, times=0), "link", 3, 0, errors.TransientServiceError)
-    yield Row("500-for-ever", status(500, times=0), "upload", 3, 0, errors.RetryableOutcomeUnknownError, repeat=True)
-    # Refused for good: once, for every operation.
-    refused = {
+        yield Row(what, fault, key, 2, 1)
+        yield Row(f"{what}-always", {**fault, "times": 0}, key, 3, 0, errors.RateLimitError)
+    # Refused permanently: one request.
+    for code, kind in {
         301: errors.RedirectError, 302: errors.RedirectError, 307: errors.RedirectError, 308: errors.RedirectError,
         400: errors.BadRequestError, 403: errors.PermissionDeniedError, 404: errors.NotFoundError,
         405: errors.MethodNotAllowedError, 410: errors.NotFoundError,
         409: errors.RequestRejectedError, 422: errors.RequestRejectedError,
-    }  # fmt: skip
-    for operation in OPERATIONS:
-        for code, kind in refused.items():
-            yield Row(str(code), status(code, headers={"Location": "/_emulator/state"}), operation, 1, 0, kind)
-        yield Row("error-envelope", {"kind": "error_envelope", "body": "no"}, operation, 1, 0, errors.ServiceError)
-        # The body is no JSON object: words are an answer, a web page is not.
-        yield Row("wrong-type", {"kind": "wrong_type"}, operation, 1, 1)
-    for what, fault in {"endless": {"kind": "endless"}, "oversized": {"kind": "oversized"}}.items():
-        yield Row(what, fault, "delete", 1, 1, errors.InvalidResponseError)
-        yield Row(what, fault, "link", 1, 1, errors.InvalidResponseError)
-        yield Row(what, fault, "upload", 1, 1, errors.OutcomeUnknownError)
-    page = status(200, body="<!doctype html><title>Sign in</title>")
-    yield Row("web-page", page, "delete", 1, 0, errors.InvalidResponseError)
-    yield Row("web-page", page, "link", 1, 0, errors.InvalidResponseError)
-    yield Row("web-page", page, "upload", 1, 0, errors.OutcomeUnknownError)
-    yield Row("no-body", status(204), "delete", 1, 0)
-    yield Row("no-body", status(204), "upload", 1, 0)
-    yield Row("no-body", status(204), "link", 1, 0, errors.InvalidResponseError)
-    yield Row("words", status(200, body="not JSON, just words"), "upload", 1, 0)
-    yield Row("no-json", status(200, body="{broken"), "delete", 1, 0, errors.InvalidResponseError)
-    yield Row("no-json", status(200, body="{broken"), "upload", 1, 0, errors.OutcomeUnknownError)
-    yield Row("no-json", status(200, body="{broken or not"), "link", 1, 0, errors.InvalidResponseError)
+    }.items():  # fmt: skip
+        yield Row(str(code), status(code, headers={"Location": "/_emulator/state"}), key, 1, 0, kind)
+    yield Row("error-envelope", {"kind": "error_envelope", "body": "no"}, key, 1, 0, errors.ServiceError)
+    # A body that is no JSON object: text is a response, a web page is not.
+    yield Row("wrong-type", {"kind": "wrong_type"}, key, 1, 1)
+    yield Row("no-body", status(204), key, 1, 0, NO_BODY[key])
+
+
+# Sent, outcome unknown: the fault, and the effects that it leaves.
+LOST: dict[str, tuple[dict[str, Any], int]] = {
+    "500": (status(500), 0),
+    "503": (status(503), 0),
+    "504-after-the-effect": (status(504, effect=True), 1),
+    "drop-before": ({"kind": "drop_before"}, 0),
+    "drop-after": ({"kind": "drop_after"}, 1),
+    "half": ({"kind": "half"}, 1),
+    "too-slow": ({"kind": "delay", "seconds": 5}, 0),
+    "trickle": ({"kind": "trickle", "seconds": 0.05}, 1),
+}
+# Success, but not the service's own response.
+NOT_ITS_OWN: dict[str, tuple[dict[str, Any], int]] = {
+    "endless": ({"kind": "endless"}, 1),
+    "oversized": ({"kind": "oversized"}, 1),
+    "web-page": (status(200, body="<!doctype html><title>Sign in</title>"), 0),
+    "no-json": (status(200, body="{broken or not"), 0),
+}
+
+
+def of_idempotent(operation: Operation) -> Iterator[Row]:
+    for what, (fault, effects) in LOST.items():
+        # A second deletion finds nothing, which has no further effect.
+        yield Row(what, fault, operation.key, 2, 1 if operation.missing_is_success else effects + 1)
+    yield Row("500-always", status(500, times=0), operation.key, 3, 0, errors.TransientServiceError)
+    for what, (fault, effects) in NOT_ITS_OWN.items():
+        yield Row(what, fault, operation.key, 1, effects, errors.InvalidResponseError)
+
+
+def of_not_idempotent(operation: Operation) -> Iterator[Row]:
+    for what, (fault, effects) in LOST.items():
+        yield Row(what, fault, operation.key, 1, effects, errors.OutcomeUnknownError)
+        yield Row(what, fault, operation.key, 2, effects + 1, repeat=True)
+    yield Row("500-always", status(500, times=0), operation.key, 3, 0, errors.RetryableOutcomeUnknownError, repeat=True)
+    for what, (fault, effects) in NOT_ITS_OWN.items():
+        yield Row(what, fault, operation.key, 1, effects, errors.OutcomeUnknownError)
+    yield Row("text", status(200, body="not JSON, just text"), operation.key, 1, 0)
 
 
 @pytest.fixture(autouse=True)
@@ -168,7 +178,7 @@ def unused() -> Settings:
 def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says(
     perform: Perform, fresh: Emulator, row: Row
 ) -> None:
-    kind, subject = OPERATIONS[row.operation]
+    kind, subject = CALLS[row.operation]
     fresh.fault(operation=row.operation, **row.fault)
     # A busy machine must not turn any other fault into a response that came too late.
     own = settings(fresh.url, max_attempts=3, timeout=0.6 if row.what in ("too-slow", "trickle") else 30.0)
@@ -188,12 +198,12 @@ def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says
         assert TOKEN not in str(failed)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", CALLS)
 @pytest.mark.parametrize("date", [False, True], ids=["seconds", "http-date"])
 def test_the_time_that_the_service_names_is_waited_out(perform: Perform, fresh: Emulator, operation: str, date: bool) -> None:
     value = pendulum.now("UTC").add(seconds=2).format("ddd, DD MMM YYYY HH:mm:ss [GMT]") if date else "1"
     fresh.fault("status", status=429, headers={"Retry-After": value}, operation=operation)
-    kind, subject = OPERATIONS[operation]
+    kind, subject = CALLS[operation]
     own = settings(fresh.url)
     began = time.monotonic()
     perform(kind(subject, own), own, unused, 60)
@@ -201,10 +211,10 @@ def test_the_time_that_the_service_names_is_waited_out(perform: Perform, fresh: 
     assert fresh.state()["requests"] == {operation: 2}
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", CALLS)
 def test_a_time_that_the_budget_does_not_hold_is_not_waited_for(perform: Perform, fresh: Emulator, operation: str) -> None:
     fresh.fault("status", status=429, headers={"Retry-After": "3600"}, operation=operation)
-    kind, subject = OPERATIONS[operation]
+    kind, subject = CALLS[operation]
     own = settings(fresh.url)
     began = time.monotonic()
     with pytest.raises(errors.RateLimitError):
@@ -212,10 +222,10 @@ def test_a_time_that_the_budget_does_not_hold_is_not_waited_for(perform: Perform
     assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", CALLS)
 def test_no_request_outlives_the_budget(perform: Perform, fresh: Emulator, operation: str) -> None:
     fresh.fault("delay", seconds=10, times=0, operation=operation)
-    kind, subject = OPERATIONS[operation]
+    kind, subject = CALLS[operation]
     own = settings(fresh.url, timeout=30)
     began = time.monotonic()
     with pytest.raises(errors.CloudStoreError):
@@ -223,9 +233,9 @@ def test_no_request_outlives_the_budget(perform: Perform, fresh: Emulator, opera
     assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", CALLS)
 def test_a_rotated_token_is_used_after_one_401(perform: Perform, fresh: Emulator, operation: str) -> None:
-    kind, subject = OPERATIONS[operation]
+    kind, subject = CALLS[operation]
     old, new = settings(fresh.url, token="old-token"), settings(fresh.url)
     perform(kind(subject, old), old, lambda: new, 60)
     state = fresh.state()
@@ -233,19 +243,19 @@ def test_a_rotated_token_is_used_after_one_401(perform: Perform, fresh: Emulator
     assert state["effects"] == {operation: 1}
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", CALLS)
 def test_a_token_that_is_not_rotated_is_refused_after_one_401(perform: Perform, fresh: Emulator, operation: str) -> None:
-    kind, subject = OPERATIONS[operation]
+    kind, subject = CALLS[operation]
     old = settings(fresh.url, token="old-token")
     with pytest.raises(errors.AuthenticationError, match="password"):
         perform(kind(subject, old), old, lambda: old, 60)
     assert fresh.state()["requests"] == {operation: 1}
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", CALLS)
 @pytest.mark.parametrize("host", ["http://127.0.0.1:9", "http://no-such-host.invalid"])
 def test_what_cannot_be_reached_is_tried_again_and_known_as_never_sent(perform: Perform, operation: str, host: str) -> None:
-    kind, subject = OPERATIONS[operation]
+    kind, subject = CALLS[operation]
     own = settings(host, max_attempts=3)
     with pytest.raises(errors.ServiceUnreachableError) as failed:
         perform(kind(subject, own), own, unused, 60)
@@ -254,7 +264,7 @@ def test_what_cannot_be_reached_is_tried_again_and_known_as_never_sent(perform: 
     assert "refused" in str(failed.value) or "host name not found" in str(failed.value)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", CALLS)
 def test_a_certificate_that_nobody_vouches_for_stops_the_request_before_it_is_sent(
     perform: Perform, operation: str, tmp_path: Any
 ) -> None:
@@ -263,7 +273,7 @@ def test_a_certificate_that_nobody_vouches_for_stops_the_request_before_it_is_se
     authority.issue_cert("127.0.0.1").configure_cert(tls)
     bundle = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(bundle)
-    kind, subject = OPERATIONS[operation]
+    kind, subject = CALLS[operation]
     with Emulator(access_token=TOKEN, tls=tls) as emulator:
         store_file(emulator)
         own = settings(emulator.url, max_attempts=2)
@@ -278,9 +288,9 @@ def test_a_certificate_that_nobody_vouches_for_stops_the_request_before_it_is_se
         assert emulator.state()["requests"] == {operation: 2}
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", CALLS)
 def test_a_server_that_speaks_no_tls_is_known_as_never_sent(perform: Perform, fresh: Emulator, operation: str) -> None:
-    kind, subject = OPERATIONS[operation]
+    kind, subject = CALLS[operation]
     own = settings(fresh.url.replace("http:", "https:"), max_attempts=1)
     with pytest.raises(errors.ServiceUnreachableError, match="TLS failed"):
         perform(kind(subject, own), own, unused, 60)
@@ -291,7 +301,7 @@ def test_a_token_of_awkward_characters_arrives_as_it_is(perform: Perform, fresh:
     fresh.call(lambda service: setattr(service, "access_token", token))
     own = settings(fresh.url, token=token)
     perform(CreateDownloadLink("f1", own), own, unused, 60)
-    perform(UploadFromUrl(SOURCE, own), own, unused, 60)
+    perform(UploadFromUrl("ftp://127.0.0.1:9/file", own), own, unused, 60)
     perform(DeleteFolder("staging", own), own, unused, 60)
     assert fresh.state()["effects"] == {"link": 1, "upload": 1, "delete": 1}
 

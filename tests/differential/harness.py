@@ -26,7 +26,6 @@ from tenacity import AsyncRetrying, Retrying
 from airflow_provider_cloudstore.clients import asynchronous, blocking
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -42,6 +41,7 @@ from tests.differential.secret_forms import (
     proxy_url,
     source_url,
 )
+from tests.support import CALLS
 
 MAX_ATTEMPTS = 2
 GROWTH_LIMIT = 16 * 1024 * 1024
@@ -50,11 +50,8 @@ _PATIENCE, _HURRY = 10.0, 0.3  # seconds that one request may take
 _SLACK = 1.0
 _CPU_LIMIT = 1.0  # seconds of CPU: a client that computes blocks every other user of its event loop
 CLIENTS = ("blocking", "asynchronous")
-OPERATIONS: dict[str, tuple[type[Call[Any]], Callable[[str], str]]] = {
-    DELETE: (DeleteFolder, str),
-    UPLOAD: (UploadFromUrl, source_url),
-    LINK: (CreateDownloadLink, str),
-}
+_SUBJECT_OF: dict[str, Callable[[str], str]] = {DELETE: str, UPLOAD: source_url, LINK: str}
+"""For each operation: a subject that contains the name of the call."""
 _PROBE_TOKEN = "the-token-of-the-probe"
 
 
@@ -144,7 +141,7 @@ class Harness:
         """
         found: list[Mismatch] = []
         hostile = any(response.hostile for response in case.responses)
-        for operation in OPERATIONS:
+        for operation in CALLS:
             expected = ends(operation, case.responses, MAX_ATTEMPTS)
             for client in CLIENTS:
                 before = _reset_peak() if hostile else 0
@@ -169,12 +166,12 @@ class Harness:
 
     def _perform(self, name: str, operation: str, client: str, way: str) -> _Seen:
         seen = _Seen()
-        kind, subject = OPERATIONS[operation]
+        kind, _ = CALLS[operation]
         self._log.lines.clear()
         self._paused = 0.0
         started, cpu = time.monotonic(), time.thread_time()
         try:
-            call = kind(subject(name), self._settings[way])
+            call = kind(_SUBJECT_OF[operation](name), self._settings[way])
             if client == "blocking":
                 seen.result = self._blocking[way].perform(call)
             else:

@@ -92,7 +92,7 @@ def test_a_retry_after_a_kill_sends_nothing_and_says_what_to_look_for(
     reported = log(airflow, run_id, 2)
     assert "OutcomeUnknownError" in reported
     assert "try 1 ended while sending this upload" in reported
-    assert "Look in the service for the file" in reported
+    assert "Check in the service whether the file arrived" in reported
     stored = str(airflow.rows("select key, value from task_state_store"))
     assert "unknown" in stored
     assert "hunter" not in stored + reported

@@ -131,7 +131,7 @@ def test_a_retry_after_a_kill_while_sending_ends_as_unknown_and_sends_nothing(
             killed_while_sending.attempt()
         assert isinstance(ended.value, AirflowFailException)
         assert str(ended.value).startswith(f"remote upload '{SHOWN}': try 1 ended while sending this upload (at 20")
-        assert "Look in the service" in str(ended.value)
+        assert "Check in the service" in str(ended.value)
         assert ended.value.sent
     assert uploads(emulator) == 0
 

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.failures import retry_after
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from tests import support
+from tests.support import CALLS
 
 CASES = int(os.environ.get("CLOUDSTORE_CASES", "300"))
 NOW = pendulum.datetime(2026, 1, 1)
@@ -115,10 +116,12 @@ def shown(call: Call[Any], outcome: Response | TransportFailure) -> str:
 
 
 @pytest.mark.timeout(1200)  # make test-properties runs seven thousand cases
-@pytest.mark.parametrize("kind", [DeleteFolder, UploadFromUrl, CreateDownloadLink], ids=lambda kind: kind.__name__)
-def test_any_response_is_a_result_or_an_error_of_ours_and_shows_no_secret(kind: type[Call[Any]]) -> None:
-    # An upload knows what is secret in its source URL; the others were never told of it.
-    subject, planted = (SOURCE, (TOKEN, "hunter4pass", SIGNATURE)) if kind is UploadFromUrl else ("x1", (TOKEN,))
+@pytest.mark.parametrize("operation", CALLS)
+def test_any_response_is_a_result_or_an_error_of_ours_and_shows_no_secret(operation: str) -> None:
+    kind, subject = CALLS[operation]
+    planted: tuple[str, ...] = (TOKEN,)
+    if kind is UploadFromUrl:  # the only one that knows what is secret in the source URL
+        subject, planted = SOURCE, (TOKEN, "hunter4pass", SIGNATURE)
 
     @settings(max_examples=CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(first=outcomes, second=outcomes)

@@ -99,8 +99,8 @@ def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay() -> Non
     assert loop.lines == [
         "delete folder 'd1': attempt 1 of 4 failed "
         "(no connection to the service: connection refused, at https://files.example.com); "
-        f"trying again in {loop.slept[0]:.1f} s",
-        "delete folder 'd1': attempt 2 of 4 failed (HTTP 429); trying again in 7.0 s",
+        f"retrying in {loop.slept[0]:.1f} s",
+        "delete folder 'd1': attempt 2 of 4 failed (HTTP 429); retrying in 7.0 s",
     ]
 
 
@@ -165,7 +165,7 @@ def test_a_lost_link_that_finds_nothing_the_second_time_fails() -> None:
 @pytest.mark.parametrize("lost", [LOST, answer(500), answer(200, b"<html>")])
 def test_an_upload_whose_outcome_is_unknown_is_not_sent_again(lost: Outcome) -> None:
     loop = Loop(UploadFromUrl(SOURCE, settings()), lost, answer())
-    with pytest.raises(errors.OutcomeUnknownError, match="Look in the service for the file") as failed:
+    with pytest.raises(errors.OutcomeUnknownError, match="Check in the service whether the file arrived") as failed:
         loop.run()
     assert len(loop.tokens) == 1
     assert failed.value.permanent
@@ -183,9 +183,7 @@ def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now() 
     loop.run()
     assert loop.tokens == [f"Bearer {TOKEN}", "Bearer new-token"]
     assert loop.slept == [0]
-    assert loop.lines == [
-        "delete folder 'd1': the service refused the access token; reading the connection again, in case it holds a new one"
-    ]
+    assert loop.lines == ["delete folder 'd1': the service refused the access token; reading the connection again for a new one"]
 
 
 def test_a_refused_token_that_has_not_changed_is_permanent_and_not_sent_again() -> None:
@@ -345,7 +343,7 @@ def test_words_that_hide_a_secret_are_withheld_and_the_message_says_why(encoded:
         with pytest.raises(errors.CloudStoreError) as failed:
             Loop(DeleteFolder("d1", settings()), reply).run()
         assert encoded not in str(failed.value)
-        assert "(withheld: it holds a credential in an encoded form)" in str(failed.value)
+        assert "(withheld: it contains an encoded credential)" in str(failed.value)
 
 
 @pytest.mark.parametrize("encoded", ENCODED.values(), ids=ENCODED.keys())

@@ -100,10 +100,10 @@ def test_a_body_in_a_content_coding_that_everybody_knows_is_read() -> None:
 @pytest.mark.parametrize(
     ("body", "coding", "problem"),
     [
-        (b'{"a": 1}', "br", "a body in a content coding that was not asked for"),
-        (b'{"a": 1}', "gzip", "a body that is no whole gzip"),
-        (gzip.compress(b"x" * 1000, mtime=0)[:-4], "gzip", "a body that is no whole gzip"),
-        (zlib.compress(b"x" * 1000)[:-4], "deflate", "a body that is no whole deflate"),
+        (b'{"a": 1}', "br", "a body in a content coding that was not requested"),
+        (b'{"a": 1}', "gzip", "a body that is not complete gzip"),
+        (gzip.compress(b"x" * 1000, mtime=0)[:-4], "gzip", "a body that is not complete gzip"),
+        (zlib.compress(b"x" * 1000)[:-4], "deflate", "a body that is not complete deflate"),
         (gzip.compress(b"x" * (MAX_BODY_BYTES + 1), mtime=0), "gzip", "a body of more than 1024 KiB, which was cut off"),
         (
             gzip.compress(gzip.compress(bytes(2**26), mtime=0), mtime=0),

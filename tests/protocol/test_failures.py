@@ -8,13 +8,26 @@ import pytest
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.content import read_content
-from airflow_provider_cloudstore.protocol.failures import classify_failure, classify_response, retry_after
+from airflow_provider_cloudstore.protocol.failures import (
+    CallContext,
+    Failure,
+    Success,
+    classify_failure,
+    classify_response,
+    retry_after,
+)
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
+from airflow_provider_cloudstore.protocol.operations import (
+    CREATE_DOWNLOAD_LINK,
+    DELETE_FOLDER,
+    OPERATIONS,
+    UPLOAD_FROM_URL,
+    Operation,
+)
 
 NOW = pendulum.datetime(2026, 1, 1)
-EVERY = [DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK]
-REPEATABLE = [DELETE_FOLDER, CREATE_DOWNLOAD_LINK]
+EVERY = OPERATIONS
+IDEMPOTENT = [operation for operation in OPERATIONS if operation.idempotent]
 
 
 def response(status: int, body: Any = None, too_large: bool = False, **headers: str) -> Response:
@@ -24,8 +37,8 @@ def response(status: int, body: Any = None, too_large: bool = False, **headers: 
 
 
 def judged(operation: Operation, got: Response, retry_unknown_outcome: bool = False) -> type[errors.CloudStoreError] | None:
-    verdict = classify_response(operation, got, read_content(got), retry_unknown_outcome=retry_unknown_outcome)
-    return verdict[0] if verdict else None
+    verdict = classify_response(CallContext(operation, retry_unknown_outcome), got, read_content(got))
+    return verdict.error if isinstance(verdict, Failure) else None
 
 
 @pytest.mark.parametrize("operation", EVERY, ids=lambda operation: operation.name)
@@ -65,7 +78,7 @@ def test_an_answer_means_the_same_for_every_operation(operation: Operation, got:
 def test_a_server_error_leaves_the_outcome_of_an_upload_unknown(status: int) -> None:
     assert judged(UPLOAD_FROM_URL, response(status)) is errors.OutcomeUnknownError
     assert judged(UPLOAD_FROM_URL, response(status), retry_unknown_outcome=True) is errors.RetryableOutcomeUnknownError
-    for operation in REPEATABLE:
+    for operation in IDEMPOTENT:
         assert judged(operation, response(status)) is errors.TransientServiceError
 
 
@@ -84,29 +97,69 @@ def test_a_server_error_leaves_the_outcome_of_an_upload_unknown(status: int) -> 
 def test_a_success_that_cannot_be_the_services_answer_leaves_the_outcome_of_an_upload_unknown(got: Response) -> None:
     assert judged(UPLOAD_FROM_URL, got) is errors.OutcomeUnknownError
     assert judged(UPLOAD_FROM_URL, got, retry_unknown_outcome=True) is errors.RetryableOutcomeUnknownError
-    for operation in REPEATABLE:
+    for operation in IDEMPOTENT:
         assert judged(operation, got) is errors.InvalidResponseError
 
 
 @pytest.mark.parametrize("operation", EVERY, ids=lambda operation: operation.name)
 def test_what_was_never_sent_is_unreachable_for_every_operation(operation: Operation) -> None:
-    verdict = classify_failure(operation, TransportFailure(FailureKind.NEVER_SENT, "why"), retry_unknown_outcome=False)
-    assert verdict == (errors.ServiceUnreachableError, "why")
+    verdict = classify_failure(CallContext(operation), TransportFailure(FailureKind.NEVER_SENT, "why"), "https://h")
+    assert verdict == Failure(errors.ServiceUnreachableError, "why, at https://h")
+    assert not verdict.sent
 
 
 def test_what_was_sent_and_lost_is_unknown_for_an_upload_only() -> None:
-    lost = TransportFailure(FailureKind.OUTCOME_UNKNOWN, "why")
-    assert classify_failure(UPLOAD_FROM_URL, lost, retry_unknown_outcome=False) == (errors.OutcomeUnknownError, "why")
-    assert classify_failure(UPLOAD_FROM_URL, lost, retry_unknown_outcome=True) == (errors.RetryableOutcomeUnknownError, "why")
-    for operation in REPEATABLE:
-        assert classify_failure(operation, lost, retry_unknown_outcome=False) == (errors.TransientServiceError, "why")
+    def of_lost(context: CallContext) -> Failure:
+        return classify_failure(context, TransportFailure(FailureKind.OUTCOME_UNKNOWN, "why"), "https://h")
+
+    assert of_lost(CallContext(UPLOAD_FROM_URL)) == Failure(errors.OutcomeUnknownError, "why")
+    assert of_lost(CallContext(UPLOAD_FROM_URL, True)) == Failure(errors.RetryableOutcomeUnknownError, "why")
+    for operation in IDEMPOTENT:
+        assert of_lost(CallContext(operation)) == Failure(errors.TransientServiceError, "why")
+
+
+@pytest.mark.parametrize(
+    ("operation", "known", "got", "verdict"),
+    [
+        (DELETE_FOLDER, {}, response(404), errors.NotFoundError),
+        (DELETE_FOLDER, {"ignore_missing": True}, response(404), Success(existed=False)),
+        (DELETE_FOLDER, {"may_have_succeeded": True}, response(410), Success(existed=None)),
+        (DELETE_FOLDER, {"may_have_succeeded": True}, response(404, b"<html>"), errors.NotFoundError),
+        (DELETE_FOLDER, {"may_have_succeeded": True}, response(200), Success(existed=True)),
+        (DELETE_FOLDER, {"may_have_succeeded": True}, response(403), errors.PermissionDeniedError),
+        (CREATE_DOWNLOAD_LINK, {"may_have_succeeded": True}, response(404), errors.NotFoundError),
+        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(429), errors.RetryableOutcomeUnknownError),
+        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(403), errors.OutcomeUnknownError),
+        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(401), errors.AuthenticationError),
+    ],
+)
+def test_what_earlier_attempts_left_open_decides_too(operation: Operation, known: Any, got: Response, verdict: Any) -> None:
+    found = classify_response(CallContext(operation, **known), got, read_content(got))
+    assert (found.error if isinstance(found, Failure) else found) == verdict
+
+
+def test_only_the_first_401_of_a_call_asks_for_a_new_token() -> None:
+    got, context = response(401), CallContext(DELETE_FOLDER)
+    first = classify_response(context, got, read_content(got))
+    assert first == Failure(errors.AuthenticationError, "HTTP 401", retry_with_new_token=True)
+    assert isinstance(first, Failure)
+    second = classify_response(first.remembered_in(context), got, read_content(got))
+    assert second == Failure(errors.AuthenticationError, "HTTP 401")
+
+
+def test_only_an_unknown_outcome_is_remembered_as_a_possible_success() -> None:
+    context = CallContext(DELETE_FOLDER)
+    for unknown in (errors.TransientServiceError, errors.OutcomeUnknownError, errors.RetryableOutcomeUnknownError):
+        assert Failure(unknown, "").remembered_in(context).may_have_succeeded
+    for known in (errors.ServiceUnreachableError, errors.RateLimitError, errors.AuthenticationError):
+        assert Failure(known, "").remembered_in(context) == context
 
 
 def test_what_happened_is_said_in_a_clause() -> None:
     def what(got: Response, operation: Operation = DELETE_FOLDER) -> str:
-        verdict = classify_response(operation, got, read_content(got), retry_unknown_outcome=False)
-        assert verdict is not None
-        return verdict[1]
+        verdict = classify_response(CallContext(operation), got, read_content(got))
+        assert isinstance(verdict, Failure)
+        return verdict.reason
 
     assert what(response(429)) == "HTTP 429"
     assert what(response(500)) == "HTTP 500"

@@ -1,17 +1,30 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 
 from airflow_provider_cloudstore import __version__
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
+from airflow_provider_cloudstore.protocol import errors, operations
+from airflow_provider_cloudstore.protocol.calls import Call
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
+from airflow_provider_cloudstore.protocol.operations import (
+    CREATE_DOWNLOAD_LINK,
+    DELETE_FOLDER,
+    OPERATIONS,
+    UPLOAD_FROM_URL,
+    Operation,
+    TokenLocation,
+)
 from airflow_provider_cloudstore.protocol.secrets import redact_url
-from tests.support import settings
+from tests.doc_blocks import ROOT
+from tests.support import CALLS, settings
 
-ALL = [DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK]
+ALL = OPERATIONS
 AWKWARD = "a+b/c=d%e&f g#é"
 
 
@@ -61,7 +74,7 @@ def test_an_id_may_be_a_number_and_is_sent_without_the_blanks_around_it(operatio
 
 @pytest.mark.parametrize("folder_id", ["0", 0, "/", " 0 "])
 def test_a_protected_folder_is_never_deleted(folder_id: Any) -> None:
-    with pytest.raises(InvalidInputError, match="is protected: it can be taken for the root"):
+    with pytest.raises(InvalidInputError, match="is protected: it may mean the root"):
         DELETE_FOLDER.validate(folder_id, settings())
     assert CREATE_DOWNLOAD_LINK.validate("0", settings()) == "0"
 
@@ -131,8 +144,7 @@ def test_a_blank_in_a_source_is_named_and_nothing_else_is() -> None:
     with pytest.raises(InvalidInputError) as refused:
         UPLOAD_FROM_URL.validate("https://h/a b", settings())
     assert refused.value.reason == (
-        "url https://h/a b has a blank or an invisible character in it: write it percent-encoded, a space as %20; "
-        "nothing was sent"
+        "url https://h/a b contains a space or an invisible character: percent-encode it, a space as %20; nothing was sent"
     )
 
 
@@ -155,6 +167,49 @@ def test_a_source_without_its_scheme_is_shown_where_it_holds_nothing_secret(url:
 
 def test_what_an_upload_task_returns_is_no_file_id_and_the_error_says_where_that_is() -> None:
     with pytest.raises(
-        InvalidInputError, match=r'a text, not a dict: of an upload task `upload` pass upload.output\["file_id"\]'
+        InvalidInputError, match=r'a string, not dict: for an upload task `upload`, pass upload.output\["file_id"\]'
     ):
         CREATE_DOWNLOAD_LINK.validate({"url": "https://h/f", "response": {}}, settings())
+
+
+def test_every_operation_is_registered_once_and_has_one_type_of_call() -> None:
+    assert [value for value in vars(operations).values() if isinstance(value, Operation)] == list(OPERATIONS)
+    assert sorted(kind.operation.key for kind in Call.__subclasses__()) == sorted(CALLS)
+    for names in zip(*((one.key, one.name, (one.method, one.path)) for one in OPERATIONS), strict=True):
+        assert len(set(names)) == len(OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+def test_every_operation_has_a_method_on_both_hooks_and_stands_in_the_docs(operation: Operation) -> None:
+    kind, _ = CALLS[operation.key]
+    method = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    for hook in (CloudStoreHook, CloudStoreAsyncHook):
+        assert callable(vars(hook)[method])
+    docs = ROOT / "docs"
+    table = (docs / "failures.md").read_text().partition("| what happened |")[2].partition("\n")[0]
+    assert f" {operation.name} |" in table
+    assert f"`{operation.name.replace(' ', '_')}`" in (docs / "metrics.md").read_text()
+    assert f"`{method}(" in (docs / "reference.md").read_text()
+
+
+def test_an_error_has_hints_for_names_that_exist_only() -> None:
+    names = {*(operation.name for operation in OPERATIONS), "download"}
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError):
+            assert kind.hint_for.keys() <= names
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+def test_the_token_is_where_the_operation_says_and_nowhere_else(operation: Operation) -> None:
+    _, subject = CALLS[operation.key]
+    for method in ("GET", "POST"):
+        for location in TokenLocation:
+            request = replace(operation, method=method, token_location=location).request(subject, settings(token="t0ken"))
+            found = [
+                "t0ken" in request.headers.get("Authorization", ""),
+                "t0ken" in request.url,
+                b"t0ken" in (request.body or b""),
+            ]
+            assert found == [location is TokenLocation.HEADER, location is TokenLocation.QUERY, False]
+            sent = (request.body or b"").decode() if method == "POST" else request.url.partition("?")[2]
+            assert parse_qs(sent)[operation.field] == [subject]

@@ -209,5 +209,5 @@ def test_a_short_access_token_is_not_seen_in_a_longer_download_token() -> None:
 )  # fmt: skip
 def test_a_url_that_must_not_be_handed_on_is_left_out_and_the_log_says_so(url: str, caplog: pytest.LogCaptureFixture) -> None:
     assert link({"token": "t", "url": url}, secrets=(TOKEN,)).url_with_token is None
-    assert "Left out the download URL of file 'f1'" in caplog.text
+    assert "Ignored the download URL of file 'f1'" in caplog.text
     assert "s3cret" not in caplog.text

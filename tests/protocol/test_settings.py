@@ -44,19 +44,19 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
     [
         (None, {}, "^the connection has no host: set it to the service's base URL, such as https"),
         ("   ", {}, "no host"),
-        ("https://", {}, "^the connection's host has no valid host: write it like https"),
-        ("https://host:port", {}, "no number from 1 to 65535"),
-        ("https://host:99999", {}, "no number from 1 to 65535"),
-        ("host:0", {}, "no number from 1 to 65535"),
-        ("host:", {}, "no number from 1 to 65535"),
-        ("host:", {"port": 8443}, "no number from 1 to 65535"),
+        ("https://", {}, "^the connection's host has no valid host: set it to a URL such as https"),
+        ("https://host:port", {}, "not a number from 1 to 65535"),
+        ("https://host:99999", {}, "not a number from 1 to 65535"),
+        ("host:0", {}, "not a number from 1 to 65535"),
+        ("host:", {}, "not a number from 1 to 65535"),
+        ("host:", {"port": 8443}, "not a number from 1 to 65535"),
         ("host", {"port": 65536}, "port must be a number"),
         ("host", {"port": -1}, "port must be a number"),
         ("host", {"port": "hunter2"}, "port must be a number"),
         ("https://[bad", {}, "no valid host"),
         ("[hunter2]", {}, "no valid host"),
-        ("two words", {}, "a blank"),
-        ("tab\there", {}, "a blank"),
+        ("two words", {}, "a space"),
+        ("tab\there", {}, "a space"),
         ("bell\x07here", {}, "invisible character"),
         ("zero\u200bwidth", {}, "invisible character"),
         ("host\\path", {}, "a backslash"),
@@ -66,22 +66,22 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
         ("a" * 64 + ".example", {}, "no valid host"),
         ("a%2eb", {}, "no valid host"),
         ("lone\ud800", {}, "invisible character"),
-        ("host/two words", {}, "percent-encoded"),
-        ("host/é", {}, "percent-encoded"),
+        ("host/two words", {}, "percent-encode it"),
+        ("host/é", {}, "percent-encode it"),
         ("user:hunter/2@host", {}, "user info"),
-        (5, {}, "must be a text"),
-        ("host", {"schema": ["hunter2"]}, "must be a text"),
+        (5, {}, "must be a string"),
+        ("host", {"schema": ["hunter2"]}, "must be a string"),
         ("host", {"schema": "hunter 2"}, "no scheme"),
         (
             "https://user:hunter2@host",
             {},
-            r"^the connection's host https://\*\*\*@host holds .* password, and a base URL has no query",
+            r"^the connection's host https://\*\*\*@host contains .* password, and remove user",
         ),
-        ("https://host?token=hunter2", {}, "no query"),
-        ("https://host#hunter2", {}, "no query"),
+        ("https://host?token=hunter2", {}, "remove user, query"),
+        ("https://host#hunter2", {}, "query and fragment"),
         ("ftp://host", {}, "use https"),
         ("host", {"schema": "prefix"}, "use https"),
-        ("http://files.example.com", {}, '^the connection.* or set extra "allow_http": true if'),
+        ("http://files.example.com", {}, '^the connection.* or set extra "allow_http": true to'),
         ("http://files.example.com", {"allow_http": False}, "allow_http"),
         ("https://files.example.com/cloud/api/v2", {}, "must end before"),
     ],
@@ -99,7 +99,9 @@ def test_a_host_that_cannot_be_used_is_refused_with_what_to_write(host: str | No
 )
 def test_a_token_that_cannot_be_one_is_refused_without_being_shown(password: str | None) -> None:
     says = (
-        "^the connection has no password" if not password else "^the access token in the connection's password .*: copy it again"
+        "^the connection has no password"
+        if not password
+        else "^the access token in the connection's .*: set the password to the token alone"
     )
     with pytest.raises(ConfigurationError, match=says) as refused:
         read(password=password)
@@ -215,8 +217,8 @@ def test_loopback_is_this_machine_and_nothing_else(host: str, own: bool) -> None
     [
         ("no (such", "must be a regular expression"),
         (5, "must be a regular expression"),
-        ("(not found)?", "matches every text"),
-        (".*", "matches every text"),
+        ("(not found)?", "matches every message"),
+        (".*", "matches every message"),
     ],
 )
 def test_a_pattern_for_not_found_that_cannot_be_meant_is_refused(value: Any, reason: str) -> None:
@@ -241,13 +243,13 @@ def test_the_paths_and_the_pattern_are_read() -> None:
         (" https://dl.example.com/d?t={token} ", ""),
         ("", ""),
         ("http://dl.example.com/{token}", "plain http"),
-        ("https://dl.example.com/", "one {token} in it"),
-        ("https://dl.example.com/{token}/{token}", "one {token} in it"),
+        ("https://dl.example.com/", "contains {token} once"),
+        ("https://dl.example.com/{token}/{token}", "contains {token} once"),
         ("ftp://dl.example.com/{token}", "scheme 'ftp'"),
         ("https://user:hunter2@dl.example.com/{token}", "a user, a password"),
         ("dl.example.com/{token}", "no scheme"),
         ("https://{token}.example.com/", "no valid host"),
-        (["https://dl.example.com/{token}"], "one {token} in it"),
+        (["https://dl.example.com/{token}"], "contains {token} once"),
     ],
 )
 def test_a_download_url_holds_the_tokens_place_and_gives_it_to_nobody_else(url: Any, problem: str) -> None:

@@ -87,7 +87,7 @@ def test_what_is_too_large_or_too_deep_is_left_out_and_says_so() -> None:
         stored = storable({"file_id": "f1", "data": large})
         assert isinstance(stored, dict)
         assert stored["file_id"] == "f1"
-        assert "(omitted: the response is too large to store whole)" in json.dumps(stored)
+        assert "(omitted: the response is too large to store completely)" in json.dumps(stored)
         assert len(json.dumps(stored, ensure_ascii=False)) < 2 * MAX_CHARACTERS
         assert all(returned == stored for returned in through_airflow(stored))
 

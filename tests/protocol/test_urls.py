@@ -15,16 +15,16 @@ from tests.support import settings
         ("https://user:12/hunter2@host/x", "an '@' that may end user info"),
         ("https://hunter/2@host/x", "an '@' that may end user info"),
         ("https://user:p@hunter/2@host/x", "an '@' that may end user info"),
-        ("https://user:hunter#2@host/x", "has a port that is no number"),
+        ("https://user:hunter#2@host/x", "has a port that is not a number"),
         ("https://user:hunter@2@host/x", "more than one '@'"),
         ("https://user:hunter2\\@host/x", "a backslash"),
-        ("https://user:hunter 2@host/x", "a blank"),
+        ("https://user:hunter 2@host/x", "a space"),
         ("user:hunter2@host/x", "no scheme"),
         ("//user:hunter2@host/x", "no scheme"),
         ("https:/user:hunter2@host/x", "no scheme"),
-        ("https://user:hunter2@host:99999/x", "no number from 1 to 65535"),
-        ("https://user:hunter2@host:/x", "no number from 1 to 65535"),
-        ("https://user:hunter2@host:0/x", "no number from 1 to 65535"),
+        ("https://user:hunter2@host:99999/x", "not a number from 1 to 65535"),
+        ("https://user:hunter2@host:/x", "not a number from 1 to 65535"),
+        ("https://user:hunter2@host:0/x", "not a number from 1 to 65535"),
         ("https://user:hunter2@[bad/x", "no valid host"),
         ("https://user:hunter2@a..b/x", "no valid host"),
         ("https://user:hunter2@/x", "no valid host"),
@@ -41,7 +41,7 @@ def test_an_ambiguous_source_is_refused_with_what_is_wrong_and_not_shown(url: st
 @pytest.mark.parametrize(
     ("url", "says", "shown"),
     [
-        ("https://u:hunter2@h/a b?sig=hunter2", "a blank", "https://***@h/a b?***"),
+        ("https://u:hunter2@h/a b?sig=hunter2", "a space", "https://***@h/a b?***"),
         ("https://h/a\u200bb", "an invisible character", "https://h/a"),
         ("s3://bucket/key?sig=hunter2", "the scheme 's3'", "s3://bucket/key?***"),
     ],
@@ -65,6 +65,6 @@ def test_a_source_that_everybody_reads_alike_is_sent_as_it_is(url: str) -> None:
 
 @pytest.mark.parametrize("url", [["https://u:hunter2@h/x"], {"https://u:hunter2@h/x": 1}, b"https://u:hunter2@h/x", 1.5])
 def test_a_source_that_is_no_text_is_refused_by_its_type_and_not_shown(url: object) -> None:
-    with pytest.raises(InvalidInputError, match=f"must be a text, not a {type(url).__name__}") as refused:
+    with pytest.raises(InvalidInputError, match=f"must be a string, not {type(url).__name__}") as refused:
         UPLOAD_FROM_URL.validate(url, settings())
     assert "hunter2" not in str(refused.value)

@@ -25,7 +25,7 @@ LATER = NOW.add(seconds=60)
 )
 def test_a_file_that_is_not_there_and_a_service_that_is_ailing_are_waited_out(kind: type[CloudStoreError]) -> None:
     assert FileWait("f1", 5, LATER).not_yet(kind("why"), NOW) == (
-        "File 'f1' is not there yet (why); looking every 5 s until 2026-01-01 00:01:00 UTC"
+        "File 'f1' is not available yet (why); polling every 5 s until 2026-01-01 00:01:00 UTC"
     )
 
 
@@ -120,7 +120,7 @@ def test_a_web_page_speaks_neither_of_the_id_nor_of_the_file() -> None:
 def test_the_log_says_once_that_a_response_says_nothing_of_the_file() -> None:
     wait = FileWait("f1", 5, LATER)
     assert wait.not_yet(errors.PermissionDeniedError("HTTP 403: no"), NOW) == (
-        "The response says nothing of file 'f1' (HTTP 403: no); looking every 5 s until 2026-01-01 00:01:00 UTC, "
+        "The response is inconclusive about file 'f1' (HTTP 403: no); polling every 5 s until 2026-01-01 00:01:00 UTC, "
         "or until 3 such responses in a row span 30 s"
     )
     assert wait.not_yet(errors.PermissionDeniedError("HTTP 403: no"), NOW) is None
@@ -171,10 +171,10 @@ def test_the_wait_is_over_at_the_deadline() -> None:
 
 def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_words() -> None:
     assert str(file_wait_timeout("f1", 90, "HTTP 404: no")) == (
-        "wait 'f1': the file was not there within 90 s, the last answer was: HTTP 404: no. "
-        "Look in the service whether the upload failed, or allow more time with 'timeout'."
+        "wait 'f1': the file was not available within 90 s; last response: HTTP 404: no. "
+        "Check in the service whether the upload failed, or allow more time with 'timeout'."
     )
-    assert "the last answer was: none" in str(file_wait_timeout("f1", 90, ""))
+    assert "last response: none" in str(file_wait_timeout("f1", 90, ""))
     assert file_wait_timeout("f1", 90, "").permanent
 
 
