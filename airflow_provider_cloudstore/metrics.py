@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,15 @@ from airflow_provider_cloudstore.protocol.calls import Call
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileWaitTimeoutError
 from airflow_provider_cloudstore.protocol.metrics import batch_counts, outcome_of, request_metric, wait_metric
 
+log = logging.getLogger(__name__)
+
+
+def _count(name: str, count: int = 1) -> None:
+    try:
+        Stats.incr(name, count)
+    except Exception as error:  # noqa: BLE001  (of any metrics client; what is counted has happened and must not fail)
+        log.warning("Could not count %s (%s)", name, type(error).__name__)
+
 
 @contextmanager
 def counted_requests(call: Call[Any]) -> Iterator[None]:
@@ -21,7 +31,7 @@ def counted_requests(call: Call[Any]) -> Iterator[None]:
         yield
     finally:
         for error in call.outcomes[before:]:
-            Stats.incr(request_metric(call.operation.name, outcome_of(error)))
+            _count(request_metric(call.operation.name, outcome_of(error)))
 
 
 @contextmanager
@@ -30,12 +40,12 @@ def counted_wait() -> Iterator[None]:
     try:
         yield
     except (FileWaitTimeoutError, AirflowSensorTimeout, AirflowTaskTimeout):
-        Stats.incr(wait_metric("timeout"))
+        _count(wait_metric("timeout"))
         raise
     except CloudStoreError:
-        Stats.incr(wait_metric("failed"))
+        _count(wait_metric("failed"))
         raise
-    Stats.incr(wait_metric("available"))
+    _count(wait_metric("available"))
 
 
 def count_batch(summary: Mapping[str, int], *, final: bool) -> None:
@@ -45,4 +55,4 @@ def count_batch(summary: Mapping[str, int], *, final: bool) -> None:
     :param final: whether no later try will resume it.
     """
     for name, count in batch_counts(summary, final=final).items():
-        Stats.incr(name, count)
+        _count(name, count)

@@ -68,6 +68,22 @@ def test_the_requests_of_an_event_loop_count_too(emulator: Emulator, counted: Co
     assert counted == {"requests.download_link.not_found": 1, "requests.remote_upload.success": 1}
 
 
+def test_a_metrics_client_that_fails_fails_no_call(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Stats:
+        @staticmethod
+        def incr(name: str, count: int = 1) -> None:
+            raise ConnectionRefusedError("https://metrics/?secret")
+
+    monkeypatch.setattr(metrics, "Stats", Stats)
+    with CloudStoreHook() as hook:
+        hook.upload_from_url("ftp://127.0.0.1:9/f")
+    assert emulator.state()["requests"] == {"upload": 1}
+    assert "Could not count cloudstore.requests.remote_upload.success (ConnectionRefusedError)" in caplog.text
+    assert "secret" not in caplog.text
+
+
 @pytest.mark.usefixtures("airflow_db")
 @pytest.mark.parametrize("dag", [asset_dags.sensor, asset_dags.deferred_sensor])
 def test_a_wait_counts_once_by_its_end(emulator: Emulator, counted: Counter[str], dag: Any) -> None:

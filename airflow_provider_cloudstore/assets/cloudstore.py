@@ -30,12 +30,13 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     return normalize(uri)
 
 
-def create_asset(*, base_url: str, file_id: str, extra: dict[str, Any] | None = None) -> Asset:
+def create_asset(*, base_url: str, file_id: str | int, extra: dict[str, Any] | None = None) -> Asset:
     """The asset of one file.
 
     :param base_url: the service's base URL, such as ``https://files.example.com``, without credentials.
     :param file_id: the file.
     :param extra: what Airflow stores with the asset.
+    :raises InvalidInputError: if the base URL has no host, or the file id is none.
     """
     from airflow_provider_cloudstore.protocol.file_uris import file_uri
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, quote, unquote_to_bytes, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.operations import validate_id
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
 SCHEME = "cloudstore"
@@ -28,15 +29,18 @@ class DatasetName:
     name: str
 
 
-def file_uri(base_url: str, file_id: str) -> str:
+def file_uri(base_url: str, file_id: str | int) -> str:
     """The asset URI of a file: ``cloudstore://HOST[:PORT]/BASE/PATH/FILE_ID``.
 
     :param base_url: the service's base URL, as in :class:`~airflow_provider_cloudstore.protocol.settings.Settings`.
     :param file_id: the file; a slash in it is percent-encoded.
+    :raises InvalidInputError: if one of them cannot be that.
     """
     base = urlsplit(base_url)
+    if base.scheme not in _DEFAULT_PORTS or not base.netloc:
+        raise InvalidInputError(f"base_url {bare_url(base_url)!r} must be a URL such as https://files.example.com")
     port = "" if base.port else _DEFAULT_PORTS[base.scheme]
-    path = f"{base.path}/{quote(file_id.strip(), safe='')}"
+    path = f"{base.path.rstrip('/')}/{quote(validate_id(file_id, 'file_id'), safe='')}"
     return urlunsplit(normalize(SplitResult(SCHEME, base.netloc + port, path, "", "")))
 
 

@@ -129,7 +129,13 @@ def validate_present(value: Any, field: str) -> str:
     return text
 
 
-def _validate_id(value: Any, field: str) -> str:
+def validate_id(value: Any, field: str) -> str:
+    """``value`` as the text of an id; the guard that needs no connection.
+
+    :param value: what was given or rendered.
+    :param field: its name, for the message.
+    :raises InvalidInputError: as :func:`validate_present`, and if it is too long.
+    """
     text = validate_present(value, field)
     if len(text) > MAX_LENGTH:
         raise InvalidInputError(f"{field} has more than {MAX_LENGTH:,} characters; nothing was sent")
@@ -137,7 +143,7 @@ def _validate_id(value: Any, field: str) -> str:
 
 
 def _validate_folder_id(value: Any, settings: Settings) -> str:
-    folder_id = _validate_id(value, "folder_id")
+    folder_id = validate_id(value, "folder_id")
     if is_root(folder_id):
         raise InvalidInputError(
             f"folder_id {folder_id!r} is protected: it may mean the root, whose deletion would permanently delete every file. "
@@ -152,7 +158,7 @@ def _validate_folder_id(value: Any, settings: Settings) -> str:
 
 
 def _validate_file_id(value: Any, settings: Settings) -> str:
-    return _validate_id(value, "file_id")
+    return validate_id(value, "file_id")
 
 
 def _validate_source_url(value: Any, settings: Settings) -> str:

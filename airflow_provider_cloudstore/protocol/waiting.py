@@ -6,7 +6,7 @@ Sensor, operator and trigger share this module, so they decide alike.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pendulum import DateTime
 
@@ -185,36 +185,50 @@ _MAX_PAUSE = 3600.0
 class FileWatch:
     """The state of watching files indefinitely. No error ends it: Airflow would restart the watcher at once.
 
-    :param interval: seconds between two polls, on average.
+    Each file has a pace of its own, so that an error of one does not slow the others down.
+
+    :param interval: seconds between two polls of a file, on average.
     """
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._messages: dict[str, str] = {}
+        self._reasons: dict[str, str] = {}
+        self._next_poll: dict[str, float] = {}
 
     def first_pause(self) -> float:
         """Seconds until the first poll: spread, so that watchers do not all block a starting triggerer at once."""
         return random.uniform(0, min(self._interval, SETTLE_SECONDS))
 
-    def not_yet(self, subject: str, error: CloudStoreError) -> str | None:
-        """Keep watching after a poll that created no link.
+    def due(self, file_ids: Sequence[str], now: float) -> list[str]:
+        """The files to poll now.
 
-        :param subject: what was polled: a file, or the connection.
-        :param error: what it ended with.
-        :returns: a line for the log if the reason has changed, else None.
+        :param file_ids: the files that are not available yet.
+        :param now: the time now, in seconds of any clock.
         """
-        if self._messages.get(subject) == error.reason:
-            return None
-        self._messages[subject] = error.reason
-        return f"{subject} is not available yet ({error.reason}); polling every {self._interval:g} s"
+        return [file_id for file_id in file_ids if self._next_poll.get(file_id, now) <= now]
 
-    def pause(self, errors_of_round: Sequence[CloudStoreError]) -> float:
-        """Seconds until the next poll: the interval with some jitter, longer for ``Retry-After`` or if polling cannot help.
+    def record(self, errors_of_round: Mapping[str, CloudStoreError], now: float) -> Iterator[tuple[str, bool]]:
+        """Plan the next polls, after a round that created no link for these files.
 
-        :param errors_of_round: what the last polls ended with.
+        :param errors_of_round: what the polls ended with, by file.
+        :param now: the time now, on the same clock.
+        :returns: a line for the log where the reason has changed, and whether polling cannot help with it.
         """
-        wanted = self._interval * random.uniform(1 - _JITTER, 1 + _JITTER)
-        if any(not isinstance(error, _NOT_YET) for error in errors_of_round):
-            wanted = max(wanted, _PERMANENT_ERROR_PAUSE)
-        asked = max((error.retry_after or 0.0 for error in errors_of_round), default=0.0)
-        return min(max(wanted, asked), max(wanted, _MAX_PAUSE))
+        pace = self._interval * random.uniform(1 - _JITTER, 1 + _JITTER)  # one for all, so that a round stays a round
+        for file_id, error in errors_of_round.items():
+            permanent = not isinstance(error, _NOT_YET)
+            wanted = max(pace, _PERMANENT_ERROR_PAUSE) if permanent else pace
+            pause = max(wanted, min(error.retry_after or 0.0, _MAX_PAUSE))
+            self._next_poll[file_id] = now + pause
+            if self._reasons.get(file_id) != error.reason:
+                self._reasons[file_id] = error.reason
+                then = f"next poll in {pause:.0f} s" if pause > pace else f"polling every {self._interval:g} s"
+                yield f"File '{file_id}' is not available yet ({error.reason}); {then}", permanent
+
+    def pause(self, file_ids: Sequence[str], now: float) -> float:
+        """Seconds until a file is to be polled.
+
+        :param file_ids: the files that are not available yet.
+        :param now: the time now, on the same clock.
+        """
+        return max(0.0, min((self._next_poll[file_id] for file_id in file_ids), default=now + self._interval) - now)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import math
+import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -17,8 +18,8 @@ from airflow_provider_cloudstore.assets.cloudstore import EXTRA_FILE_ID
 from airflow_provider_cloudstore.compat import asset_stores
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, ConfigurationError
-from airflow_provider_cloudstore.protocol.operations import validate_present
-from airflow_provider_cloudstore.protocol.waiting import RECORD_AFTER_SECONDS, FileWait, FileWatch
+from airflow_provider_cloudstore.protocol.operations import validate_id
+from airflow_provider_cloudstore.protocol.waiting import RECORD_AFTER_SECONDS, FileWait, FileWatch, is_duration
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 
@@ -40,7 +41,7 @@ class FileAvailableTrigger(BaseTrigger):
         ends_at = pendulum.parse(deadline, exact=True)
         if not isinstance(ends_at, DateTime) or not ("+" in deadline[10:] or "-" in deadline[10:] or deadline.endswith("Z")):
             raise ValueError(f"deadline must be an ISO 8601 timestamp with a UTC offset, not {deadline!r}")
-        if not 0 < poll_interval < math.inf:
+        if not is_duration(poll_interval):
             raise ValueError(f"poll_interval must be a number of seconds above 0, not {poll_interval!r}")
         if not (isinstance(file_id, str) and file_id and isinstance(cloudstore_conn_id, str) and cloudstore_conn_id):
             raise ValueError("file_id and cloudstore_conn_id must be non-empty strings")
@@ -106,13 +107,15 @@ class FileAvailableEventTrigger(BaseEventTrigger):
 
     def __init__(self, file_ids: Sequence[str], poll_interval: float = 30.0, cloudstore_conn_id: str = DEFAULT_CONN_ID) -> None:
         super().__init__()
-        if isinstance(file_ids, str) or not 0 < len(file_ids) <= _MAX_WATCHED:
-            raise ValueError(f"file_ids must be a list of 1 to {_MAX_WATCHED:,} files")
-        if not 0 < poll_interval < math.inf:
+        if not isinstance(file_ids, (list, tuple)):
+            raise ValueError(f"file_ids must be a list of file ids, not a {type(file_ids).__name__}")
+        if not is_duration(poll_interval):
             raise ValueError(f"poll_interval must be a number of seconds above 0, not {poll_interval!r}")
         if not (isinstance(cloudstore_conn_id, str) and cloudstore_conn_id):
             raise ValueError("cloudstore_conn_id must be a non-empty string")
-        self.file_ids = list(dict.fromkeys(validate_present(file_id, "file_id") for file_id in file_ids))
+        self.file_ids = list(dict.fromkeys(validate_id(file_id, "file_id") for file_id in file_ids))
+        if not 0 < len(self.file_ids) <= _MAX_WATCHED:
+            raise ValueError(f"file_ids must be a list of 1 to {_MAX_WATCHED:,} file ids, not {len(self.file_ids):,}")
         self.poll_interval = poll_interval
         self.cloudstore_conn_id = cloudstore_conn_id
 
@@ -136,35 +139,33 @@ class FileAvailableEventTrigger(BaseEventTrigger):
         await asyncio.sleep(watch.first_pause())
         missing = [file_id for file_id in self.file_ids if not await reported.knows(file_id)]
         while True:
-            errors = await self._poll(watch, missing)
-            found = [file_id for file_id in missing if file_id not in errors]
+            due = watch.due(missing, time.monotonic())
+            errors = await self._poll(due)
+            found = [file_id for file_id in due if file_id not in errors]
             for file_id in found:
                 self.log.info("File '%s' is available", file_id)
                 yield TriggerEvent({EXTRA_FILE_ID: file_id})
-            missing = list(errors)
+            for line, permanent in watch.record(errors, time.monotonic()):
+                self.log.log(logging.WARNING if permanent else logging.INFO, line)
+            missing = [file_id for file_id in missing if file_id not in found]
             if found:
                 await asyncio.sleep(RECORD_AFTER_SECONDS)
             await reported.record(found)
-            await asyncio.sleep(watch.pause(list(errors.values())) if missing or reported.pending else _IDLE)
+            await asyncio.sleep(watch.pause(missing, time.monotonic()) if missing or reported.pending else _IDLE)
 
-    async def _poll(self, watch: FileWatch, file_ids: Sequence[str]) -> dict[str, CloudStoreError]:
+    async def _poll(self, file_ids: Sequence[str]) -> dict[str, CloudStoreError]:
         """Poll once.
 
         :returns: the error of each file that is not available.
         """
         if not file_ids:
             return {}
-        errors: dict[str, CloudStoreError] = {}
         try:
             # Opened for each round, to pick up a changed connection, and to have nothing open at the yield.
             async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
                 outcomes = await asyncio.gather(*(hook.poll_file(file_id) for file_id in file_ids))
-            errors = {file_id: error for file_id, error in zip(file_ids, outcomes, strict=True) if error is not None}
         except AirflowNotFoundException:
-            errors = dict.fromkeys(file_ids, ConfigurationError(f"there is no connection '{self.cloudstore_conn_id}'"))
+            return dict.fromkeys(file_ids, ConfigurationError(f"there is no connection '{self.cloudstore_conn_id}'"))
         except CloudStoreError as error:  # the connection is invalid
-            errors = dict.fromkeys(file_ids, error)
-        for file_id, missing in errors.items():
-            if line := watch.not_yet(f"File '{file_id}'", missing):
-                self.log.info(line)
-        return errors
+            return dict.fromkeys(file_ids, error)
+        return {file_id: error for file_id, error in zip(file_ids, outcomes, strict=True) if error is not None}

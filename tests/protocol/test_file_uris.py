@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import DatasetName, bare_url, dataset_of_url, file_uri, normalize
+from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 
 BASES = [
     "https://files.example.com",
@@ -40,7 +42,10 @@ def test_no_two_files_of_two_services_or_base_paths_share_a_uri_or_a_dataset() -
     assert len({dataset_of_url(uri) for uri in uris}) == len(uris)
 
 
-@given(st.sampled_from(BASES), st.text(min_size=1).filter(lambda text: text == text.strip() and text.isprintable()))
+@given(
+    st.sampled_from(BASES),
+    st.text(min_size=1).filter(lambda text: text == text.strip() and text.isprintable() and not is_nothing(text)),
+)
 def test_a_uri_is_its_own_normal_form_and_holds_its_file_as_one_segment(base: str, file_id: str) -> None:
     uri = file_uri(base, file_id)
     assert normal(uri) == uri
@@ -97,3 +102,15 @@ def test_a_dataset_has_the_name_that_openlineage_gives_it_and_no_credentials(url
 
 def test_a_bare_url_has_no_credentials() -> None:
     assert bare_url("https://user:hunter2@h:8443/p?sig=hunter2#hunter2") == "https://h:8443/p"
+
+
+def test_a_trailing_slash_of_the_base_url_names_the_same_file() -> None:
+    assert file_uri("https://h/eu/", 7) == file_uri("https://h/eu", "7") == "cloudstore://h/eu/7"
+
+
+@pytest.mark.parametrize(
+    ("base", "file_id"), [("files.example.com", "f1"), ("ftp://h", "f1"), ("https://h", ""), ("https://h", None)]
+)
+def test_what_names_no_file_is_refused(base: str, file_id: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        file_uri(base, file_id)

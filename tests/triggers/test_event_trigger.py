@@ -207,6 +207,20 @@ def test_a_connection_that_is_mended_is_picked_up(emulator: Emulator, monkeypatc
     assert asyncio.run(watch()) == [{"file_id": "f1"}]
 
 
+def test_an_error_of_one_file_does_not_hold_the_others_up(emulator: Emulator) -> None:
+    emulator.fault("status", status=400, times=1)  # of one of the two: a minute until its next poll
+
+    async def watch() -> list[Any]:
+        running = Running(trigger(["f1", "f2"]))
+        await running.until(lambda: emulator.state()["requests"].get("link", 0) > 4)
+        for file_id in ("f1", "f2"):
+            await asyncio.to_thread(store_file, emulator, file_id=file_id)
+        await running.until(lambda: running.events)
+        return await running.kill()
+
+    assert len(asyncio.run(watch())) == 1
+
+
 @pytest.mark.parametrize("error", [401, 404, 429])
 def test_every_path_sleeps(emulator: Emulator, error: int) -> None:
     emulator.fault("status", status=error, times=0)
@@ -222,7 +236,11 @@ def test_every_path_sleeps(emulator: Emulator, error: int) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"file_ids": "f1"}, {"file_ids": []}, {"file_ids": ["f"] * 1001}, {"poll_interval": 0}, {"cloudstore_conn_id": ""}],
+    [
+        *({"file_ids": file_ids} for file_ids in ("f1", b"f1", None, 7, [], [f"f{number}" for number in range(1001)])),
+        *({"poll_interval": interval} for interval in (0, "30", None, True, 10**400)),
+        {"cloudstore_conn_id": ""},
+    ],
     ids=str,
 )
 def test_arguments_that_make_no_sense_are_refused_when_it_is_made(given: dict[str, Any]) -> None:
@@ -230,7 +248,7 @@ def test_arguments_that_make_no_sense_are_refused_when_it_is_made(given: dict[st
         FileAvailableEventTrigger(**{"file_ids": ["f1"], **given})
 
 
-@pytest.mark.parametrize("file_id", ["", "None", None, ["f1"]])
+@pytest.mark.parametrize("file_id", ["", "None", None, ["f1"], "f" * 5000])
 def test_an_id_that_is_none_is_refused_when_it_is_made(file_id: Any) -> None:
     with pytest.raises(InvalidInputError):
         FileAvailableEventTrigger(file_ids=[file_id])
