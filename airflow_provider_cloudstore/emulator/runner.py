@@ -178,7 +178,9 @@ class Emulator:
             async with running(self._options) as (self.service, self.url):
                 self._started.set()
                 await self._stop.wait()
-        except OSError as error:  # the port is taken: __enter__ raises this
+        except Exception as error:  # the port is taken, or an operation has no handler: raised where it is started
+            if self._started.is_set():
+                raise
             self._failed = error
             self._started.set()
 

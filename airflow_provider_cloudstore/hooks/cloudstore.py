@@ -411,5 +411,3 @@ def _settings_of(connection: Connection, warn: Callable[[str], None]) -> Setting
     if settings.proxy:
         return settings
     return replace(settings, proxy=environment_proxy(settings.base_url, os.environ), proxy_is_inherited=True)
-
-

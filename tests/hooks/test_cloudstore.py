@@ -255,7 +255,7 @@ def test_both_hooks_warn_of_another_type_and_of_a_misspelt_extra(
 
     asyncio.run(enter())
     assert blocking == [record.getMessage() for record in caplog.records if record.name == "test"]
-    assert "is of the type 'http' and not 'cloudstore'" in blocking[0]
+    assert "has the type 'http', not 'cloudstore'" in blocking[0]
     assert "has the unknown extra 'time_out': did you mean 'timeout'?" in blocking[1]
 
 
