@@ -202,7 +202,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         from airflow_provider_cloudstore.operators.batch_stores import state_of
         from airflow_provider_cloudstore.protocol import errors
 
-        # Interrupted, there is no time to push; superseded, the XCom is the newer try's; without a store, Airflow may be away, too.
+        # Interrupted, there is no time to push; superseded, the XCom is the newer try's; without a store, Airflow may be away.
         without_xcom = (errors.BatchInterruptedError, errors.BatchSupersededError, errors.BatchStoreError)
         summary = {**report.to_dict(), "receipts": self.receipts}
         finished = report.error is None or isinstance(report.error, errors.BatchFailedError)

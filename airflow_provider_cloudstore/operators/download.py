@@ -69,7 +69,7 @@ class DownloadFileOperator(WaitingOperator):
         self.cloudstore_conn_id = cloudstore_conn_id
         self._lineage: Lineage | None = None
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> Any:
         """Download the file, with ``wait_for_file`` once it is available."""
         from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
         from airflow_provider_cloudstore.hooks.targets import resolve_target

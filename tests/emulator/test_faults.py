@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from airflow_provider_cloudstore.emulator.faults import OPERATIONS, Kind
+from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
 API = "/cloud/api/v2"
 CONTENT = b"hello world " * 10
@@ -103,7 +104,7 @@ def observe(operation: str, kind: Kind | None = None) -> Observed:
     )
 
 
-@pytest.fixture(scope="module", params=[name for name in OPERATIONS if name != "*"])
+@pytest.fixture(scope="module", params=[*(operation.key for operation in OPERATIONS), "download"])
 def usual(request: pytest.FixtureRequest) -> tuple[str, Observed]:
     """An operation and what is observed of it without a fault, every time."""
     first, second = observe(request.param), observe(request.param)
