@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
 from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file
 from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
-from airflow_provider_cloudstore.compat import has_filesystem, is_superseded
+from airflow_provider_cloudstore.compat import has_filesystem, is_superseded, task_state_store
 from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_present
 
@@ -79,7 +79,7 @@ def _path(text: str, name: str) -> Any:
 class _TaskState:
     """The task's state store (Airflow 3.3 and later).
 
-    :param store: ``context["task_state_store"]``.
+    :param store: the store, as Airflow gives it.
     """
 
     def __init__(self, store: Any) -> None:
@@ -113,7 +113,7 @@ def state_of(context: Context) -> _TaskState | None:
 
     :param context: the task's context.
     """
-    store = context.get("task_state_store")
+    store = task_state_store(context)
     return _TaskState(store) if store is not None else None
 
 
