@@ -180,7 +180,7 @@ def test_every_operation_is_registered_once_and_has_one_type_of_call() -> None:
 
 
 @pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
-def test_every_operation_has_a_method_on_both_hooks_an_operator_in_the_canary_and_its_place_in_the_docs(
+def test_every_operation_has_hook_methods_an_operator_and_a_place_in_the_docs(
     operation: Operation,
 ) -> None:
     kind, _ = CALLS[operation.key]
