@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -123,12 +124,26 @@ class RealAirflow:
         """
         finished = "select state from dag_run where run_id = ? and state in ('success', 'failed')"
         self.until(f"{run_id} is finished", lambda: self.rows(finished, run_id), seconds)
+        print(self.failures(run_id))  # pytest shows it where the test fails
         return self.states(run_id)
 
     def states(self, run_id: str) -> dict[tuple[str, int], str]:
         """Return the current state of each task instance, by task id and map index."""
         rows = self.rows("select task_id, map_index, state from task_instance where run_id = ?", run_id)
         return {(task_id, map_index): state for task_id, map_index, state in rows}
+
+    def failures(self, run_id: str, count: int = 3) -> str:
+        """Return what the scheduler and the task logs report about the first failed tasks of a run."""
+        failed = [task for task, state in self.states(run_id).items() if state == "failed"]
+        report = [f"failed in {run_id}: {sorted(failed)}"]
+        for task_id, index in failed[:count]:
+            file_is_of_task = re.compile(rf"task_id={task_id}\b" + (rf".*map_index={index}\b" if index >= 0 else ""))
+            line_is_of_task = re.compile(rf"rror.*\b{task_id}\b" + (rf".*\b{index}\b" if index >= 0 else ""))
+            scheduler = (self.output / "scheduler.txt").read_text(errors="replace").splitlines()
+            report += [line[:1000] for line in scheduler if line_is_of_task.search(line)][-10:]
+            logs = [(file, text) for file, text in self.logs() if run_id in str(file) and file_is_of_task.search(str(file))]
+            report += [f"--- {file}\n{text[-3000:]}" for file, text in logs]
+        return "\n".join(report)
 
     def until(self, description: str, condition: Any, seconds: float = 120) -> Any:
         """Wait until a condition holds, and return its value."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import time
 from pathlib import Path
 
@@ -51,19 +50,5 @@ def test_a_hundred_waits_whose_files_come_one_to_five_seconds_after_they_deferre
         states = airflow.states(run_id)
         failed = {index for (_, index), state in states.items() if state == "failed"}
         print(f"{COUNT - len(failed)} of {COUNT} waits succeeded; {len(due)} of them deferred")
-        assert not failed, _why(airflow, failed)
+        assert not failed, airflow.failures(run_id)
         assert len(due) == COUNT
-
-
-def _why(airflow: RealAirflow, failed: set[int]) -> str:
-    """Return what the scheduler and the task logs report about the failed tasks."""
-    names = [f"map_index={index}" for index in failed]
-    said = [
-        line
-        for file, text in airflow.consoles()
-        if file.stem == "scheduler"
-        for line in text.splitlines()
-        if "rror" in line and any(re.search(rf"{name}\b", line) for name in names)
-    ]
-    own = [text[-1500:] for file, text in airflow.logs() if any(re.search(rf"{name}\b", str(file)) for name in names)]
-    return "\n".join([f"failed: {sorted(failed)}", *said[:10], *own[:3]])

@@ -60,7 +60,7 @@ def test_a_slow_upload_is_waited_for_without_a_worker_and_ends_in_one_link(
 
         def waiting() -> bool:
             states = airflow.states(run_id)
-            assert "failed" not in states.values(), states
+            assert "failed" not in states.values(), airflow.failures(run_id)
             return states.get(("link", -1)) == states.get(("sensor", -1)) == "deferred"
 
         airflow.until("both waits are deferred", waiting)
