@@ -153,7 +153,7 @@ class _Reader:
         if hasattr(sock, "suppress_ragged_eofs"):
             sock.suppress_ragged_eofs = False  # else a reset looks like a close
         self._started = self._eof = False
-        self.chunks: framing.Chunks | None = None  # of a chunked body
+        self._chunks: framing.Chunks | None = None  # of a chunked body
         self.flush = raw.flush
         self.close = raw.close
 
@@ -177,6 +177,11 @@ class _Reader:
         if not framing.is_head(status_line + buffer[: end.end()]):
             raise MalformedResponse
 
+    def await_chunks(self) -> None:
+        """Reject a body from its first invalid chunk on; those that the head's last piece brought are validated at once."""
+        self._chunks = framing.Chunks()
+        self._accept(bytes(self._state.buffer))
+
     def read(self, amount: int) -> bytes:
         if amount < 0:
             raise MalformedResponse
@@ -196,14 +201,17 @@ class _Reader:
                 raise ConnectionResetError from None
             count = 0  # without close_notify; treated as a close without TLS
         self._state.feed(memoryview(piece)[:count])
+        self._accept(bytes(piece[:count]))
         self._eof = not count
         return bool(count)
+
+    def _accept(self, data: bytes) -> None:
+        if self._chunks and not self._chunks.accept(data):
+            raise MalformedResponse
 
     def _consume(self, amount: int) -> bytes:
         data = bytes(self._state.buffer[:amount])
         del self._state.buffer[:amount]
-        if self.chunks and not self.chunks.accept(data):
-            raise MalformedResponse
         return data
 
 
@@ -238,7 +246,7 @@ class _Response(http.client.HTTPResponse):
         if self.headers.defects or not usable:
             raise MalformedResponse
         if self.chunked and self.fp:
-            self.fp.chunks = framing.Chunks()
+            self.fp.await_chunks()
 
 
 class _Transport(HTTPAdapter):
