@@ -45,7 +45,7 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     },
     "allow_http": {
         "label": "Allow plain http",
-        "description": "Plain http exposes the token to the network; to this machine itself it is always allowed.",
+        "description": "Allow http:// URLs, which expose the token to the network. Loopback addresses are always allowed.",
         "schema": {"type": ["boolean", "null"]},
     },
     "protected_folder_ids": {

@@ -18,9 +18,14 @@ from scripts.airflow_home import ROOT, environment, migrate
 from scripts.cluster import Cluster, missing
 from scripts.processes import free_port
 
-# One click runs an example; the connection form has its Test button.
-WELCOMING = {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False", "AIRFLOW__CORE__TEST_CONNECTION": "Enabled"}
-TRY = "try       open staged_etl, click Trigger, and confirm the form with Trigger"
+# One click runs an example; the connection form has its Test button; a new DAG appears at once.
+WELCOMING = {
+    "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+    "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+}
+TRY = """try       open staged_etl, click Trigger, and confirm the form with Trigger
+your DAG  save it in dags_examples/: Airflow finds it within seconds"""
 
 
 def main(engine: str = "standalone") -> int:
@@ -58,7 +63,8 @@ def main(engine: str = "standalone") -> int:
             wait_for(f"http://127.0.0.1:{port}/api/v2/version", airflow)
             print(f"\nAirflow   http://127.0.0.1:{port}   (no login; Ctrl-C stops everything)")
             print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
-            print(TRY, flush=True)
+            print(TRY)
+            print("log       .up/airflow.log", flush=True)
             airflow.wait()
             print("Airflow ended on its own; see its log .up/airflow.log", file=sys.stderr)
             return 1

@@ -69,7 +69,7 @@ class _LocalFile:
     def __init__(self, path: Path) -> None:
         path = Path(os.path.realpath(path))  # what a link leads to is replaced, and not the link
         if path.exists() and not path.is_file():
-            raise InvalidInputError(f"target '{path}' is a folder or a device and no file; nothing was sent")
+            raise InvalidInputError(f"target '{path}' is a directory or a device, not a file; nothing was sent")
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._part = path.parent / f".{_short(path.name)}.{secrets.token_hex(6)}.part"

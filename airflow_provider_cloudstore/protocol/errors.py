@@ -254,7 +254,7 @@ class FileWaitTimeoutError(CloudStoreError):
     """The file did not become available in time. Airflow does not retry a wait that timed out."""
 
     permanent = True
-    hint = "Check in the service whether the upload failed, or allow more time with 'timeout'."
+    hint = "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
 
 
 class StateStoreError(CloudStoreError):

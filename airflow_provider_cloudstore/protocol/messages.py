@@ -124,7 +124,7 @@ class TransportFailure:
     """A request without a complete response.
 
     :param kind: whether the request may have reached the service.
-    :param reason: a short reason in this package's words, such as ``connection refused``.
+    :param reason: a short reason, such as ``connection refused``; never text of the service or a library: it may hold secrets.
     """
 
     kind: FailureKind

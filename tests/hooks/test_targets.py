@@ -118,7 +118,7 @@ def test_what_is_no_file_is_refused_and_stays(tmp_path: Path, kind: str) -> None
     else:
         os.mkfifo(target)
     before = target.stat().st_mode
-    with pytest.raises(InvalidInputError, match="no file"), atomic_write(target):
+    with pytest.raises(InvalidInputError, match="not a file"), atomic_write(target):
         pass
     assert target.stat().st_mode == before
     assert [*tmp_path.iterdir()] == [target]

@@ -227,6 +227,7 @@ def test_every_path_sleeps(emulator: Emulator, error: int) -> None:
 
     async def watch() -> None:
         running = Running(trigger(["f1"], interval=0.2))
+        await running.until(lambda: emulator.state()["requests"].get("link"))
         await asyncio.sleep(1)
         await running.kill()
 
