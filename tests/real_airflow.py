@@ -43,6 +43,7 @@ class RealAirflow:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__PARALLELISM": "3",
             "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__SECRET_KEY": "only-for-tests-" + "x" * 64,
             "AIRFLOW__API_AUTH__JWT_SECRET": "only-for-tests-" + "y" * 64,
@@ -50,6 +51,9 @@ class RealAirflow:
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=120",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
+            # On a busy machine a task may start long before the API server responds: it waits instead of failing.
+            "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "60",
+            "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "2",
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
             "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
             # Airflow 2 rejects SQLite with the LocalExecutor because of contention; a handful of tasks is fine.
