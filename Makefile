@@ -17,7 +17,7 @@ CASES ?= 2000
 PARALLEL := -n $(shell expr $(CORES) + $(CORES) / 2)
 COVERAGE := --cov-report=term --cov-fail-under=95
 PROPERTIES := $(patsubst %,tests/protocol/test_%.py,any_response encodings identifiers storable)
-IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_waiting.py tests/dags_examples tests/howto
+IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_ended.py tests/test_waiting.py tests/dags_examples tests/howto
 
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
@@ -87,7 +87,7 @@ test-assets: ## test assets, watchers, lineage and retry times, in a full Airflo
 	  .venv/airflow-$$name-lineage/bin/python -m pytest -m slow tests/assets; \
 	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/test_lineage.py; done
 
-test-in-time: env-new ## test timeouts, waits and batches over real sockets, the examples and the how-tos
+test-in-time: env-new ## test timeouts, waits, batches and ended tasks over real sockets, the examples and the how-tos
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
 
 test-kill: env-new ## kill a batch task fifty times, twice, and twenty times while its stores fail, in a full Airflow

@@ -1,4 +1,7 @@
-"""Operators whose process is stopped or killed while they send, and the retry."""
+"""Operators whose process is stopped or killed while they send, and the retry.
+
+Slow: ``make test-in-time`` runs it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.support import eventually
+
+pytestmark = pytest.mark.slow  # make test-in-time
 
 ROOT = Path(__file__).resolve().parent.parent
 
