@@ -60,6 +60,7 @@ def test_a_chunked_body_may_come_in_any_pieces_and_anything_may_come_behind_it()
         b"0\r\nHTTP/1.1 200 OK\r\n",
         b"0\r\n X: y\r\n",
         b"2;" + b"a" * MAX_LINE_BYTES,
+        b"2;" + b"a" * MAX_LINE_BYTES + b"\r\n{}\r\n",
         b"00000000000000002\r\n",
     ],
 )
