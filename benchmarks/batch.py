@@ -1,9 +1,9 @@
-"""A batch of remote uploads in one task, beside what one would write instead, against the same server in the same run.
+"""Compares a batch of remote uploads in one task with the alternatives, against the same server in the same run.
 
 Four contenders: the engine of ``RemoteUrlBatchUploadOperator``, a bare aiohttp loop, a bare requests loop over threads, and the
 HTTP provider's ``HttpOperator`` in a Python loop, which sends one at a time. The server answers every request after a fixed
 time, so the most that a contender can reach is concurrency / latency. Each contender has a process of its own, and those that
-are compared take turns. Figures of a shared machine move; compare those of one run.
+are compared alternate. On a shared machine, compare only figures of one run.
 
 Then what each stage of a large batch costs: a gzip CSV is read, counted, checked for duplicates, sent with state and receipts,
 and resumed when nothing is left to send. Each stage has a process of its own, whose peak memory is compared with that of an
@@ -34,7 +34,7 @@ RIVALS = ("batch", "aiohttp")
 OTHERS = ("batch-fresh", "requests", "http-operator")
 STAGES = {
     "read": "read the manifest",
-    "count": "count and recognise it",
+    "count": "count it and compute its digests",
     "check": "check for duplicates",
     "send": "send, state and receipts kept",
     "resume": "resume, nothing left to send",
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("part", nargs="?", choices=("all", "speed", "cpu", "stages"), default="all")
     parser.add_argument("--latency", type=float, default=0.05, help="seconds that the server takes")
     parser.add_argument("--seconds", type=float, default=10.0, help="about how long each contender is given work for")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of the two that are compared")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each of the two that are compared")
     parser.add_argument("--urls", type=int, default=100_000, help="entries of the large batch")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -104,7 +104,7 @@ def report_stages(folder: str, count: int) -> None:
             own = in_own_process("stage", name, url, str(manifest), folder)
             print(f"{words:32}{own['seconds']:9.1f}{own['cpu']:9.1f}{(own['memory'] - empty) / 1024:26.1f}", flush=True)
             if own.get("parts"):
-                print(f"{'':4}of these, writing {own['parts']:,.0f} parts took {own['writing']:.1f} s beside the sending")
+                print(f"{'':4}of these, writing {own['parts']:,.0f} parts took {own['writing']:.1f} s, concurrently with sending")
         assert finish() == count, "every URL arrives once, and none when the batch is resumed"
 
 
@@ -216,7 +216,7 @@ def send(name: str, url: str, manifest: str, concurrency: int) -> None:
 
 
 def report_cost(run: Callable[[], Any]) -> None:
-    """Run something, and print what it cost beside what it says of itself."""
+    """Run something, and print what it cost and what it reports."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
     more = run()
     after = resource.getrusage(resource.RUSAGE_SELF)

@@ -1,7 +1,7 @@
-"""64 MiB from the emulator to a local file: this package beside a bare loop over ``requests``, and how much memory each takes.
+"""Compares downloads of 64 MiB to a local file with a bare loop over ``requests``: time and memory.
 
-Both write the same file and compute the same SHA-256. The emulator runs in a process of its own; each turn, too, so that its peak
-of resident memory is its own. Figures of a shared machine: compare them within a run.
+Both write the same file and compute the same SHA-256. The emulator and each run have processes of their own, so that the peak of
+resident memory is that of the run. On a shared machine, compare only figures of one run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 MIB = 1024 * 1024
 SIZE = 64 * MIB
-TURNS = 9
+ROUNDS = 9
 
 
 def bare(url: str, target: Path) -> str:
@@ -59,8 +59,8 @@ def ours(url: str, target: Path) -> str:
         return download.result("").sha256
 
 
-def turn(name: str, urls: list[str], target: Path) -> None:
-    """One turn in this process: a small download first, so that imports and the first connection are not counted."""
+def run_once(name: str, urls: list[str], target: Path) -> None:
+    """One run in this process: a small download first, so that imports and the first connection are not counted."""
     work = {"bare": bare, "ours": ours}[name]
     work(urls[0], target)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -86,7 +86,7 @@ def serve() -> None:
 
 
 def run() -> int:
-    """Run the turns and print what they took.
+    """Run all and print their times.
 
     :returns: 0 if throughput is within 10 % of the bare loop's, and memory grew by less than 8 MiB.
     """
@@ -99,19 +99,19 @@ def run() -> int:
         assert server.stdin
         urls = server.stdout.readline()
         found: dict[str, list[dict[str, Any]]] = {"bare": [], "ours": []}
-        for number in range(TURNS):
+        for number in range(ROUNDS):
             for name in ("bare", "ours") if number % 2 else ("ours", "bare"):
                 command = [*program, name, urls, str(Path(folder) / name)]
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
                 found[name].append(json.loads(done.stdout))
         server.stdin.close()
     assert len({one["sha256"] for ones in found.values() for one in ones}) == 1, "the bytes differ"
-    # The fastest turns: what others do on the machine only ever adds to the time.
+    # The fastest runs: other load on the machine only ever adds to the time.
     rates = {name: SIZE / MIB / min(one["seconds"] for one in ones) for name, ones in found.items()}
     medians = {name: SIZE / MIB / statistics.median(one["seconds"] for one in ones) for name, ones in found.items()}
     grown = {name: max(one["grown"] for one in ones) / MIB for name, ones in found.items()}
     for name, rate in rates.items():
-        speed = f"{rate:5.0f} MiB/s (best of {TURNS}; median {medians[name]:.0f})"
+        speed = f"{rate:5.0f} MiB/s (best of {ROUNDS}; median {medians[name]:.0f})"
         print(f"{name}: {speed}, at most {grown[name]:.1f} MiB more memory than for 1 MiB")
     ratio = rates["ours"] / rates["bare"]
     print(f"ours is at {ratio:.0%} of the bare loop")
@@ -123,6 +123,6 @@ if __name__ == "__main__":
         case ["serve"]:
             serve()
         case [name, given, path]:
-            turn(name, json.loads(given), Path(path))
+            run_once(name, json.loads(given), Path(path))
         case _:
             sys.exit(run())

@@ -1,6 +1,6 @@
-"""One batch task beside one mapped ``HttpOperator`` task a URL, on a real scheduler (LocalExecutor, SQLite), in the same run.
+"""Compares one batch task with one mapped ``HttpOperator`` task per URL, on a real scheduler, in the same run.
 
-The time is that of the DAG run, from its start to its end as Airflow's database tells it.
+It uses the LocalExecutor and SQLite. The time is that of the DAG run, from its start to its end in Airflow's database.
 """
 
 from __future__ import annotations

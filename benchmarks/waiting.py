@@ -1,4 +1,4 @@
-"""Thousands of waiters in one process: ``FileAvailableTrigger`` beside the HTTP provider's ``HttpSensorTrigger``.
+"""Compares thousands of waits in one process: ``FileAvailableTrigger`` and the HTTP provider's ``HttpSensorTrigger``.
 
 Both wait for files that do not come, against the emulator over TLS on loopback, one after the other in the same run. The emulator
 and each contender have a process of their own, so that CPU seconds and memory are the contender's alone. Figures of a shared
@@ -131,7 +131,7 @@ async def wait(name: str, waiters: int, interval: float, seconds: float) -> None
 
 
 class _Collections:
-    """How long Python's garbage collections took, which stop an event loop whoever made the garbage."""
+    """How long Python's garbage collections took: they block the event loop, whatever created the garbage."""
 
     def __init__(self) -> None:
         self.longest = self._began = 0.0
