@@ -117,11 +117,14 @@ def test_a_batch_counts_what_became_of_its_urls(emulator: Emulator, counted: Cou
 ONE_REQUEST = """
 try:
     from airflow.sdk.observability import stats
-except ImportError:
-    pass  # before Airflow 3.3 the first counter reads the configuration
-else:  # as the task runner does when it starts
     from airflow.sdk.observability.metrics import stats_utils
-    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+except ImportError:
+    pass  # before Airflow 3.2 the first counter reads the configuration
+else:  # as the task runner does when it starts
+    if hasattr(stats, "initialize"):
+        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+    else:  # Airflow 3.2
+        stats.Stats.initialize(factory=stats_utils.get_stats_factory(stats.Stats))
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 with CloudStoreHook() as hook:
     hook.poll_file("late")
