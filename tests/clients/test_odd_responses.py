@@ -224,8 +224,8 @@ def test_an_answer_that_is_not_http_is_an_unknown_outcome_in_words_of_our_own(
 
 
 def test_a_body_of_very_many_chunks_is_read_to_its_end(send: Any, serve: Any) -> None:
-    server = serve(CHUNKED + b"1\r\na\r\n" * 300_000 + b"0\r\n\r\n")
-    assert len(send(settings(server.url, timeout=20))[0].body) == 300_000
+    server = serve(CHUNKED + b"1\r\na\r\n" * 200_000 + b"0\r\n\r\n")
+    assert len(send(settings(server.url, timeout=100))[0].body) == 200_000
 
 
 @pytest.mark.parametrize("body", [b"", b"tok-0123456789abcd"], ids=["no-body", "body"])
