@@ -102,7 +102,7 @@ test-killed-upload: env-new env-old ## test an upload killed while it is sent, i
 	@$(OLD_BIN)/python -m pytest -m slow tests/killed_upload
 
 test-histories: env-new ## compare batches in 2,500 simulated histories of faults with a model
-	@CLOUDSTORE_HISTORIES=2500 $(BIN)/python -m pytest tests/batch/test_simulation.py
+	@CLOUDSTORE_HISTORIES=2500 $(BIN)/python -m pytest --timeout 1200 tests/batch/test_simulation.py
 
 test-differential: env-new ## compare both clients with an oracle on random raw responses; CASES=10000 for more
 	@CLOUDSTORE_CASES=$(CASES) $(BIN)/python -m pytest -m slow -s tests/differential

@@ -211,7 +211,7 @@ def test_a_batch_whose_object_store_stays_away_ends_so_that_a_retry_resumes(
 
     interruption = threading.Thread(target=interrupt)
     interruption.start()
-    with pytest.raises(errors.BatchStoreError, match="receipts folder cannot be written: tried for 5 s") as ended:
+    with pytest.raises(errors.BatchStoreError, match="receipts folder cannot be written: retried for 5 s") as ended:
         send(1)
     interruption.join()
     assert not ended.value.permanent
