@@ -59,6 +59,7 @@ class Response:
 
 
 _FOLD = re.compile(r"\r?\n[ \t]+")  # a header continued on the next line (RFC 9112 section 5.2)
+_LENGTH = re.compile("[0-9]{1,18}")
 
 
 def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -68,7 +69,7 @@ def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """
     headers: dict[str, str] = {}
     for name, value in pairs:
-        key, text = name.lower(), _FOLD.sub(" ", value).strip(" \t")
+        key, text = name.lower(), (_FOLD.sub(" ", value) if "\n" in value else value).strip(" \t")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
 
@@ -108,7 +109,7 @@ def is_unambiguous(status: int, headers: Mapping[str, str]) -> bool:
         return coding is None and length in (None, "0")  # it has no body, whatever the headers say
     if coding is not None:
         return status != 304 and length is None and coding.lower() == "chunked"
-    return length is None or re.fullmatch(r"\d{1,18}", length, re.ASCII) is not None
+    return length is None or _LENGTH.fullmatch(length) is not None
 
 
 class FailureKind(Enum):

@@ -19,7 +19,6 @@ MASK = "***"
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
 _MIN_VALUE_LENGTH = 8  # of a query parameter that may be a credential
-_WORD = re.compile(r"[a-z]{1,12}|[A-Z][a-z]{0,11}|[A-Z]{1,12}")  # masking `format=response` would hide the word everywhere
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~-]*")
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
@@ -148,5 +147,5 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
         parts.query,
         *(value for value in values if len(value) >= _MIN_VALUE_LENGTH),
     ]
-    found = {decoded for piece in pieces for decoded in (piece, unquote(piece), unquote_plus(piece)) if decoded}
+    found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}
     return tuple(Secret(piece) for piece in sorted(found))
