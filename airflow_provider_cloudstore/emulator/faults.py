@@ -65,24 +65,18 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_text(value: Any, encoding: str = "utf-8") -> bool:
+def _converts(convert: Callable[..., Any], *arguments: Any) -> bool:
     try:
-        str.encode(value, encoding)
-    except (TypeError, UnicodeEncodeError):
-        return False
-    return True
-
-
-def _is_base64(value: Any) -> bool:
-    try:
-        base64.b64decode(value, validate=True)
+        convert(*arguments)
     except (TypeError, ValueError):
         return False
     return True
 
 
 def _is_headers(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_text(one) and one.isprintable() for pair in value.items() for one in pair)
+    return isinstance(value, dict) and all(
+        _converts(str.encode, one) and one.isprintable() for pair in value.items() for one in pair
+    )
 
 
 _YES_OR_NO = (lambda value: isinstance(value, bool), "true or false")
@@ -92,15 +86,15 @@ _EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "times": (lambda value: _is_whole(value) and value >= 0, "a whole number, 0 for all requests"),
     "status": (lambda value: _is_whole(value) and 100 <= value <= 999, "a whole number from 100 to 999"),
     "headers": (_is_headers, "an object of strings without line breaks"),
-    "body": (_is_text, "a string"),
+    "body": (lambda value: _converts(str.encode, value), "a string"),
     "after": (lambda value: _is_whole(value) and value >= 0, "a whole number of bytes"),
     "seconds": (
         lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf,
         "a number of seconds",
     ),
     "effect": _YES_OR_NO,
-    "raw": (lambda value: _is_text(value, "latin-1"), "a string whose characters are bytes, U+0000 to U+00FF"),
-    "base64": (_is_base64, "bytes in base64"),
+    "raw": (lambda value: _converts(str.encode, value, "latin-1"), "a string whose characters are bytes, U+0000 to U+00FF"),
+    "base64": (lambda value: _converts(base64.b64decode, value, None, True), "bytes in base64"),
     "close": _YES_OR_NO,
 }
 """For each field of a fault: whether a value is valid, and what is expected."""

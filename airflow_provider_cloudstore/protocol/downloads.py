@@ -24,11 +24,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
-from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.failures import retry_after
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure, is_unambiguous
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings, is_loopback
@@ -224,7 +223,7 @@ class Download:
 
     def request(self) -> Request:
         """The request for the next bytes, at the link or where it redirected to. It has no access token."""
-        headers = {"User-Agent": f"airflow-provider-cloudstore/{__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
+        headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
         if self._is_range:
             headers["Range"] = f"bytes={self.position}-{'' if self._end is None else self._end - 1}"
             if self.version and self.version.validator:

@@ -7,9 +7,11 @@ library's exception, because those print whole URLs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 
+@dataclass(eq=False, repr=False)
 class CloudStoreError(Exception):
     """Base of every error of this package.
 
@@ -27,40 +29,29 @@ class CloudStoreError(Exception):
 
     permanent: ClassVar[bool] = False
     """Whether the same request must fail again: Airflow does not retry the task."""
-    retryable: bool = False
+    retryable = False
     """Whether the call itself retries it, within its attempts and its time."""
     hint: ClassVar[str] = ""
     hint_for: ClassVar[Mapping[str, str]] = {}
     """By the operation's name, where :attr:`hint` does not fit."""
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        operation: str = "",
-        subject: str = "",
-        status: int | None = None,
-        sent: bool = False,
-        attempts: int = 0,
-        retry_after: float | None = None,
-        web_page: bool = False,
-        message: str = "",
-        retry_after_too_long: bool = False,
-    ) -> None:
-        self.reason = reason
-        self.operation = operation
-        self.subject = subject
-        self.status = status
-        self.sent = sent
-        self.attempts = attempts
-        self.retry_after = retry_after
-        self.web_page = web_page
-        self.message = message
-        self.retry_after_too_long = retry_after_too_long
-        about = " ".join(part for part in (operation, f"'{subject}'" if subject else "") if part)
-        tries = f" (attempt {attempts})" if attempts > 1 else ""
-        hint = self.hint_for.get(operation, self.hint)
-        super().__init__(f"{about + ': ' if about else ''}{reason}{tries}.{' ' + hint if hint else ''}")
+    reason: str
+    _: KW_ONLY
+    operation: str = ""
+    subject: str = ""
+    status: int | None = None
+    sent: bool = False
+    attempts: int = 0
+    retry_after: float | None = None
+    web_page: bool = False
+    message: str = ""
+    retry_after_too_long: bool = False
+
+    def __post_init__(self) -> None:
+        about = " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
+        tries = f" (attempt {self.attempts})" if self.attempts > 1 else ""
+        hint = self.hint_for.get(self.operation, self.hint)
+        super().__init__(f"{about + ': ' if about else ''}{self.reason}{tries}.{' ' + hint if hint else ''}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive ``pickle`` and ``copy`` unchanged: by default they would call the class with the message alone."""

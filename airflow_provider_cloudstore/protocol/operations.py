@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from typing import Any, assert_never
+from typing import Any
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__
@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
-_USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
+USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
 _WHERE_FROM = {
     "file_id": ". If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection"
 }
@@ -67,16 +67,11 @@ class Operation:
         """
         token = settings.access_token.reveal()
         url = settings.base_url + self.path
-        headers = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"}
+        headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         parameter = f"{self.field}={_encode(subject)}"
-        match self.token_location:
-            case TokenLocation.HEADER:
-                headers["Authorization"] = f"Bearer {token}"
-                query = ""
-            case TokenLocation.QUERY:
-                query = f"access_token={_encode(token)}&"
-            case _:
-                assert_never(self.token_location)
+        query = f"access_token={_encode(token)}&" if self.token_location is TokenLocation.QUERY else ""
+        if self.token_location is TokenLocation.HEADER:
+            headers["Authorization"] = f"Bearer {token}"
         if self.method == "GET":
             headers["Accept"] = "application/json"
             return Request(self.method, f"{url}?{query}{parameter}", headers)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import pendulum
@@ -32,8 +32,17 @@ _EPOCH_FROM = 100_000_000  # a smaller number would be a date before 1973, so it
 _MILLISECONDS_FROM = 100_000_000_000
 
 
+class _Result:
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data; the operator's XCom. That of a download link includes the token."""
+        values = {one.name: getattr(self, one.name) for one in fields(cast("Any", self))}
+        return {name: _iso(value) if isinstance(value, DateTime) else value for name, value in values.items()}
+
+
 @dataclass(frozen=True, slots=True)
-class FolderDeletion:
+class FolderDeletion(_Result):
     """A folder was deleted with its contents.
 
     :param folder_id: the folder.
@@ -46,15 +55,6 @@ class FolderDeletion:
     requested_at: DateTime
     response: Json
     existed: bool | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data; the XCom of ``DeleteFolderOperator``."""
-        return {
-            "folder_id": self.folder_id,
-            "requested_at": _iso(self.requested_at),
-            "response": self.response,
-            "existed": self.existed,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class RemoteUpload:
 
 
 @dataclass(frozen=True, slots=True)
-class DownloadLink:
+class DownloadLink(_Result):
     """A time-limited download token for a file.
 
     :param file_id: the file.
@@ -95,16 +95,6 @@ class DownloadLink:
     created_at: DateTime
     expires_at: DateTime | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, token included; the XCom ``download_link`` of ``DownloadLinkOperator``."""
-        return {
-            "file_id": self.file_id,
-            "token": self.token,
-            "url_with_token": self.url_with_token,
-            "created_at": _iso(self.created_at),
-            "expires_at": _iso(self.expires_at) if self.expires_at else None,
-        }
-
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """The token, and the credentials in the URL."""
@@ -112,7 +102,7 @@ class DownloadLink:
 
 
 @dataclass(frozen=True, slots=True)
-class DownloadedFile:
+class DownloadedFile(_Result):
     """A file was downloaded and verified.
 
     :param file_id: the file.
@@ -125,10 +115,6 @@ class DownloadedFile:
     path: str
     bytes: int
     sha256: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data; the XCom of ``DownloadFileOperator``."""
-        return {"file_id": self.file_id, "path": self.path, "bytes": self.bytes, "sha256": self.sha256}
 
 
 def _iso(moment: DateTime) -> str:

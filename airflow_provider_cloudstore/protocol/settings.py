@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
@@ -20,20 +20,6 @@ CONN_TYPE = "cloudstore"
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_ATTEMPTS = 4
 DEFAULT_PROTECTED_FOLDER_IDS = ("0", "/")
-EXTRA_KEYS = frozenset(
-    {
-        "timeout",
-        "max_attempts",
-        "verify",
-        "proxy",
-        "allow_http",
-        "protected_folder_ids",
-        "token_path",
-        "file_id_path",
-        "not_found_pattern",
-        "download_url",
-    }
-)
 
 _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 
@@ -64,8 +50,8 @@ class Settings:
     verify: bool | str = True
     proxy: Secret | None = None
     protected_folder_ids: frozenset[str] = frozenset(DEFAULT_PROTECTED_FOLDER_IDS)
-    token_path: tuple[str, ...] = field(default=())
-    file_id_path: tuple[str, ...] = field(default=())
+    token_path: tuple[str, ...] = ()
+    file_id_path: tuple[str, ...] = ()
     not_found_pattern: re.Pattern[str] | None = None
     download_url: str = ""
     allow_http: bool = False
@@ -92,7 +78,7 @@ class Settings:
             timeout=_number(given, "timeout", DEFAULT_TIMEOUT, minimum=0.001),
             max_attempts=_whole_number(given, "max_attempts", DEFAULT_MAX_ATTEMPTS),
             verify=_verify(given),
-            proxy=_proxy(given),
+            proxy=validate_proxy(given["proxy"], "extra 'proxy' of the connection") if "proxy" in given else None,
             protected_folder_ids=_protected(given),
             token_path=_path(given, "token_path"),
             file_id_path=_path(given, "file_id_path"),
@@ -110,6 +96,9 @@ class Settings:
     def secrets(self) -> tuple[Secret, ...]:
         """The access token, and the credentials in the proxy's URL."""
         return (self.access_token, *(url_secrets(self.proxy.reveal()) if self.proxy else ()))
+
+
+EXTRA_KEYS = frozenset(one.name for one in fields(Settings)) - {"base_url", "access_token", "proxy_is_inherited"}
 
 
 def is_loopback(host: str) -> bool:
@@ -178,13 +167,10 @@ def _base_url(host: Any, schema: Any, port: Any, *, allow_http: bool) -> str:
     if "://" not in text:
         text = f"{_text(schema, 'schema').strip() or 'https'}://{text}"
     try:
-        parts, problem = split_url(text), ""
+        parts = split_url(text)
     except AmbiguousUrlError as error:
-        parts, problem = None, str(error)
-    if parts is None:
-        raise ConfigurationError(
-            f"the connection's host {problem}: set it to a URL such as https://files.example.com:8443/prefix"
-        )
+        example = "set it to a URL such as https://files.example.com:8443/prefix"
+        raise ConfigurationError(f"the connection's host {error}: {example}") from None
     redacted = redact_url(text)
     if parts.username is not None or parts.query or parts.fragment:
         raise ConfigurationError(
@@ -260,13 +246,6 @@ def _verify(extra: Mapping[str, Any]) -> bool | str:
     return _flag(extra, "verify", default=True)
 
 
-def _proxy(extra: Mapping[str, Any]) -> Secret | None:
-    value = extra.get("proxy")
-    if value is None:
-        return None
-    return validate_proxy(value, "extra 'proxy' of the connection")
-
-
 def _protected(extra: Mapping[str, Any]) -> frozenset[str]:
     value = extra.get("protected_folder_ids", ())
     if isinstance(value, str):
@@ -310,9 +289,10 @@ def _download_url(extra: Mapping[str, Any], *, allow_http: bool) -> str:
     if not isinstance(value, str) or value.count("{token}") != 1:
         raise ConfigurationError(f"extra 'download_url' of the connection must be a URL that contains {{token}} once, {example}")
     try:
-        parts, problem = split_url(value.strip()), ""
+        parts = split_url(value.strip())
     except AmbiguousUrlError as error:
         raise ConfigurationError(f"extra 'download_url' of the connection {error}: set it to a URL {example}") from None
+    problem = ""
     if parts.username is not None or parts.fragment:
         problem = "contains a user, a password or a fragment"
     elif parts.scheme not in ("http", "https"):
