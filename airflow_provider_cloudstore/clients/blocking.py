@@ -76,7 +76,6 @@ class BlockingClient:
     def perform(self, call: Call[T], *, budget: float = DEFAULT_BUDGET, on_retry: Callable[[str], None] = log.warning) -> T:
         """Make attempts until the call succeeds or fails permanently.
 
-        :param call: the call.
         :param budget: seconds for all attempts and the pauses between them.
         :param on_retry: called with a log line before each pause.
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
@@ -90,7 +89,6 @@ class BlockingClient:
     def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
         """Send one request of a call.
 
-        :param call: the call.
         :param time_left: maximum seconds, if the connection's timeout is not shorter.
         :raises CloudStoreError: if the attempt failed.
         """
@@ -250,10 +248,7 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Transport(HTTPAdapter):
-    """The adapter of ``requests`` to one address.
-
-    :param settings: the address, its proxy and its certificates.
-    """
+    """The adapter of ``requests`` to one address."""
 
     def __init__(self, settings: Settings) -> None:
         self.state = _RequestState()

@@ -74,7 +74,6 @@ class DownloadClient:
     def run(self, download: Download, sink: Sink, *, budget: float = math.inf, on_retry: Callable[[str], None]) -> None:
         """Write the file, or the selected range, into ``sink``.
 
-        :param download: the download.
         :param sink: where to; it is restarted whenever the file starts over.
         :param budget: seconds for all attempts and the pauses between them. The connection's timeout limits the wait for each
             response and for each piece of its body.

@@ -159,7 +159,6 @@ class Fault:
     async def apply(self, request: web.Request, work: Work) -> web.StreamResponse:
         """Respond to a request with this fault.
 
-        :param request: the request.
         :param work: performs the operation and returns the usual response.
         """
         match self.kind:
@@ -220,10 +219,7 @@ class Faults:
     script: list[Fault] = field(default_factory=list)
 
     def take(self, operation: str) -> Fault | None:
-        """Return the fault for the next request, if there is one, and count it as used.
-
-        :param operation: the operation that is requested.
-        """
+        """Return the fault for the next request, if there is one, and count it as used."""
         for fault in self.script:
             if fault.operation in (operation, "*"):
                 if fault.times:

@@ -24,7 +24,6 @@ class Shape(Enum):
 def success(shape: Shape, message: str, data: dict[str, Any], line: str) -> web.Response:
     """Create a successful response.
 
-    :param shape: its shape.
     :param message: a sentence for people (envelope).
     :param data: the fields (envelope and plain).
     :param line: the bare line (text).
@@ -39,8 +38,6 @@ def success(shape: Shape, message: str, data: dict[str, Any], line: str) -> web.
 def failure(shape: Shape, status: int, message: str) -> web.Response:
     """Create an error response.
 
-    :param shape: its shape.
-    :param status: the HTTP status.
     :param message: a sentence for people.
     """
     if shape is Shape.TEXT:

@@ -64,7 +64,6 @@ class FileVersion:
     def from_headers(cls, headers: Mapping[str, str], total: int | None) -> Self:
         """The version that a response describes.
 
-        :param headers: the response's headers.
         :param total: the file's size in bytes, if the response has it.
         """
         etag, modified = headers.get("etag", ""), headers.get("last-modified", "")
@@ -72,10 +71,7 @@ class FileVersion:
         return cls(total, etag, modified, strong)
 
     def matches(self, other: FileVersion) -> bool:
-        """Whether both can be the same version: nothing that both know differs.
-
-        :param other: the version in a later response.
-        """
+        """Whether both can be the same version: nothing that both know differs."""
         pairs = ((self.total, other.total), (self.etag, other.etag), (self.last_modified, other.last_modified))
         return all(one == two or None in (one, two) for one, two in pairs)
 
@@ -90,8 +86,6 @@ def _is_strong(modified: str, date: str) -> bool:
 def download_url(link: DownloadLink, settings: Settings) -> Secret:
     """The download URL: from the service's response, or else from extra ``download_url``.
 
-    :param link: the link.
-    :param settings: the connection.
     :raises ConfigurationError: if there is none, or it would expose the token.
     """
     template = settings.download_url
@@ -208,7 +202,6 @@ class Download:
     def use_link(self, link: DownloadLink) -> None:
         """Download from a link.
 
-        :param link: a new link.
         :raises ConfigurationError: if it has no usable URL.
         """
         self._link = download_url(link, self.settings)
@@ -237,7 +230,6 @@ class Download:
     def follow_redirect(self, head: Response) -> bool:
         """Whether the response is a redirect; then :meth:`request` goes to its target.
 
-        :param head: the response, without its body.
         :raises RedirectError: if the redirect must not be followed.
         """
         location = head.headers.get("location")
@@ -260,7 +252,6 @@ class Download:
     def accept_head(self, head: Response) -> int:
         """Check that a response has the requested bytes.
 
-        :param head: the response, without its body.
         :returns: how many bytes to skip before the first requested one. If :attr:`position` is 0, the file starts over.
         :raises CloudStoreError: if it does not; ``retryable`` says whether to make another attempt.
         """
@@ -358,17 +349,11 @@ class Download:
         return self._body_left if wanted is None else wanted if self._body_left is None else min(wanted, self._body_left)
 
     def skip(self, count: int) -> None:
-        """Count bytes of the body that were skipped.
-
-        :param count: how many.
-        """
+        """Count bytes of the body that were skipped."""
         self._body_left = None if self._body_left is None else self._body_left - count
 
     def accept_body(self, piece: bytes) -> None:
-        """Count and digest the next bytes of the body.
-
-        :param piece: the bytes.
-        """
+        """Count and digest the next bytes of the body."""
         self._digest.update(piece)
         self.position += len(piece)
         self.skip(len(piece))
@@ -380,7 +365,6 @@ class Download:
     def finish_attempt(self, failure: TransportFailure | None) -> None:
         """Check that the attempt downloaded all of its bytes.
 
-        :param failure: what ended it early, if anything.
         :raises CloudStoreError: if bytes are missing.
         """
         total = self.version.total if self.version else None

@@ -65,7 +65,6 @@ class CloudStoreError(Exception):
     def from_dict(data: dict[str, Any]) -> CloudStoreError:
         """The error that :meth:`to_dict` described.
 
-        :param data: what it returned.
         :raises KeyError: if there is no such error.
         """
         fields = dict(data)
@@ -75,12 +74,7 @@ class CloudStoreError(Exception):
 
 
 def restore(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CloudStoreError:
-    """An error that was pickled or copied.
-
-    :param kind: its type.
-    :param args: its message.
-    :param fields: all its data.
-    """
+    """An error that was pickled or copied."""
     error = kind.__new__(kind, *args)
     vars(error).update(fields)
     return error

@@ -104,10 +104,7 @@ class Failure:
         return self.error not in (errors.ServiceUnreachableError, errors.ConfigurationError)
 
     def remembered_in(self, context: CallContext) -> CallContext:
-        """The context of the next attempt.
-
-        :param context: that of this attempt.
-        """
+        """The context of the next attempt."""
         unknown = issubclass(self.error, (errors.TransientServiceError, errors.OutcomeUnknownError))
         return replace(
             context,
@@ -124,8 +121,6 @@ UNCHANGED_TOKEN = Failure(errors.AuthenticationError, "HTTP 401: the service ref
 def classify_failure(context: CallContext, failure: TransportFailure, route: str) -> Failure:
     """What a request without a complete response means.
 
-    :param context: what is known of the call.
-    :param failure: how the request failed.
     :param route: the address and the proxy, reported if nothing was sent.
     """
     match failure.kind:
@@ -155,12 +150,7 @@ def connect_refused(status: int) -> TransportFailure:
 
 
 def classify_response(context: CallContext, response: Response, content: Content) -> Success | Failure:
-    """What a response means.
-
-    :param context: what is known of the call.
-    :param response: the response.
-    :param content: what its body says.
-    """
+    """What a response means."""
     status = response.status
     if _is_missing(context, status, content):
         return _classify_missing(context, status)
@@ -174,11 +164,7 @@ def classify_response(context: CallContext, response: Response, content: Content
 
 
 def classify_missing_token(context: CallContext, response: Response) -> Failure:
-    """What a response means that is a success, but contains no download token.
-
-    :param context: what is known of the call.
-    :param response: the response.
-    """
+    """What a response means that is a success, but contains no download token."""
     reason = f"HTTP {response.status}, but the response contains no download token"
     return _failure(context, errors.InvalidResponseError, reason)
 

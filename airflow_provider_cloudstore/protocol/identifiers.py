@@ -55,10 +55,7 @@ def _visible(text: str) -> str:
 
 
 def readings(folder_id: str) -> frozenset[str]:
-    """The paths below the root that ``folder_id`` may mean; two ids that share one may be the same folder.
-
-    :param folder_id: an id.
-    """
+    """The paths below the root that ``folder_id`` may mean; two ids that share one may be the same folder."""
     return frozenset([_resolved(plain(folder_id, undone)) for undone in _READINGS])
 
 
@@ -74,10 +71,7 @@ def _resolved(path: str) -> str:
 
 
 def is_root(folder_id: str) -> bool:
-    """Whether ``folder_id`` may mean the root.
-
-    :param folder_id: an id.
-    """
+    """Whether ``folder_id`` may mean the root."""
     return not all(any(map(_names_something, path.split("/"))) for path in readings(folder_id))
 
 

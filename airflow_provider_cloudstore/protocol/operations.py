@@ -60,11 +60,7 @@ class Operation:
     validate: Callable[[Any, Settings], str]
 
     def request(self, subject: str, settings: Settings) -> Request:
-        """The HTTP request for ``subject``.
-
-        :param subject: a value that :attr:`validate` returned.
-        :param settings: the address and the token.
-        """
+        """The HTTP request for ``subject``."""
         token = settings.access_token.reveal()
         url = settings.base_url + self.path
         headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}

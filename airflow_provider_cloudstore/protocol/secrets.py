@@ -25,10 +25,7 @@ _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
 
 
 class Secret:
-    """A string that ``str``, ``repr`` and ``format`` do not reveal, also inside other values.
-
-    :param value: the secret.
-    """
+    """A string that ``str``, ``repr`` and ``format`` do not reveal, also inside other values."""
 
     __slots__ = ("_core", "_value")
 
@@ -130,8 +127,6 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
 
     A short value or a word, such as ``id=200`` or ``format=response``, is not a credential by itself, and masking it would mask
     the same text everywhere.
-
-    :param url: a URL, such as a presigned one.
     """
     try:
         parts = urlsplit(url)

@@ -129,11 +129,7 @@ def read_extra(text: Any) -> dict[str, Any]:
 
 
 def warnings_about(conn_type: Any, extra: Mapping[str, Any]) -> list[str]:
-    """Likely mistakes in a connection that works: another type, and unknown extras.
-
-    :param conn_type: its type.
-    :param extra: its extra, parsed.
-    """
+    """Likely mistakes in a connection that works: another type, and unknown extras."""
     found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
     for key in sorted(extra.keys() - EXTRA_KEYS):
         import difflib  # only needed for a mistake

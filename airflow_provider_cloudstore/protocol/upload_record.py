@@ -43,10 +43,7 @@ class UploadRecord:
     result: dict[str, Any] | None = None
 
     def queued(self, result: dict[str, Any]) -> Self | None:
-        """The record of the queued upload, or None if the result is too large to be recorded.
-
-        :param result: the task's return value.
-        """
+        """The record of the queued upload, or None if the result is too large to be recorded."""
         if len(json.dumps(result)) > _MAX_RESULT_BYTES:
             return None
         return replace(self, state=UploadState.QUEUED, result=result)
@@ -69,10 +66,7 @@ class UploadRecord:
 
     @classmethod
     def from_json(cls, stored: Any) -> Self | None:
-        """The record that :meth:`to_json` returned.
-
-        :param stored: the value in the state store, or None.
-        """
+        """The record that :meth:`to_json` returned."""
         return cls(**{**stored, "state": UploadState(stored["state"])}) if stored else None
 
 
