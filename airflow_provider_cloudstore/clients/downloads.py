@@ -13,16 +13,15 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 import pendulum
 import urllib3
 from tenacity import Retrying
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection
 
+from airflow_provider_cloudstore.clients.pools import pool_manager
 from airflow_provider_cloudstore.clients.reasons import MalformedResponse, transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import messages
@@ -63,7 +62,7 @@ class DownloadClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -208,14 +207,7 @@ class _Transport:
     def __init__(self, settings: Settings, proxy_url: Secret | None, *, tls: bool) -> None:
         self.state = _RequestState()
         context, proxy = tls_context(settings.verify) if tls else None, Proxy.of(proxy_url)
-        self._pools: urllib3.PoolManager
-        if proxy:
-            self._pools = urllib3.ProxyManager(
-                proxy.url, proxy_headers=proxy.headers, ssl_context=context, proxy_ssl_context=context
-            )
-        else:
-            self._pools = urllib3.PoolManager(ssl_context=context)
-        self._pools.pool_classes_by_scheme = _pool_classes(self.state)
+        self._pools = pool_manager(proxy, context, _connection_class(self.state))
         self._absolute_form = proxy is not None  # RFC 9112 section 3.2.2, for plain http
 
     def send(self, request: Request) -> Any:
@@ -318,7 +310,7 @@ class _Response(http.client.HTTPResponse):
         raise MalformedResponse
 
 
-def _pool_classes(state: _RequestState) -> dict[str, Any]:
+def _connection_class(state: _RequestState) -> type[HTTPConnection]:
     class Http(HTTPConnection):
         response_class: Any = functools.partial(_Response, state)
 
@@ -330,13 +322,4 @@ def _pool_classes(state: _RequestState) -> dict[str, Any]:
             state.sent = state.sent or self.sock is not None
             super().putrequest(method, state.target, *args, **kwargs)
 
-    class Https(Http, HTTPSConnection):
-        pass
-
-    class HttpPool(HTTPConnectionPool):
-        ConnectionCls = Http
-
-    class HttpsPool(HTTPSConnectionPool):
-        ConnectionCls = Https
-
-    return {"http": HttpPool, "https": HttpsPool}
+    return Http

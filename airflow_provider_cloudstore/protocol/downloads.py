@@ -309,10 +309,11 @@ class Download:
             raise self._link_rejected(head)
         if status == 429 or status >= 500:
             limited = status == 429 or (status == 503 and "retry-after" in head.headers)
-            raise self._error(errors.RateLimitError if limited else errors.TransientServiceError, f"HTTP {status}", head)
-        kind: type[errors.CloudStoreError] = errors.InvalidResponseError
-        if status >= 300:
+            kind: type[errors.CloudStoreError] = errors.RateLimitError if limited else errors.TransientServiceError
+        elif status >= 300:
             kind = errors.RequestRejectedError if status >= 400 else errors.RedirectError
+        else:
+            kind = errors.InvalidResponseError
         raise self._error(kind, f"HTTP {status}", head)
 
     def _link_rejected(self, head: Response) -> errors.CloudStoreError:

@@ -68,7 +68,7 @@ class CloudStoreError(Exception):
         :raises KeyError: if there is no such error.
         """
         fields = dict(data)
-        kind = _kinds(CloudStoreError)[fields.pop("kind")]
+        kind = _KINDS[fields.pop("kind")]
         fields.pop("retryable")
         return kind(**fields)
 
@@ -78,14 +78,6 @@ def restore(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str
     error = kind.__new__(kind, *args)
     vars(error).update(fields)
     return error
-
-
-def _kinds(base: type[CloudStoreError]) -> dict[str, type[CloudStoreError]]:
-    found = {base.__name__: base}
-    for kind in base.__subclasses__():
-        if globals().get(kind.__name__) is kind:  # not what the hooks derive from it
-            found |= _kinds(kind)
-    return found
 
 
 class ConfigurationError(CloudStoreError):
@@ -327,3 +319,8 @@ class MethodNotAllowedError(RequestRejectedError):
     """HTTP 405: something other than this API responds at that address."""
 
     hint = "Something other than the version 2 API responds there. Check the connection's host (base URL)."
+
+
+_KINDS: dict[str, type[CloudStoreError]] = {
+    name: kind for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, CloudStoreError)
+}

@@ -31,7 +31,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import assert_never
 
 import pendulum
 
@@ -123,15 +122,11 @@ def classify_failure(context: CallContext, failure: TransportFailure, route: str
 
     :param route: the address and the proxy, reported if nothing was sent.
     """
-    match failure.kind:
-        case FailureKind.NEVER_SENT:
-            return _failure(context, errors.ServiceUnreachableError, f"{failure.reason}, at {route}")
-        case FailureKind.PROXY_REFUSED:
-            return _failure(context, errors.ConfigurationError, f"{failure.reason}, at {route}")
-        case FailureKind.OUTCOME_UNKNOWN:
-            return _unknown(context, failure.reason)
-        case _:
-            assert_never(failure.kind)
+    if failure.kind is FailureKind.OUTCOME_UNKNOWN:
+        return _unknown(context, failure.reason)
+    refused = failure.kind is FailureKind.PROXY_REFUSED
+    kind = errors.ConfigurationError if refused else errors.ServiceUnreachableError
+    return _failure(context, kind, f"{failure.reason}, at {route}")
 
 
 def connect_refused(status: int) -> TransportFailure:

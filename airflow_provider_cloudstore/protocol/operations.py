@@ -148,10 +148,6 @@ def _validate_folder_id(value: Any, settings: Settings) -> str:
     return folder_id
 
 
-def _validate_file_id(value: Any, settings: Settings) -> str:
-    return validate_id(value, "file_id")
-
-
 def _validate_source_url(value: Any, settings: Settings) -> str:
     url = validate_present(value, "url")
     problem = _problem_of_source(url)
@@ -207,7 +203,7 @@ CREATE_DOWNLOAD_LINK = Operation(
     token_location=TokenLocation.QUERY,
     idempotent=True,
     missing_is_success=False,
-    validate=_validate_file_id,
+    validate=lambda value, _: validate_id(value, "file_id"),
 )
 """API document, section 4.3."""
 OPERATIONS = (DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK)

@@ -242,16 +242,13 @@ def _find_expiry(body: Json, received_at: DateTime) -> DateTime | None:
     return None
 
 
-def _utc(parsed: object) -> DateTime | None:
-    return parsed.in_timezone("UTC") if isinstance(parsed, DateTime) else None
-
-
 def _moment(value: Any, received_at: DateTime, *, relative: bool) -> DateTime | None:
     if isinstance(value, bool) or (isinstance(value, str) and len(value) > _MAX_DATE_LENGTH):
         return None
     try:
         if isinstance(value, str) and not re.fullmatch(r"\d+(\.\d+)?", value, re.ASCII):
-            return None if relative or not value[:1].isdigit() else _utc(pendulum.parse(value, tz="UTC", now=received_at))
+            parsed = None if relative or not value[:1].isdigit() else pendulum.parse(value, tz="UTC", now=received_at)
+            return parsed.in_timezone("UTC") if isinstance(parsed, DateTime) else None
         number = float(value)
         if relative or number < _EPOCH_FROM:
             return received_at.add(seconds=number)

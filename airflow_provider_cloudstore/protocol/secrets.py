@@ -70,14 +70,8 @@ def printed_forms(secret: Secret) -> tuple[str, ...]:
     if value.isascii() and value.isalnum():
         return (value,)  # the same in every encoding
     raw = value.encode("utf-8", "replace").decode("utf-8")
-    encoded = {
-        quote(raw, safe=""),
-        quote(raw),
-        quote_plus(raw),
-        quote(raw, safe=_SAFE_IN_REQUESTS),
-        quote(raw, safe=_SAFE_IN_YARL),
-        quote_plus(raw, safe=_SAFE_IN_YARL),
-    }
+    encoded = {quote(raw, safe=safe) for safe in ("", "/", _SAFE_IN_REQUESTS, _SAFE_IN_YARL)}
+    encoded |= {quote_plus(raw, safe=safe) for safe in ("", _SAFE_IN_YARL)}
     lower = {re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form) for form in encoded}
     escaped = {json.dumps(raw)[1:-1], repr(raw)[1:-1], ascii(raw)[1:-1]}
     return tuple(sorted({value, raw} | encoded | lower | escaped, key=lambda form: (-len(form), form)))
@@ -134,13 +128,7 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
         return (Secret(url),)
     pairs = [pair.partition("=") for pair in parts.query.split("&")]
     userinfo = parts.netloc.rpartition("@")[0]
-    values = [value or name for name, _, value in pairs]
-    pieces = [
-        userinfo,
-        *userinfo.split(":", 1),
-        parts.fragment,
-        parts.query,
-        *(value for value in values if len(value) >= _MIN_VALUE_LENGTH),
-    ]
+    values = [value for value in (value or name for name, _, value in pairs) if len(value) >= _MIN_VALUE_LENGTH]
+    pieces = [userinfo, *userinfo.split(":", 1), parts.fragment, parts.query, *values]
     found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}
     return tuple(Secret(piece) for piece in sorted(found))
