@@ -30,8 +30,7 @@ from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, 
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
-from airflow_provider_cloudstore.protocol.settings import Settings, is_loopback
-from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
+from airflow_provider_cloudstore.protocol.settings import Settings, is_loopback, url_problem
 
 MAX_REDIRECTS = 5
 MAX_REJECTED_LINKS = 3
@@ -96,7 +95,7 @@ def download_url(link: DownloadLink, settings: Settings) -> Secret:
             "the service's response has a download token but no download URL: set extra 'download_url' of the connection to "
             "the URL with {token} in the token's place, such as https://files.example.com/download?download_token={token}"
         )
-    elif found := _url_problem(url, allow_http=settings.allow_http):
+    elif found := url_problem(url, allow_http=settings.allow_http):
         problem = f"the download URL {found}; nothing was downloaded"
     if problem:
         raise errors.ConfigurationError(problem, operation=_OPERATION, subject=link.file_id)
@@ -107,20 +106,6 @@ def _percent_encoded(url: str) -> Secret:
     parts = urlsplit(url)
     path, query = (quote(part, safe="!$%&'()*+,/:;=?@[]~") for part in (parts.path, parts.query))  # keeps what is encoded
     return Secret(urlunsplit((parts.scheme, parts.netloc, path, query, "")))
-
-
-def _url_problem(url: str, *, allow_http: bool = False, allow_loopback: bool = True) -> str:
-    """Why a URL must not be requested, or an empty string; it repeats nothing of the URL but the scheme."""
-    try:
-        parts = split_url(url)
-    except AmbiguousUrlError as error:
-        return str(error)
-    if parts.scheme not in ("http", "https"):
-        return f"has the scheme '{parts.scheme}'"
-    if parts.username is not None:
-        return "contains a user name or password"
-    allowed = parts.scheme == "https" or allow_http or (allow_loopback and is_loopback(parts.hostname or ""))
-    return "" if allowed else "is plain http, which exposes the token in transit"
 
 
 def validate_sha256(value: Any) -> str | None:
@@ -244,7 +229,7 @@ class Download:
         self._redirects += 1
         if self._redirects > MAX_REDIRECTS:
             raise self._error(errors.RedirectError, f"HTTP {head.status}: more than {MAX_REDIRECTS} redirects", head)
-        if problem := _url_problem(url, allow_loopback=from_loopback):
+        if problem := url_problem(url, allow_loopback=from_loopback):
             raise self._error(errors.RedirectError, f"HTTP {head.status}: the target of the redirect {problem}", head)
         self._url = _percent_encoded(url)
         return True

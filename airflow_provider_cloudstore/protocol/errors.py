@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
+_BASE_URL = "that the connection's host is the base URL: the part before /cloud/api/v2."
+
 
 @dataclass(eq=False, repr=False)
 class CloudStoreError(Exception):
@@ -192,14 +194,11 @@ class PermissionDeniedError(RequestRejectedError):
 class NotFoundError(RequestRejectedError):
     """HTTP 404 or 410."""
 
-    hint = "Check that the connection's host is the base URL: the part before /cloud/api/v2."
+    hint = f"Check {_BASE_URL}"
     hint_for: ClassVar[Mapping[str, str]] = {
-        "delete folder": (
-            "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
-            "If a missing folder is fine, set ignore_missing=True."
-        ),
+        "delete folder": f"Check the id, and {_BASE_URL} If a missing folder is fine, set ignore_missing=True.",
         "download link": (
-            "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
+            f"Check the id, and {_BASE_URL} "
             "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
         ),
     }

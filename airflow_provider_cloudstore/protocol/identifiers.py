@@ -50,7 +50,7 @@ def plain(text: str, undone: tuple[Undo, ...] = (escapes.percent,)) -> str:
 def _visible(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).partition("\x00")[0]  # where C ends a string
     if not (text.isascii() and text.isprintable()):
-        text = "".join(_digit(char) for char in text if char.isprintable())
+        text = "".join("0" if unicodedata.numeric(char, None) == 0 else char for char in text if char.isprintable())
     return _INVISIBLE.sub("", text)
 
 
@@ -90,10 +90,6 @@ def is_nothing(text: str) -> bool:
 def _is_word_for_nothing(segment: str) -> bool:
     word = segment.lower()
     return word in _NOTHING_AS_IT_STANDS or _WRAPPING.sub("", word) in _NOTHING
-
-
-def _digit(char: str) -> str:
-    return "0" if unicodedata.numeric(char, None) == 0 else char
 
 
 def _names_something(segment: str) -> bool:

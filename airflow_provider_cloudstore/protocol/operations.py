@@ -19,9 +19,7 @@ from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
-_WHERE_FROM = {
-    "file_id": ". If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection"
-}
+_UNUSUAL_PLACE = ". If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection"
 _ABSOLUTE = "it must be an absolute URL with a host and the scheme http, https or ftp"
 _ONE_OF_MANY = ': for an upload task `upload`, pass upload.output["file_id"], not upload.output'
 _SOURCE_SCHEMES = ("http", "https", "ftp")
@@ -109,9 +107,10 @@ def validate_present(value: Any, field: str) -> str:
     if not text.isascii() and re.search("[\ud800-\udfff]", text):
         raise InvalidInputError(f"{field} is not valid Unicode; nothing was sent")
     if is_nothing(text):
+        where = _UNUSUAL_PLACE if field == "file_id" else ""
         raise InvalidInputError(
             f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing: "
-            f"check that the upstream task ran and returned the value{_WHERE_FROM.get(field, '')}; nothing was sent"
+            f"check that the upstream task ran and returned the value{where}; nothing was sent"
         )
     if "{{" in text or "{%" in text:
         raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field; nothing was sent")

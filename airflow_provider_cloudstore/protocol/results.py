@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
@@ -26,6 +26,7 @@ _FILE_ID_NAME = "file_id"
 _BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z_-])[\w.:-]{1,256}", re.ASCII)  # neither "OK" nor "1"
 _MAX_TOKEN_LENGTH = 4096
 _TOKEN = re.compile('[^\\s<>"{}\\\\\x00-\x20\x7f-\xa0\ud800-\udfff\ufffd]+')
+_URL = re.compile(r"https?://[^\s\\\x00-\x20\x7f-\xa0\ud800-\udfff]+", re.IGNORECASE)
 _MAX_URL_LENGTH = 8192
 _MAX_DATE_LENGTH = 64
 _EPOCH_FROM = 100_000_000  # a smaller number would be a date before 1973, so it is seconds from now
@@ -175,11 +176,7 @@ def _repeats(text: str, secrets: tuple[Secret, ...]) -> bool:
 
 def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
     """Whether ``value`` is an absolute URL without credentials of the call."""
-    if (
-        not isinstance(value, str)
-        or len(value) > _MAX_URL_LENGTH
-        or not re.fullmatch(r"https?://[^\s\\\x00-\x20\x7f-\xa0\ud800-\udfff]+", value, re.IGNORECASE)
-    ):
+    if not isinstance(value, str) or len(value) > _MAX_URL_LENGTH or not _URL.fullmatch(value):
         return False
     try:
         return bool(urlsplit(value).hostname) and not _repeats(value, secrets)
@@ -187,18 +184,12 @@ def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
         return False
 
 
-def _places(body: Json) -> Iterator[Mapping[str, Any]]:
-    """The two places of fields: the top level, and ``data``."""
-    if isinstance(body, dict):
-        yield body
-        if isinstance(body.get("data"), dict):
-            yield body["data"]
-
-
 def _fields(body: Json, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """The fields of these names, at the top level and under ``data``."""
+    places = (body, body.get("data")) if isinstance(body, dict) else ()
     for name in names:
-        for place in _places(body):
-            if place.get(name) is not None:
+        for place in places:
+            if isinstance(place, dict) and place.get(name) is not None:
                 yield name, place[name]
 
 
@@ -235,11 +226,8 @@ def _query_value(url: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _find_expiry(body: Json, received_at: DateTime) -> DateTime | None:
-    for name, value in _fields(body, _EXPIRY_NAMES):
-        moment = _moment(value, received_at, relative=name == "expires_in")
-        if moment is not None:
-            return moment
-    return None
+    moments = (_moment(value, received_at, relative=name == "expires_in") for name, value in _fields(body, _EXPIRY_NAMES))
+    return next((moment for moment in moments if moment is not None), None)
 
 
 def _moment(value: Any, received_at: DateTime, *, relative: bool) -> DateTime | None:

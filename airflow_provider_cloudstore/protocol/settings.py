@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 from airflow_provider_cloudstore.protocol.proxies import validate_proxy
@@ -109,6 +110,24 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def url_problem(url: str, *, allow_http: bool = False, allow_loopback: bool = True) -> str:
+    """Why nothing must be downloaded from a URL, or an empty string; it repeats nothing of the URL but the scheme.
+
+    :param allow_http: whether plain http is allowed to other machines.
+    :param allow_loopback: whether it is allowed to this machine.
+    """
+    try:
+        parts = split_url(url)
+    except AmbiguousUrlError as error:
+        return str(error)
+    if parts.scheme not in ("http", "https"):
+        return f"has the scheme '{parts.scheme}'"
+    if parts.username is not None:
+        return "contains a user name or password"
+    allowed = parts.scheme == "https" or allow_http or (allow_loopback and is_loopback(parts.hostname or ""))
+    return "" if allowed else "is plain http, which exposes the token in transit"
 
 
 def read_extra(text: Any) -> dict[str, Any]:
@@ -284,17 +303,8 @@ def _download_url(extra: Mapping[str, Any], *, allow_http: bool) -> str:
     example = "such as https://files.example.com/download?download_token={token}"
     if not isinstance(value, str) or value.count("{token}") != 1:
         raise ConfigurationError(f"extra 'download_url' of the connection must be a URL that contains {{token}} once, {example}")
-    try:
-        parts = split_url(value.strip())
-    except AmbiguousUrlError as error:
-        raise ConfigurationError(f"extra 'download_url' of the connection {error}: set it to a URL {example}") from None
-    problem = ""
-    if parts.username is not None or parts.fragment:
-        problem = "contains a user, a password or a fragment"
-    elif parts.scheme not in ("http", "https"):
-        problem = f"has the scheme '{parts.scheme}'"
-    elif parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname or "")):
-        problem = "uses plain http, which exposes the token on the network"
-    if problem:
+    problem = url_problem(value.strip(), allow_http=allow_http)
+    if problem or urlsplit(value).fragment:
+        problem = problem or "contains a fragment"
         raise ConfigurationError(f"extra 'download_url' of the connection {problem}: set it to a URL {example}")
     return value.strip()
