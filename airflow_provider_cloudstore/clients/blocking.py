@@ -18,7 +18,8 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 import pendulum
 import requests
@@ -44,7 +45,7 @@ _CHUNK = 64 * 1024
 _BLANK_LINE = re.compile(rb"(?m)^\r?\n")
 
 
-class BlockingClient:
+class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs calls, with connections of its own for each thread.
 
     :param settings: the address, the token and the timeouts.
@@ -59,9 +60,6 @@ class BlockingClient:
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy opens its own connections."""
         return type(self), (self._settings, self._reload)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

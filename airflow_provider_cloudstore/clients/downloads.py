@@ -13,7 +13,8 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import pendulum
@@ -47,7 +48,7 @@ class Sink(Protocol):
         """Write the next bytes."""
 
 
-class DownloadClient:
+class DownloadClient(AbstractContextManager["DownloadClient"]):
     """Connections to the download hosts.
 
     :param settings: the time limits, the certificates and the proxy.
@@ -58,9 +59,6 @@ class DownloadClient:
         self._settings = settings
         self._create_link = create_link
         self._transports: dict[tuple[int, int, Secret | None, bool], _Transport] = {}
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

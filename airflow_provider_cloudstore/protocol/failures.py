@@ -112,7 +112,6 @@ class Failure:
         )
 
 
-_SUCCESS = Success()
 UNCHANGED_TOKEN = Failure(errors.AuthenticationError, "HTTP 401: the service refused the access token")
 """The connection still holds the token that the service refused."""
 
@@ -188,7 +187,7 @@ def _classify_success(context: CallContext, status: int, content: Content) -> Su
         return _failure(context, errors.InvalidResponseError, reason) if idempotent else _unknown(context, reason)
     if content.error_message is not None:
         return _failure(context, errors.ServiceError, f"HTTP {status}, but the service reports an error")
-    return _SUCCESS
+    return Success()
 
 
 def _classify_rejection(context: CallContext, status: int, content: Content) -> Failure:

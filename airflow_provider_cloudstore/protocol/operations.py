@@ -43,8 +43,8 @@ class Operation:
     :param field: its only parameter.
     :param token_location: where the request carries the access token.
     :param idempotent: whether repeating it has no further effect.
-    :param missing_is_success: whether it is done if its subject does not exist.
     :param validate: the guard; it returns the subject as it is sent.
+    :param missing_is_success: whether it is done if its subject does not exist.
     """
 
     key: str
@@ -54,8 +54,8 @@ class Operation:
     field: str
     token_location: TokenLocation
     idempotent: bool
-    missing_is_success: bool
     validate: Callable[[Any, Settings], str]
+    missing_is_success: bool = False
 
     def request(self, subject: str, settings: Settings) -> Request:
         """The HTTP request for ``subject``."""
@@ -189,7 +189,6 @@ UPLOAD_FROM_URL = Operation(
     field="url",
     token_location=TokenLocation.HEADER,
     idempotent=False,
-    missing_is_success=False,
     validate=_validate_source_url,
 )
 """API document, section 4.2."""
@@ -201,7 +200,6 @@ CREATE_DOWNLOAD_LINK = Operation(
     field="file_id",
     token_location=TokenLocation.QUERY,
     idempotent=True,
-    missing_is_success=False,
     validate=lambda value, _: validate_id(value, "file_id"),
 )
 """API document, section 4.3."""

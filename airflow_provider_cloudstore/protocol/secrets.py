@@ -45,9 +45,7 @@ class Secret:
         return self._core
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Secret):
-            return NotImplemented
-        return self._value == other._value
+        return self._value == other._value if isinstance(other, Secret) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._value)
