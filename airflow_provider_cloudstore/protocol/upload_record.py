@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any, Self
 
-_DIGEST_BYTES = 16
 _MAX_RESULT_BYTES = 48 * 1024  # a state store keeps 64 KiB
 
 
@@ -75,4 +74,4 @@ def url_digest(url: str) -> str:
 
     :param url: the URL, credentials included.
     """
-    return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
+    return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
