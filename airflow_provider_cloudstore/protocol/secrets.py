@@ -117,8 +117,7 @@ def redact_url(url: str) -> str:
 def url_secrets(url: str) -> tuple[Secret, ...]:
     """The possible credentials in ``url``: user, password, fragment, the query, and the longer values in it.
 
-    A short value or a word, such as ``id=200`` or ``format=response``, is not a credential by itself, and masking it would mask
-    the same text everywhere.
+    A short value, such as that of ``id=200``, is not a credential by itself, and masking it would mask the same text everywhere.
     """
     try:
         parts = urlsplit(url)
