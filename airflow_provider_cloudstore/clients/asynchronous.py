@@ -56,7 +56,6 @@ class Throttle(Protocol):
     def record_failure(self, error: CloudStoreError) -> bool:
         """Record that a request failed after :meth:`acquire`.
 
-        :param error: the error.
         :returns: whether to acquire again and retry without using up one of the call's attempts.
         """
 
@@ -84,7 +83,6 @@ class AsyncClient:
     ) -> T:
         """Make attempts until the call succeeds or fails permanently.
 
-        :param call: the call.
         :param budget: seconds for all attempts and the pauses between them.
         :param on_retry: called with a log line before each pause.
         :param throttle: decides when to send each request; shared by many calls.
@@ -126,7 +124,6 @@ class AsyncClient:
     async def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
         """Send one request of a call.
 
-        :param call: the call.
         :param time_left: maximum seconds, if the connection's timeout is not shorter.
         :raises CloudStoreError: if the attempt failed.
         """

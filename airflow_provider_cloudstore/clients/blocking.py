@@ -18,17 +18,16 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 import pendulum
 import requests
-import urllib3
 from requests.adapters import HTTPAdapter
 from tenacity import Retrying
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection
 
+from airflow_provider_cloudstore.clients.pools import pool_manager
 from airflow_provider_cloudstore.clients.reasons import MalformedResponse, transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import framing, messages
@@ -46,7 +45,7 @@ _CHUNK = 64 * 1024
 _BLANK_LINE = re.compile(rb"(?m)^\r?\n")
 
 
-class BlockingClient:
+class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs calls, with connections of its own for each thread.
 
     :param settings: the address, the token and the timeouts.
@@ -62,10 +61,7 @@ class BlockingClient:
         """A copy opens its own connections."""
         return type(self), (self._settings, self._reload)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -76,7 +72,6 @@ class BlockingClient:
     def perform(self, call: Call[T], *, budget: float = DEFAULT_BUDGET, on_retry: Callable[[str], None] = log.warning) -> T:
         """Make attempts until the call succeeds or fails permanently.
 
-        :param call: the call.
         :param budget: seconds for all attempts and the pauses between them.
         :param on_retry: called with a log line before each pause.
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
@@ -90,7 +85,6 @@ class BlockingClient:
     def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
         """Send one request of a call.
 
-        :param call: the call.
         :param time_left: maximum seconds, if the connection's timeout is not shorter.
         :raises CloudStoreError: if the attempt failed.
         """
@@ -250,10 +244,7 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Transport(HTTPAdapter):
-    """The adapter of ``requests`` to one address.
-
-    :param settings: the address, its proxy and its certificates.
-    """
+    """The adapter of ``requests`` to one address."""
 
     def __init__(self, settings: Settings) -> None:
         self.state = _RequestState()
@@ -282,13 +273,7 @@ class _Transport(HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """In place of the one in ``requests``: no credentials in the proxy's URL, and connections of our own class."""
-        if self._proxy:
-            self.poolmanager = urllib3.ProxyManager(
-                self._proxy.url, proxy_headers=self._proxy.headers, ssl_context=self._tls, proxy_ssl_context=self._tls
-            )
-        else:
-            self.poolmanager = urllib3.PoolManager(ssl_context=self._tls)
-        self.poolmanager.pool_classes_by_scheme = _pool_classes(self.state)
+        self.poolmanager = pool_manager(self._proxy, self._tls, _connection_class(self.state))
 
     def get_connection_with_tls_context(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> Any:
         """The pool of the address."""
@@ -302,9 +287,7 @@ class _Transport(HTTPAdapter):
         return resp
 
 
-def _pool_classes(state: _RequestState) -> dict[str, Any]:
-    """Connection pools for ``PoolManager.pool_classes_by_scheme``, whose connections share ``state``."""
-
+def _connection_class(state: _RequestState) -> type[HTTPConnection]:
     class Http(HTTPConnection):
         response_class: Any = functools.partial(_Response, state)
 
@@ -338,16 +321,7 @@ def _pool_classes(state: _RequestState) -> dict[str, Any]:
                 self.sock.settimeout(state.time_left())
             super().send(data)
 
-    class Https(Http, HTTPSConnection):
-        pass
-
-    class HttpPool(HTTPConnectionPool):
-        ConnectionCls = Http
-
-    class HttpsPool(HTTPSConnectionPool):
-        ConnectionCls = Https
-
-    return {"http": HttpPool, "https": HttpsPool}
+    return Http
 
 
 def _connect(host: str, port: int, time_left: Callable[[], float], options: Any) -> socket.socket:

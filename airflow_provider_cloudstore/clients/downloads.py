@@ -13,16 +13,16 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Protocol, Self
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import pendulum
 import urllib3
 from tenacity import Retrying
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection
 
+from airflow_provider_cloudstore.clients.pools import pool_manager
 from airflow_provider_cloudstore.clients.reasons import MalformedResponse, transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import messages
@@ -48,7 +48,7 @@ class Sink(Protocol):
         """Write the next bytes."""
 
 
-class DownloadClient:
+class DownloadClient(AbstractContextManager["DownloadClient"]):
     """Connections to the download hosts.
 
     :param settings: the time limits, the certificates and the proxy.
@@ -60,10 +60,7 @@ class DownloadClient:
         self._create_link = create_link
         self._transports: dict[tuple[int, int, Secret | None, bool], _Transport] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -74,7 +71,6 @@ class DownloadClient:
     def run(self, download: Download, sink: Sink, *, budget: float = math.inf, on_retry: Callable[[str], None]) -> None:
         """Write the file, or the selected range, into ``sink``.
 
-        :param download: the download.
         :param sink: where to; it is restarted whenever the file starts over.
         :param budget: seconds for all attempts and the pauses between them. The connection's timeout limits the wait for each
             response and for each piece of its body.
@@ -209,14 +205,7 @@ class _Transport:
     def __init__(self, settings: Settings, proxy_url: Secret | None, *, tls: bool) -> None:
         self.state = _RequestState()
         context, proxy = tls_context(settings.verify) if tls else None, Proxy.of(proxy_url)
-        self._pools: urllib3.PoolManager
-        if proxy:
-            self._pools = urllib3.ProxyManager(
-                proxy.url, proxy_headers=proxy.headers, ssl_context=context, proxy_ssl_context=context
-            )
-        else:
-            self._pools = urllib3.PoolManager(ssl_context=context)
-        self._pools.pool_classes_by_scheme = _pool_classes(self.state)
+        self._pools = pool_manager(proxy, context, _connection_class(self.state))
         self._absolute_form = proxy is not None  # RFC 9112 section 3.2.2, for plain http
 
     def send(self, request: Request) -> Any:
@@ -319,7 +308,7 @@ class _Response(http.client.HTTPResponse):
         raise MalformedResponse
 
 
-def _pool_classes(state: _RequestState) -> dict[str, Any]:
+def _connection_class(state: _RequestState) -> type[HTTPConnection]:
     class Http(HTTPConnection):
         response_class: Any = functools.partial(_Response, state)
 
@@ -331,13 +320,4 @@ def _pool_classes(state: _RequestState) -> dict[str, Any]:
             state.sent = state.sent or self.sock is not None
             super().putrequest(method, state.target, *args, **kwargs)
 
-    class Https(Http, HTTPSConnection):
-        pass
-
-    class HttpPool(HTTPConnectionPool):
-        ConnectionCls = Http
-
-    class HttpsPool(HTTPSConnectionPool):
-        ConnectionCls = Https
-
-    return {"http": HttpPool, "https": HttpsPool}
+    return Http

@@ -34,7 +34,6 @@ _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_
 def transport_failure(error: BaseException, *, sent: bool, limit: float) -> TransportFailure:
     """Describe any exception that a library raised during a request.
 
-    :param error: the exception.
     :param sent: whether a byte of the request may have been sent.
     :param limit: the request's timeout in seconds.
     """
@@ -46,10 +45,7 @@ def transport_failure(error: BaseException, *, sent: bool, limit: float) -> Tran
 
 
 def reason_for(error: BaseException) -> str:
-    """The reason for the innermost known cause, else the exception's type; never its message.
-
-    :param error: what the library raised.
-    """
+    """The reason for the innermost known cause, else the exception's type; never its message."""
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):

@@ -22,17 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     :returns: the exit status: 0 after Ctrl-C or SIGTERM, 1 if the port is taken.
     """
     given = _parser().parse_args(arguments)
-    options = Options(
-        access_token=given.access_token or os.environ.get("CLOUDSTORE_EMULATOR_TOKEN", ""),
-        answers=given.answers,
-        token_ttl=given.token_ttl,
-        upload_folder=given.upload_folder,
-        fetch_delay=given.fetch_delay,
-        port=given.port,
-        faults=tuple(given.fault),
-    )
     try:
-        asyncio.run(_serve(options))
+        asyncio.run(_serve(Options(**vars(given))))
     except OSError as error:
         print(f"Cannot listen on {HOST}:{given.port}: {error.strerror}. Use --port 0 for a free port.", file=sys.stderr)
         return 1
@@ -47,7 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--port", type=int, default=0, help="port to listen on; default: 0, a free one")
     parser.add_argument(
-        "--access-token", default="", help="token to accept; default: $CLOUDSTORE_EMULATOR_TOKEN, else a random one"
+        "--access-token",
+        default=os.environ.get("CLOUDSTORE_EMULATOR_TOKEN", ""),
+        help="token to accept; default: $CLOUDSTORE_EMULATOR_TOKEN, else a random one",
     )
     parser.add_argument(
         "--answers", choices=[shape.value for shape in Shape], default=Options.answers, help="shape of the responses"
@@ -57,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fetch-delay", type=float, default=Options.fetch_delay, help="seconds an upload waits in the queue")
     parser.add_argument(
         "--fault",
+        dest="faults",
         type=_fault,
         action="append",
         default=[],

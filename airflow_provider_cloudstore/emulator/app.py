@@ -26,10 +26,7 @@ _MAX_PUT_SIZE = 64 * 1024 * 1024
 class Service:
     """The routes over a store.
 
-    :param store: the state of the service.
     :param access_token: the one token that it accepts.
-    :param shape: the shape of its responses.
-    :param faults: the faults to inject.
     """
 
     store: Store

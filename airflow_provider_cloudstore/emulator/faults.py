@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import math
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -61,46 +61,37 @@ class Kind(Enum):
 _KINDS = tuple(kind.value for kind in Kind)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_number(value: Any, least: float, most: float = sys.float_info.max, kind: Any = int) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most
 
 
-def _is_text(value: Any, encoding: str = "utf-8") -> bool:
+def _converts(convert: Callable[..., Any], *arguments: Any) -> bool:
     try:
-        str.encode(value, encoding)
-    except (TypeError, UnicodeEncodeError):
-        return False
-    return True
-
-
-def _is_base64(value: Any) -> bool:
-    try:
-        base64.b64decode(value, validate=True)
+        convert(*arguments)
     except (TypeError, ValueError):
         return False
     return True
 
 
 def _is_headers(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_text(one) and one.isprintable() for pair in value.items() for one in pair)
+    return isinstance(value, dict) and all(
+        _converts(str.encode, one) and one.isprintable() for pair in value.items() for one in pair
+    )
 
 
 _YES_OR_NO = (lambda value: isinstance(value, bool), "true or false")
 _EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "kind": (lambda value: value in _KINDS, f"one of {', '.join(_KINDS)}"),
     "operation": (lambda value: value in _NAMES, f"one of {', '.join(_NAMES)}"),
-    "times": (lambda value: _is_whole(value) and value >= 0, "a whole number, 0 for all requests"),
-    "status": (lambda value: _is_whole(value) and 100 <= value <= 999, "a whole number from 100 to 999"),
+    "times": (lambda value: _is_number(value, 0), "a whole number, 0 for all requests"),
+    "status": (lambda value: _is_number(value, 100, 999), "a whole number from 100 to 999"),
     "headers": (_is_headers, "an object of strings without line breaks"),
-    "body": (_is_text, "a string"),
-    "after": (lambda value: _is_whole(value) and value >= 0, "a whole number of bytes"),
-    "seconds": (
-        lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf,
-        "a number of seconds",
-    ),
+    "body": (lambda value: _converts(str.encode, value), "a string"),
+    "after": (lambda value: _is_number(value, 0), "a whole number of bytes"),
+    "seconds": (lambda value: _is_number(value, 0, kind=(int, float)), "a number of seconds"),
     "effect": _YES_OR_NO,
-    "raw": (lambda value: _is_text(value, "latin-1"), "a string whose characters are bytes, U+0000 to U+00FF"),
-    "base64": (_is_base64, "bytes in base64"),
+    "raw": (lambda value: _converts(str.encode, value, "latin-1"), "a string whose characters are bytes, U+0000 to U+00FF"),
+    "base64": (lambda value: _converts(base64.b64decode, value, None, True), "bytes in base64"),
     "close": _YES_OR_NO,
 }
 """For each field of a fault: whether a value is valid, and what is expected."""
@@ -157,15 +148,9 @@ class Fault:
             raise ValueError("the kind 'raw' needs the bytes to send, in either 'raw' or 'base64'")
         return cls(**{**given, "kind": Kind(given["kind"])})
 
-    @property
-    def raw_bytes(self) -> bytes:
-        """What a ``raw`` fault sends."""
-        return (self.raw or "").encode("latin-1") if self.base64 is None else base64.b64decode(self.base64)
-
     async def apply(self, request: web.Request, work: Work) -> web.StreamResponse:
         """Respond to a request with this fault.
 
-        :param request: the request.
         :param work: performs the operation and returns the usual response.
         """
         match self.kind:
@@ -182,7 +167,8 @@ class Fault:
                 return _drop(request)
             case Kind.RAW:
                 await (work() if self.effect else request.read())  # closing with unread data would reset the connection
-                return await _write(request, self.raw_bytes, close=self.close)
+                raw = (self.raw or "").encode("latin-1") if self.base64 is None else base64.b64decode(self.base64)
+                return await _write(request, raw, close=self.close)
             case _:
                 return await self._apply_to_response(request, await work())
 
@@ -226,10 +212,7 @@ class Faults:
     script: list[Fault] = field(default_factory=list)
 
     def take(self, operation: str) -> Fault | None:
-        """Return the fault for the next request, if there is one, and count it as used.
-
-        :param operation: the operation that is requested.
-        """
+        """Return the fault for the next request, if there is one, and count it as used."""
         for fault in self.script:
             if fault.operation in (operation, "*"):
                 if fault.times:

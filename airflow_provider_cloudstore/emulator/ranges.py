@@ -17,8 +17,6 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 class RangedFile(web.StreamResponse):
     """A file, or the one range of it that the request names.
 
-    :param path: where its bytes are.
-    :param request: the request.
     :ivar cut_after: bytes of the body after which the connection is closed; None to send all of it.
     """
 

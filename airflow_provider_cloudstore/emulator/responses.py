@@ -24,31 +24,23 @@ class Shape(Enum):
 def success(shape: Shape, message: str, data: dict[str, Any], line: str) -> web.Response:
     """Create a successful response.
 
-    :param shape: its shape.
     :param message: a sentence for people (envelope).
     :param data: the fields (envelope and plain).
     :param line: the bare line (text).
     """
-    if shape is Shape.TEXT:
-        return web.Response(text=line)
-    if shape is Shape.PLAIN:
-        return web.json_response(data)
-    return web.json_response({"response": message, "data": data, "_status": "success", "_datetime": _now()})
+    return _response(shape, 200, line, data, {"response": message, "data": data, "_status": "success"})
 
 
 def failure(shape: Shape, status: int, message: str) -> web.Response:
     """Create an error response.
 
-    :param shape: its shape.
-    :param status: the HTTP status.
     :param message: a sentence for people.
     """
+    return _response(shape, status, message, {"message": message}, {"status": "error", "response": message})
+
+
+def _response(shape: Shape, status: int, line: str, plain: dict[str, Any], envelope: dict[str, Any]) -> web.Response:
     if shape is Shape.TEXT:
-        return web.Response(text=message, status=status)
-    if shape is Shape.PLAIN:
-        return web.json_response({"message": message}, status=status)
-    return web.json_response({"status": "error", "response": message, "_datetime": _now()}, status=status)
-
-
-def _now() -> str:
-    return pendulum.now("UTC").format("YYYY-MM-DD HH:mm:ss")
+        return web.Response(text=line, status=status)
+    now = pendulum.now("UTC").format("YYYY-MM-DD HH:mm:ss")
+    return web.json_response(plain if shape is Shape.PLAIN else {**envelope, "_datetime": now}, status=status)

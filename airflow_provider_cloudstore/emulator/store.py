@@ -75,10 +75,7 @@ class Store:
         self.folders.add(self.upload_folder)
 
     def queue_upload(self, url: str) -> StoredFile:
-        """Queue a fetch; it runs after the response is sent.
-
-        :param url: the source.
-        """
+        """Queue a fetch; it runs after the response is sent."""
         stored = StoredFile(f"f{secrets.token_hex(6)}", self.upload_folder, url)
         self.folders.add(self.upload_folder)
         self.files[stored.file_id] = stored
@@ -91,8 +88,6 @@ class Store:
     def put_file(self, content: bytes, file_id: str, folder_id: str) -> StoredFile:
         """Store a file without an upload.
 
-        :param content: its bytes.
-        :param file_id: its id.
         :param folder_id: its folder, created when needed.
         """
         stored = StoredFile(file_id, folder_id, "put", "stored", len(content), hashlib.sha256(content).hexdigest())
@@ -121,10 +116,7 @@ class Store:
             stored.state, stored.sha256 = "stored", digest.hexdigest()
 
     def create_token(self, file_id: str) -> Token | None:
-        """Create a token for a stored file, or return None if the file is not stored (yet).
-
-        :param file_id: the file id.
-        """
+        """Create a token for a stored file, or return None if the file is not stored (yet)."""
         stored = self.files.get(file_id)
         if stored is None or stored.state != "stored":
             return None
@@ -140,17 +132,13 @@ class Store:
             token.expires_at = pendulum.now("UTC")
 
     def valid_token(self, text: str) -> Token | None:
-        """Return the token, or None if it is unknown or expired.
-
-        :param text: the string that the client sent.
-        """
+        """Return the token, or None if it is unknown or expired."""
         token = self.tokens.get(text)
         return token if token and pendulum.now("UTC") < token.expires_at else None
 
     async def delete_folder(self, folder_id: str) -> bool:
         """Delete a folder with its files, their tokens and its queued uploads.
 
-        :param folder_id: the folder id.
         :returns: whether the folder existed.
         """
         if folder_id not in self.folders:
@@ -167,10 +155,7 @@ class Store:
         return True
 
     def path_of(self, stored: StoredFile) -> Path:
-        """Return the path of a file's bytes.
-
-        :param stored: the file.
-        """
+        """Return the path of a file's bytes."""
         return self.folder / hashlib.sha256(stored.file_id.encode()).hexdigest()  # an id may hold what a file name may not
 
     def snapshot(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def get_fs(conn_id: str | None, storage_options: dict[str, Any] | None = None) -
 
 
 class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no annotations
-    """Reads files by their ids; there is nothing to list, and nothing can be written.
+    """Reads files by their ids, which are the paths; there is nothing to list, and nothing can be written.
 
     :param conn_id: the Airflow connection; None for ``cloudstore_default``.
     """
@@ -65,7 +65,6 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         """The size and version of a file; it takes a link and one small request.
 
-        :param path: the file's id.
         :raises FileNotFoundError: if there is no such file.
         """
         file_id = self._strip_protocol(path)
@@ -73,10 +72,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             return dict(file.details)
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Whether there is such a file. Unlike fsspec's own, it takes no other error for "no".
-
-        :param path: the file's id.
-        """
+        """Whether there is such a file. Unlike fsspec's own, it takes no other error for "no"."""
         try:
             self.info(path)
         except FileNotFoundError:
@@ -94,17 +90,13 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         """The file itself: a folder cannot be listed.
 
-        :param path: the file's id.
         :param detail: whether to return its :meth:`info` and not its name alone.
         """
         found = self.info(path)
         return [found if detail else found["name"]]
 
     def ukey(self, path: str) -> str:
-        """What changes with the file's content, as far as the download's host tells.
-
-        :param path: the file's id.
-        """
+        """What changes with the file's content, as far as the download's host tells."""
         found = self.info(path)
         return f"{found['size']}-{found['etag']}-{found['last_modified']}"
 
@@ -141,8 +133,6 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
 class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
     """A file of the service, read in blocks; each is one request, and the link is replaced when it has ended.
 
-    :param fs: the filesystem.
-    :param path: the file's id.
     :param kwargs: what fsspec's buffered files take: ``block_size``, ``cache_type`` and the like.
     """
 

@@ -74,8 +74,6 @@ class Call(ABC, Generic[T]):
     def result(self, response: Response, content: Content, existed: bool | None) -> T | None:
         """The result of a successful response, or None if the response contains no download token.
 
-        :param response: the response.
-        :param content: what its body says.
         :param existed: whether the subject existed; None if unknown.
         """
 
@@ -116,7 +114,6 @@ class Call(ABC, Generic[T]):
     def handle_outcome(self, outcome: Response | TransportFailure) -> T:
         """The result of an attempt.
 
-        :param outcome: the response, or how the request failed.
         :raises CloudStoreError: if the attempt failed; ``retryable`` says whether to make another.
         """
         try:
@@ -229,7 +226,6 @@ def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) 
     Exponential backoff with full jitter, or ``Retry-After``; it ends after the connection's ``max_attempts``, or if the next
     pause would exceed the budget.
 
-    :param call: the call.
     :param budget: seconds for all attempts and pauses.
     :param on_retry: is called with one line before each pause: operation, attempt, reason and delay.
     """

@@ -24,15 +24,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
-from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.failures import retry_after
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure, is_unambiguous
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
-from airflow_provider_cloudstore.protocol.settings import Settings, is_loopback
-from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
+from airflow_provider_cloudstore.protocol.settings import Settings, is_loopback, url_problem
 
 MAX_REDIRECTS = 5
 MAX_REJECTED_LINKS = 3
@@ -65,7 +63,6 @@ class FileVersion:
     def from_headers(cls, headers: Mapping[str, str], total: int | None) -> Self:
         """The version that a response describes.
 
-        :param headers: the response's headers.
         :param total: the file's size in bytes, if the response has it.
         """
         etag, modified = headers.get("etag", ""), headers.get("last-modified", "")
@@ -73,10 +70,7 @@ class FileVersion:
         return cls(total, etag, modified, strong)
 
     def matches(self, other: FileVersion) -> bool:
-        """Whether both can be the same version: nothing that both know differs.
-
-        :param other: the version in a later response.
-        """
+        """Whether both can be the same version: nothing that both know differs."""
         pairs = ((self.total, other.total), (self.etag, other.etag), (self.last_modified, other.last_modified))
         return all(one == two or None in (one, two) for one, two in pairs)
 
@@ -91,8 +85,6 @@ def _is_strong(modified: str, date: str) -> bool:
 def download_url(link: DownloadLink, settings: Settings) -> Secret:
     """The download URL: from the service's response, or else from extra ``download_url``.
 
-    :param link: the link.
-    :param settings: the connection.
     :raises ConfigurationError: if there is none, or it would expose the token.
     """
     template = settings.download_url
@@ -103,7 +95,7 @@ def download_url(link: DownloadLink, settings: Settings) -> Secret:
             "the service's response has a download token but no download URL: set extra 'download_url' of the connection to "
             "the URL with {token} in the token's place, such as https://files.example.com/download?download_token={token}"
         )
-    elif found := _url_problem(url, allow_http=settings.allow_http):
+    elif found := url_problem(url, allow_http=settings.allow_http):
         problem = f"the download URL {found}; nothing was downloaded"
     if problem:
         raise errors.ConfigurationError(problem, operation=_OPERATION, subject=link.file_id)
@@ -114,20 +106,6 @@ def _percent_encoded(url: str) -> Secret:
     parts = urlsplit(url)
     path, query = (quote(part, safe="!$%&'()*+,/:;=?@[]~") for part in (parts.path, parts.query))  # keeps what is encoded
     return Secret(urlunsplit((parts.scheme, parts.netloc, path, query, "")))
-
-
-def _url_problem(url: str, *, allow_http: bool = False, allow_loopback: bool = True) -> str:
-    """Why a URL must not be requested, or an empty string; it repeats nothing of the URL but the scheme."""
-    try:
-        parts = split_url(url)
-    except AmbiguousUrlError as error:
-        return str(error)
-    if parts.scheme not in ("http", "https"):
-        return f"has the scheme '{parts.scheme}'"
-    if parts.username is not None:
-        return "contains a user name or password"
-    allowed = parts.scheme == "https" or allow_http or (allow_loopback and is_loopback(parts.hostname or ""))
-    return "" if allowed else "is plain http, which exposes the token in transit"
 
 
 def validate_sha256(value: Any) -> str | None:
@@ -209,7 +187,6 @@ class Download:
     def use_link(self, link: DownloadLink) -> None:
         """Download from a link.
 
-        :param link: a new link.
         :raises ConfigurationError: if it has no usable URL.
         """
         self._link = download_url(link, self.settings)
@@ -224,7 +201,7 @@ class Download:
 
     def request(self) -> Request:
         """The request for the next bytes, at the link or where it redirected to. It has no access token."""
-        headers = {"User-Agent": f"airflow-provider-cloudstore/{__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
+        headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
         if self._is_range:
             headers["Range"] = f"bytes={self.position}-{'' if self._end is None else self._end - 1}"
             if self.version and self.version.validator:
@@ -238,7 +215,6 @@ class Download:
     def follow_redirect(self, head: Response) -> bool:
         """Whether the response is a redirect; then :meth:`request` goes to its target.
 
-        :param head: the response, without its body.
         :raises RedirectError: if the redirect must not be followed.
         """
         location = head.headers.get("location")
@@ -253,7 +229,7 @@ class Download:
         self._redirects += 1
         if self._redirects > MAX_REDIRECTS:
             raise self._error(errors.RedirectError, f"HTTP {head.status}: more than {MAX_REDIRECTS} redirects", head)
-        if problem := _url_problem(url, allow_loopback=from_loopback):
+        if problem := url_problem(url, allow_loopback=from_loopback):
             raise self._error(errors.RedirectError, f"HTTP {head.status}: the target of the redirect {problem}", head)
         self._url = _percent_encoded(url)
         return True
@@ -261,7 +237,6 @@ class Download:
     def accept_head(self, head: Response) -> int:
         """Check that a response has the requested bytes.
 
-        :param head: the response, without its body.
         :returns: how many bytes to skip before the first requested one. If :attr:`position` is 0, the file starts over.
         :raises CloudStoreError: if it does not; ``retryable`` says whether to make another attempt.
         """
@@ -319,10 +294,11 @@ class Download:
             raise self._link_rejected(head)
         if status == 429 or status >= 500:
             limited = status == 429 or (status == 503 and "retry-after" in head.headers)
-            raise self._error(errors.RateLimitError if limited else errors.TransientServiceError, f"HTTP {status}", head)
-        kind: type[errors.CloudStoreError] = errors.InvalidResponseError
-        if status >= 300:
+            kind: type[errors.CloudStoreError] = errors.RateLimitError if limited else errors.TransientServiceError
+        elif status >= 300:
             kind = errors.RequestRejectedError if status >= 400 else errors.RedirectError
+        else:
+            kind = errors.InvalidResponseError
         raise self._error(kind, f"HTTP {status}", head)
 
     def _link_rejected(self, head: Response) -> errors.CloudStoreError:
@@ -359,17 +335,11 @@ class Download:
         return self._body_left if wanted is None else wanted if self._body_left is None else min(wanted, self._body_left)
 
     def skip(self, count: int) -> None:
-        """Count bytes of the body that were skipped.
-
-        :param count: how many.
-        """
+        """Count bytes of the body that were skipped."""
         self._body_left = None if self._body_left is None else self._body_left - count
 
     def accept_body(self, piece: bytes) -> None:
-        """Count and digest the next bytes of the body.
-
-        :param piece: the bytes.
-        """
+        """Count and digest the next bytes of the body."""
         self._digest.update(piece)
         self.position += len(piece)
         self.skip(len(piece))
@@ -381,7 +351,6 @@ class Download:
     def finish_attempt(self, failure: TransportFailure | None) -> None:
         """Check that the attempt downloaded all of its bytes.
 
-        :param failure: what ended it early, if anything.
         :raises CloudStoreError: if bytes are missing.
         """
         total = self.version.total if self.version else None

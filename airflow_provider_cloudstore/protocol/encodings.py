@@ -25,7 +25,8 @@ _HEX_MARKS = re.compile("0[xX]|[:.,;+-]")
 # A line of a hexdump: an offset, up to 16 bytes, and the same bytes in clear text.
 _DUMP_LINE = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{4,16}:?[ \t]+((?:[0-9A-Fa-f]{2}[ \t]{0,2}){1,16})")
 _LINE_ESCAPES = re.compile(r"\\(?:([nrtfvb])|.)", re.DOTALL)
-_ESCAPES = re.compile(rf"[%&\\=]|{_HEX_PAIRS.pattern}")
+_ESCAPES = re.compile(r"[%&\\]")
+_HEX_PAIR = re.compile("(?:[:.,+-][0-9A-Fa-f]{2}){7}")  # in every one of the first kind, and cheaper to search for
 _QUOTED_PRINTABLE = re.compile(r"=([0-9A-Fa-f]{2})")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}")  # eight bytes take eleven digits
 _HEX = re.compile(r"[0-9A-Fa-f]{16,}")
@@ -94,6 +95,10 @@ _READABLE = re.compile(rb"[\x21-\x7e]{8,}")
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
+def _pack(text: str) -> str:
+    return text.replace(" ", "") if text.isascii() and text.isprintable() else _FILLING.sub("", text)
+
+
 def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
     """Whether ``text`` contains one of ``secrets``, in clear or encoded.
 
@@ -105,12 +110,12 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
         return False
     shortest = min([len(raw) for _, raw in needles])
     dumped = "".join(_DUMP_LINE.findall(text))
-    if text.isascii() and not dumped and not _is_encoded(packed := _FILLING.sub("", text), needles, shortest):
+    if text.isascii() and not dumped and not _is_encoded(packed := _pack(text), needles, shortest):
         return any(value in packed for value, _ in needles)  # the usual case: nothing is encoded
     waiting, seen = [dumped, text], {dumped, text}
     while waiting and len(seen) <= _MAX_TEXTS:
         text = waiting.pop()
-        packed = _FILLING.sub("", text)
+        packed = _pack(text)
         if any(value in packed for value, _ in needles):
             return True
         blobs = [blob.translate(None, b"\0 \t\r\n") for blob in _blobs(packed, shortest)]  # as in the text itself
@@ -122,7 +127,7 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
         decoded = "\n".join(part.decode("ascii") for blob in [*blobs, *groups] for part in _READABLE.findall(blob))
         # Each escape separately, too: what begins another escape may be a base85 digit.
         for one in (
-            *(_FILLING.sub("", undo(packed)) for undo in escapes.ALL),
+            *(_pack(undo(packed)) for undo in escapes.ALL),
             _unescape_equals(packed),
             _unescape(packed),
             _unwrap(packed),
@@ -137,7 +142,7 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
 @functools.lru_cache(maxsize=64)  # waits and batches need the access token every time
 def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
     """A secret, and the secret without its own escapes: decoding a text decodes them as well."""
-    value = _FILLING.sub("", secret.reveal())
+    value = _pack(secret.reveal())
     found = {value}
     while len(value) >= _MIN_LENGTH and (value := _unescape(value)) not in found:
         found.add(value)
@@ -146,16 +151,24 @@ def _readings(secret: Secret) -> tuple[tuple[str, bytes], ...]:
 
 def _is_encoded(packed: str, needles: list[tuple[str, bytes]], shortest: int) -> bool:
     """Whether an ASCII text contains an escape, or digits that may hide a secret."""
-    if _ESCAPES.search(packed) or any(3 * len(run) >= 4 * shortest for run in _BASE64.findall(packed)):
+    if "=" in packed or _is_escaped(packed) or any(3 * len(run) >= 4 * shortest for run in _BASE64.findall(packed)):
         return True
     return not all(raw.isascii() for _, raw in needles) or any(kind.may_hold(packed, shortest) for kind in _BASE85)
 
 
+def _is_escaped(text: str) -> bool:
+    if _ESCAPES.search(text):
+        return True
+    return bool((_HEX_PAIR.search(text) or "0x" in text or "0X" in text) and _HEX_PAIRS.search(text))
+
+
 def _unescape(text: str) -> str:
+    if text.isascii() and not _is_escaped(text):
+        return text
     for undo in escapes.ALL:
         undone = undo(text)
         if undone is not text:
-            text = _FILLING.sub("", undone)
+            text = _pack(undone)
     text = _HEX_PAIRS.sub(lambda match: _HEX_MARKS.sub("", match[0]), text)
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 

@@ -7,9 +7,13 @@ library's exception, because those print whole URLs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
+_BASE_URL = "that the connection's host is the base URL: the part before /cloud/api/v2."
 
+
+@dataclass(eq=False, repr=False)
 class CloudStoreError(Exception):
     """Base of every error of this package.
 
@@ -27,40 +31,29 @@ class CloudStoreError(Exception):
 
     permanent: ClassVar[bool] = False
     """Whether the same request must fail again: Airflow does not retry the task."""
-    retryable: bool = False
+    retryable = False
     """Whether the call itself retries it, within its attempts and its time."""
     hint: ClassVar[str] = ""
     hint_for: ClassVar[Mapping[str, str]] = {}
     """By the operation's name, where :attr:`hint` does not fit."""
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        operation: str = "",
-        subject: str = "",
-        status: int | None = None,
-        sent: bool = False,
-        attempts: int = 0,
-        retry_after: float | None = None,
-        web_page: bool = False,
-        message: str = "",
-        retry_after_too_long: bool = False,
-    ) -> None:
-        self.reason = reason
-        self.operation = operation
-        self.subject = subject
-        self.status = status
-        self.sent = sent
-        self.attempts = attempts
-        self.retry_after = retry_after
-        self.web_page = web_page
-        self.message = message
-        self.retry_after_too_long = retry_after_too_long
-        about = " ".join(part for part in (operation, f"'{subject}'" if subject else "") if part)
-        tries = f" (attempt {attempts})" if attempts > 1 else ""
-        hint = self.hint_for.get(operation, self.hint)
-        super().__init__(f"{about + ': ' if about else ''}{reason}{tries}.{' ' + hint if hint else ''}")
+    reason: str
+    _: KW_ONLY
+    operation: str = ""
+    subject: str = ""
+    status: int | None = None
+    sent: bool = False
+    attempts: int = 0
+    retry_after: float | None = None
+    web_page: bool = False
+    message: str = ""
+    retry_after_too_long: bool = False
+
+    def __post_init__(self) -> None:
+        about = " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
+        tries = f" (attempt {self.attempts})" if self.attempts > 1 else ""
+        hint = self.hint_for.get(self.operation, self.hint)
+        super().__init__(f"{about + ': ' if about else ''}{self.reason}{tries}.{' ' + hint if hint else ''}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive ``pickle`` and ``copy`` unchanged: by default they would call the class with the message alone."""
@@ -74,33 +67,19 @@ class CloudStoreError(Exception):
     def from_dict(data: dict[str, Any]) -> CloudStoreError:
         """The error that :meth:`to_dict` described.
 
-        :param data: what it returned.
         :raises KeyError: if there is no such error.
         """
         fields = dict(data)
-        kind = _kinds(CloudStoreError)[fields.pop("kind")]
+        kind = _KINDS[fields.pop("kind")]
         fields.pop("retryable")
         return kind(**fields)
 
 
 def restore(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CloudStoreError:
-    """An error that was pickled or copied.
-
-    :param kind: its type.
-    :param args: its message.
-    :param fields: all its data.
-    """
+    """An error that was pickled or copied."""
     error = kind.__new__(kind, *args)
     vars(error).update(fields)
     return error
-
-
-def _kinds(base: type[CloudStoreError]) -> dict[str, type[CloudStoreError]]:
-    found = {base.__name__: base}
-    for kind in base.__subclasses__():
-        if globals().get(kind.__name__) is kind:  # not what the hooks derive from it
-            found |= _kinds(kind)
-    return found
 
 
 class ConfigurationError(CloudStoreError):
@@ -215,14 +194,11 @@ class PermissionDeniedError(RequestRejectedError):
 class NotFoundError(RequestRejectedError):
     """HTTP 404 or 410."""
 
-    hint = "Check that the connection's host is the base URL: the part before /cloud/api/v2."
+    hint = f"Check {_BASE_URL}"
     hint_for: ClassVar[Mapping[str, str]] = {
-        "delete folder": (
-            "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
-            "If a missing folder is fine, set ignore_missing=True."
-        ),
+        "delete folder": f"Check the id, and {_BASE_URL} If a missing folder is fine, set ignore_missing=True.",
         "download link": (
-            "Check the id, and that the connection's host is the base URL: the part before /cloud/api/v2. "
+            f"Check the id, and {_BASE_URL} "
             "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
         ),
     }
@@ -342,3 +318,8 @@ class MethodNotAllowedError(RequestRejectedError):
     """HTTP 405: something other than this API responds at that address."""
 
     hint = "Something other than the version 2 API responds there. Check the connection's host (base URL)."
+
+
+_KINDS: dict[str, type[CloudStoreError]] = {
+    name: kind for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, CloudStoreError)
+}

@@ -16,26 +16,17 @@ _PERCENT_U = re.compile(r"%u([0-9A-Fa-f]{4})")
 
 
 def percent(text: str) -> str:
-    """``text`` without percent-encoding (RFC 3986 section 2.1), and without the ``%u0041`` of old JavaScript.
-
-    :param text: any text.
-    """
+    """``text`` without percent-encoding (RFC 3986 section 2.1), and without the ``%u0041`` of old JavaScript."""
     return unquote(_PERCENT_U.sub(lambda match: chr(int(match[1], 16)), text)) if "%" in text else text
 
 
 def backslashes(text: str) -> str:
-    r"""``text`` without the escapes of a backslash: ``\/``, ``\u002f``, ``\u{2f}``, ``\U0000002f``, ``\x2f``, ``\057``.
-
-    :param text: any text.
-    """
+    r"""``text`` without the escapes of a backslash: ``\/``, ``\u002f``, ``\u{2f}``, ``\U0000002f``, ``\x2f``, ``\057``."""
     return _BACKSLASH.sub(_character, text) if "\\" in text else text
 
 
 def entities(text: str) -> str:
-    """``text`` without the character references of HTML.
-
-    :param text: any text.
-    """
+    """``text`` without the character references of HTML."""
     return html.unescape(text) if "&" in text else text
 
 

@@ -31,7 +31,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import assert_never
 
 import pendulum
 
@@ -104,10 +103,7 @@ class Failure:
         return self.error not in (errors.ServiceUnreachableError, errors.ConfigurationError)
 
     def remembered_in(self, context: CallContext) -> CallContext:
-        """The context of the next attempt.
-
-        :param context: that of this attempt.
-        """
+        """The context of the next attempt."""
         unknown = issubclass(self.error, (errors.TransientServiceError, errors.OutcomeUnknownError))
         return replace(
             context,
@@ -116,7 +112,6 @@ class Failure:
         )
 
 
-_SUCCESS = Success()
 UNCHANGED_TOKEN = Failure(errors.AuthenticationError, "HTTP 401: the service refused the access token")
 """The connection still holds the token that the service refused."""
 
@@ -124,19 +119,13 @@ UNCHANGED_TOKEN = Failure(errors.AuthenticationError, "HTTP 401: the service ref
 def classify_failure(context: CallContext, failure: TransportFailure, route: str) -> Failure:
     """What a request without a complete response means.
 
-    :param context: what is known of the call.
-    :param failure: how the request failed.
     :param route: the address and the proxy, reported if nothing was sent.
     """
-    match failure.kind:
-        case FailureKind.NEVER_SENT:
-            return _failure(context, errors.ServiceUnreachableError, f"{failure.reason}, at {route}")
-        case FailureKind.PROXY_REFUSED:
-            return _failure(context, errors.ConfigurationError, f"{failure.reason}, at {route}")
-        case FailureKind.OUTCOME_UNKNOWN:
-            return _unknown(context, failure.reason)
-        case _:
-            assert_never(failure.kind)
+    if failure.kind is FailureKind.OUTCOME_UNKNOWN:
+        return _unknown(context, failure.reason)
+    refused = failure.kind is FailureKind.PROXY_REFUSED
+    kind = errors.ConfigurationError if refused else errors.ServiceUnreachableError
+    return _failure(context, kind, f"{failure.reason}, at {route}")
 
 
 def connect_refused(status: int) -> TransportFailure:
@@ -155,12 +144,7 @@ def connect_refused(status: int) -> TransportFailure:
 
 
 def classify_response(context: CallContext, response: Response, content: Content) -> Success | Failure:
-    """What a response means.
-
-    :param context: what is known of the call.
-    :param response: the response.
-    :param content: what its body says.
-    """
+    """What a response means."""
     status = response.status
     if _is_missing(context, status, content):
         return _classify_missing(context, status)
@@ -174,11 +158,7 @@ def classify_response(context: CallContext, response: Response, content: Content
 
 
 def classify_missing_token(context: CallContext, response: Response) -> Failure:
-    """What a response means that is a success, but contains no download token.
-
-    :param context: what is known of the call.
-    :param response: the response.
-    """
+    """What a response means that is a success, but contains no download token."""
     reason = f"HTTP {response.status}, but the response contains no download token"
     return _failure(context, errors.InvalidResponseError, reason)
 
@@ -207,7 +187,7 @@ def _classify_success(context: CallContext, status: int, content: Content) -> Su
         return _failure(context, errors.InvalidResponseError, reason) if idempotent else _unknown(context, reason)
     if content.error_message is not None:
         return _failure(context, errors.ServiceError, f"HTTP {status}, but the service reports an error")
-    return _SUCCESS
+    return Success()
 
 
 def _classify_rejection(context: CallContext, status: int, content: Content) -> Failure:

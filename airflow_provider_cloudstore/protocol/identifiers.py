@@ -50,15 +50,12 @@ def plain(text: str, undone: tuple[Undo, ...] = (escapes.percent,)) -> str:
 def _visible(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).partition("\x00")[0]  # where C ends a string
     if not (text.isascii() and text.isprintable()):
-        text = "".join(_digit(char) for char in text if char.isprintable())
+        text = "".join("0" if unicodedata.numeric(char, None) == 0 else char for char in text if char.isprintable())
     return _INVISIBLE.sub("", text)
 
 
 def readings(folder_id: str) -> frozenset[str]:
-    """The paths below the root that ``folder_id`` may mean; two ids that share one may be the same folder.
-
-    :param folder_id: an id.
-    """
+    """The paths below the root that ``folder_id`` may mean; two ids that share one may be the same folder."""
     return frozenset([_resolved(plain(folder_id, undone)) for undone in _READINGS])
 
 
@@ -74,10 +71,7 @@ def _resolved(path: str) -> str:
 
 
 def is_root(folder_id: str) -> bool:
-    """Whether ``folder_id`` may mean the root.
-
-    :param folder_id: an id.
-    """
+    """Whether ``folder_id`` may mean the root."""
     return not all(any(map(_names_something, path.split("/"))) for path in readings(folder_id))
 
 
@@ -96,10 +90,6 @@ def is_nothing(text: str) -> bool:
 def _is_word_for_nothing(segment: str) -> bool:
     word = segment.lower()
     return word in _NOTHING_AS_IT_STANDS or _WRAPPING.sub("", word) in _NOTHING
-
-
-def _digit(char: str) -> str:
-    return "0" if unicodedata.numeric(char, None) == 0 else char
 
 
 def _names_something(segment: str) -> bool:

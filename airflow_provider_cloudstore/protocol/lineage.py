@@ -39,10 +39,5 @@ def of_batch(manifest: str | None, receipts: str | None) -> Lineage:
 
 
 def of_download(base_url: str, file_id: str, target: str) -> Lineage:
-    """From a file to its target.
-
-    :param base_url: the service's base URL.
-    :param file_id: the file.
-    :param target: where it was written.
-    """
+    """From a file to its target."""
     return Lineage((file_uri(base_url, file_id),), (bare_url(target),))

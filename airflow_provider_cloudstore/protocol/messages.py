@@ -59,56 +59,41 @@ class Response:
 
 
 _FOLD = re.compile(r"\r?\n[ \t]+")  # a header continued on the next line (RFC 9112 section 5.2)
+_LENGTH = re.compile("[0-9]{1,18}")
 
 
 def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The headers of a :class:`Response`; the values of a repeated one are joined (RFC 9110 section 5.3).
-
-    :param pairs: names and values, in order.
-    """
+    """The headers of a :class:`Response`; the values of a repeated one are joined (RFC 9110 section 5.3)."""
     headers: dict[str, str] = {}
     for name, value in pairs:
-        key, text = name.lower(), _FOLD.sub(" ", value).strip(" \t")
+        key, text = name.lower(), (_FOLD.sub(" ", value) if "\n" in value else value).strip(" \t")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
 
 
 def is_interim(status: int) -> bool:
-    """Whether a response precedes the final one (RFC 9110 section 15.2). 101 does not: it ends HTTP.
-
-    :param status: the HTTP status.
-    """
+    """Whether a response precedes the final one (RFC 9110 section 15.2). 101 does not: it ends HTTP."""
     return 100 <= status < 200 and status != 101
 
 
 def is_final(status: int) -> bool:
-    """Whether a response can be final (RFC 9110 section 15).
-
-    :param status: the HTTP status.
-    """
+    """Whether a response can be final (RFC 9110 section 15)."""
     return 200 <= status <= 999
 
 
 def has_body(status: int) -> bool:
-    """Whether a final response with this status can have a body, whatever its headers say (RFC 9112 section 6.3).
-
-    :param status: the HTTP status.
-    """
+    """Whether a final response with this status can have a body, whatever its headers say (RFC 9112 section 6.3)."""
     return status not in (204, 304)
 
 
 def is_unambiguous(status: int, headers: Mapping[str, str]) -> bool:
-    """Whether all parsers find the same end of the body (RFC 9112 sections 6.1 to 6.3, RFC 9110 section 8.6).
-
-    :param status: the HTTP status.
-    :param headers: see :func:`headers_of`.
-    """
+    """Whether all parsers find the same end of the body (RFC 9112 sections 6.1 to 6.3, RFC 9110 section 8.6)."""
     coding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if status == 204:
         return coding is None and length in (None, "0")  # it has no body, whatever the headers say
     if coding is not None:
         return status != 304 and length is None and coding.lower() == "chunked"
-    return length is None or re.fullmatch(r"\d{1,18}", length, re.ASCII) is not None
+    return length is None or _LENGTH.fullmatch(length) is not None
 
 
 class FailureKind(Enum):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from typing import Any, assert_never
+from typing import Any
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__
@@ -18,10 +18,8 @@ from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
-_USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
-_WHERE_FROM = {
-    "file_id": ". If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection"
-}
+USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
+_UNUSUAL_PLACE = ". If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection"
 _ABSOLUTE = "it must be an absolute URL with a host and the scheme http, https or ftp"
 _ONE_OF_MANY = ': for an upload task `upload`, pass upload.output["file_id"], not upload.output'
 _SOURCE_SCHEMES = ("http", "https", "ftp")
@@ -45,8 +43,8 @@ class Operation:
     :param field: its only parameter.
     :param token_location: where the request carries the access token.
     :param idempotent: whether repeating it has no further effect.
-    :param missing_is_success: whether it is done if its subject does not exist.
     :param validate: the guard; it returns the subject as it is sent.
+    :param missing_is_success: whether it is done if its subject does not exist.
     """
 
     key: str
@@ -56,27 +54,18 @@ class Operation:
     field: str
     token_location: TokenLocation
     idempotent: bool
-    missing_is_success: bool
     validate: Callable[[Any, Settings], str]
+    missing_is_success: bool = False
 
     def request(self, subject: str, settings: Settings) -> Request:
-        """The HTTP request for ``subject``.
-
-        :param subject: a value that :attr:`validate` returned.
-        :param settings: the address and the token.
-        """
+        """The HTTP request for ``subject``."""
         token = settings.access_token.reveal()
         url = settings.base_url + self.path
-        headers = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"}
+        headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         parameter = f"{self.field}={_encode(subject)}"
-        match self.token_location:
-            case TokenLocation.HEADER:
-                headers["Authorization"] = f"Bearer {token}"
-                query = ""
-            case TokenLocation.QUERY:
-                query = f"access_token={_encode(token)}&"
-            case _:
-                assert_never(self.token_location)
+        query = f"access_token={_encode(token)}&" if self.token_location is TokenLocation.QUERY else ""
+        if self.token_location is TokenLocation.HEADER:
+            headers["Authorization"] = f"Bearer {token}"
         if self.method == "GET":
             headers["Accept"] = "application/json"
             return Request(self.method, f"{url}?{query}{parameter}", headers)
@@ -118,9 +107,10 @@ def validate_present(value: Any, field: str) -> str:
     if not text.isascii() and re.search("[\ud800-\udfff]", text):
         raise InvalidInputError(f"{field} is not valid Unicode; nothing was sent")
     if is_nothing(text):
+        where = _UNUSUAL_PLACE if field == "file_id" else ""
         raise InvalidInputError(
             f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing: "
-            f"check that the upstream task ran and returned the value{_WHERE_FROM.get(field, '')}; nothing was sent"
+            f"check that the upstream task ran and returned the value{where}; nothing was sent"
         )
     if "{{" in text or "{%" in text:
         raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field; nothing was sent")
@@ -155,10 +145,6 @@ def _validate_folder_id(value: Any, settings: Settings) -> str:
             "may mean the same folder, and deletion is permanent; nothing was sent"
         )
     return folder_id
-
-
-def _validate_file_id(value: Any, settings: Settings) -> str:
-    return validate_id(value, "file_id")
 
 
 def _validate_source_url(value: Any, settings: Settings) -> str:
@@ -203,7 +189,6 @@ UPLOAD_FROM_URL = Operation(
     field="url",
     token_location=TokenLocation.HEADER,
     idempotent=False,
-    missing_is_success=False,
     validate=_validate_source_url,
 )
 """API document, section 4.2."""
@@ -215,8 +200,7 @@ CREATE_DOWNLOAD_LINK = Operation(
     field="file_id",
     token_location=TokenLocation.QUERY,
     idempotent=True,
-    missing_is_success=False,
-    validate=_validate_file_id,
+    validate=lambda value, _: validate_id(value, "file_id"),
 )
 """API document, section 4.3."""
 OPERATIONS = (DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import pendulum
@@ -26,14 +26,24 @@ _FILE_ID_NAME = "file_id"
 _BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z_-])[\w.:-]{1,256}", re.ASCII)  # neither "OK" nor "1"
 _MAX_TOKEN_LENGTH = 4096
 _TOKEN = re.compile('[^\\s<>"{}\\\\\x00-\x20\x7f-\xa0\ud800-\udfff\ufffd]+')
+_URL = re.compile(r"https?://[^\s\\\x00-\x20\x7f-\xa0\ud800-\udfff]+", re.IGNORECASE)
 _MAX_URL_LENGTH = 8192
 _MAX_DATE_LENGTH = 64
 _EPOCH_FROM = 100_000_000  # a smaller number would be a date before 1973, so it is seconds from now
 _MILLISECONDS_FROM = 100_000_000_000
 
 
+class _Result:
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data; the operator's XCom. That of a download link includes the token."""
+        values = {one.name: getattr(self, one.name) for one in fields(cast("Any", self))}
+        return {name: _iso(value) if isinstance(value, DateTime) else value for name, value in values.items()}
+
+
 @dataclass(frozen=True, slots=True)
-class FolderDeletion:
+class FolderDeletion(_Result):
     """A folder was deleted with its contents.
 
     :param folder_id: the folder.
@@ -46,15 +56,6 @@ class FolderDeletion:
     requested_at: DateTime
     response: Json
     existed: bool | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data; the XCom of ``DeleteFolderOperator``."""
-        return {
-            "folder_id": self.folder_id,
-            "requested_at": _iso(self.requested_at),
-            "response": self.response,
-            "existed": self.existed,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class RemoteUpload:
 
 
 @dataclass(frozen=True, slots=True)
-class DownloadLink:
+class DownloadLink(_Result):
     """A time-limited download token for a file.
 
     :param file_id: the file.
@@ -95,16 +96,6 @@ class DownloadLink:
     created_at: DateTime
     expires_at: DateTime | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, token included; the XCom ``download_link`` of ``DownloadLinkOperator``."""
-        return {
-            "file_id": self.file_id,
-            "token": self.token,
-            "url_with_token": self.url_with_token,
-            "created_at": _iso(self.created_at),
-            "expires_at": _iso(self.expires_at) if self.expires_at else None,
-        }
-
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """The token, and the credentials in the URL."""
@@ -112,7 +103,7 @@ class DownloadLink:
 
 
 @dataclass(frozen=True, slots=True)
-class DownloadedFile:
+class DownloadedFile(_Result):
     """A file was downloaded and verified.
 
     :param file_id: the file.
@@ -125,10 +116,6 @@ class DownloadedFile:
     path: str
     bytes: int
     sha256: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data; the XCom of ``DownloadFileOperator``."""
-        return {"file_id": self.file_id, "path": self.path, "bytes": self.bytes, "sha256": self.sha256}
 
 
 def _iso(moment: DateTime) -> str:
@@ -189,11 +176,7 @@ def _repeats(text: str, secrets: tuple[Secret, ...]) -> bool:
 
 def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
     """Whether ``value`` is an absolute URL without credentials of the call."""
-    if (
-        not isinstance(value, str)
-        or len(value) > _MAX_URL_LENGTH
-        or not re.fullmatch(r"https?://[^\s\\\x00-\x20\x7f-\xa0\ud800-\udfff]+", value, re.IGNORECASE)
-    ):
+    if not isinstance(value, str) or len(value) > _MAX_URL_LENGTH or not _URL.fullmatch(value):
         return False
     try:
         return bool(urlsplit(value).hostname) and not _repeats(value, secrets)
@@ -201,18 +184,12 @@ def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
         return False
 
 
-def _places(body: Json) -> Iterator[Mapping[str, Any]]:
-    """The two places of fields: the top level, and ``data``."""
-    if isinstance(body, dict):
-        yield body
-        if isinstance(body.get("data"), dict):
-            yield body["data"]
-
-
 def _fields(body: Json, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """The fields of these names, at the top level and under ``data``."""
+    places = (body, body.get("data")) if isinstance(body, dict) else ()
     for name in names:
-        for place in _places(body):
-            if place.get(name) is not None:
+        for place in places:
+            if isinstance(place, dict) and place.get(name) is not None:
                 yield name, place[name]
 
 
@@ -249,15 +226,8 @@ def _query_value(url: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _find_expiry(body: Json, received_at: DateTime) -> DateTime | None:
-    for name, value in _fields(body, _EXPIRY_NAMES):
-        moment = _moment(value, received_at, relative=name == "expires_in")
-        if moment is not None:
-            return moment
-    return None
-
-
-def _utc(parsed: object) -> DateTime | None:
-    return parsed.in_timezone("UTC") if isinstance(parsed, DateTime) else None
+    moments = (_moment(value, received_at, relative=name == "expires_in") for name, value in _fields(body, _EXPIRY_NAMES))
+    return next((moment for moment in moments if moment is not None), None)
 
 
 def _moment(value: Any, received_at: DateTime, *, relative: bool) -> DateTime | None:
@@ -265,7 +235,8 @@ def _moment(value: Any, received_at: DateTime, *, relative: bool) -> DateTime | 
         return None
     try:
         if isinstance(value, str) and not re.fullmatch(r"\d+(\.\d+)?", value, re.ASCII):
-            return None if relative or not value[:1].isdigit() else _utc(pendulum.parse(value, tz="UTC", now=received_at))
+            parsed = None if relative or not value[:1].isdigit() else pendulum.parse(value, tz="UTC", now=received_at)
+            return parsed.in_timezone("UTC") if isinstance(parsed, DateTime) else None
         number = float(value)
         if relative or number < _EPOCH_FROM:
             return received_at.add(seconds=number)

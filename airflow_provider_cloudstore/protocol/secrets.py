@@ -19,17 +19,13 @@ MASK = "***"
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
 _MIN_VALUE_LENGTH = 8  # of a query parameter that may be a credential
-_WORD = re.compile(r"[a-z]{1,12}|[A-Z][a-z]{0,11}|[A-Z]{1,12}")  # masking `format=response` would hide the word everywhere
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~-]*")
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
 
 
 class Secret:
-    """A string that ``str``, ``repr`` and ``format`` do not reveal, also inside other values.
-
-    :param value: the secret.
-    """
+    """A string that ``str``, ``repr`` and ``format`` do not reveal, also inside other values."""
 
     __slots__ = ("_core", "_value")
 
@@ -49,9 +45,7 @@ class Secret:
         return self._core
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Secret):
-            return NotImplemented
-        return self._value == other._value
+        return self._value == other._value if isinstance(other, Secret) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._value)
@@ -74,14 +68,8 @@ def printed_forms(secret: Secret) -> tuple[str, ...]:
     if value.isascii() and value.isalnum():
         return (value,)  # the same in every encoding
     raw = value.encode("utf-8", "replace").decode("utf-8")
-    encoded = {
-        quote(raw, safe=""),
-        quote(raw),
-        quote_plus(raw),
-        quote(raw, safe=_SAFE_IN_REQUESTS),
-        quote(raw, safe=_SAFE_IN_YARL),
-        quote_plus(raw, safe=_SAFE_IN_YARL),
-    }
+    encoded = {quote(raw, safe=safe) for safe in ("", "/", _SAFE_IN_REQUESTS, _SAFE_IN_YARL)}
+    encoded |= {quote_plus(raw, safe=safe) for safe in ("", _SAFE_IN_YARL)}
     lower = {re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form) for form in encoded}
     escaped = {json.dumps(raw)[1:-1], repr(raw)[1:-1], ascii(raw)[1:-1]}
     return tuple(sorted({value, raw} | encoded | lower | escaped, key=lambda form: (-len(form), form)))
@@ -129,10 +117,7 @@ def redact_url(url: str) -> str:
 def url_secrets(url: str) -> tuple[Secret, ...]:
     """The possible credentials in ``url``: user, password, fragment, the query, and the longer values in it.
 
-    A short value or a word, such as ``id=200`` or ``format=response``, is not a credential by itself, and masking it would mask
-    the same text everywhere.
-
-    :param url: a URL, such as a presigned one.
+    A short value, such as that of ``id=200``, is not a credential by itself, and masking it would mask the same text everywhere.
     """
     try:
         parts = urlsplit(url)
@@ -140,13 +125,7 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
         return (Secret(url),)
     pairs = [pair.partition("=") for pair in parts.query.split("&")]
     userinfo = parts.netloc.rpartition("@")[0]
-    values = [value or name for name, _, value in pairs]
-    pieces = [
-        userinfo,
-        *userinfo.split(":", 1),
-        parts.fragment,
-        parts.query,
-        *(value for value in values if len(value) >= _MIN_VALUE_LENGTH),
-    ]
-    found = {decoded for piece in pieces for decoded in (piece, unquote(piece), unquote_plus(piece)) if decoded}
+    values = [value for value in (value or name for name, _, value in pairs) if len(value) >= _MIN_VALUE_LENGTH]
+    pieces = [userinfo, *userinfo.split(":", 1), parts.fragment, parts.query, *values]
+    found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}
     return tuple(Secret(piece) for piece in sorted(found))

@@ -7,8 +7,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 from airflow_provider_cloudstore.protocol.proxies import validate_proxy
@@ -20,20 +21,6 @@ CONN_TYPE = "cloudstore"
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_ATTEMPTS = 4
 DEFAULT_PROTECTED_FOLDER_IDS = ("0", "/")
-EXTRA_KEYS = frozenset(
-    {
-        "timeout",
-        "max_attempts",
-        "verify",
-        "proxy",
-        "allow_http",
-        "protected_folder_ids",
-        "token_path",
-        "file_id_path",
-        "not_found_pattern",
-        "download_url",
-    }
-)
 
 _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 
@@ -64,8 +51,8 @@ class Settings:
     verify: bool | str = True
     proxy: Secret | None = None
     protected_folder_ids: frozenset[str] = frozenset(DEFAULT_PROTECTED_FOLDER_IDS)
-    token_path: tuple[str, ...] = field(default=())
-    file_id_path: tuple[str, ...] = field(default=())
+    token_path: tuple[str, ...] = ()
+    file_id_path: tuple[str, ...] = ()
     not_found_pattern: re.Pattern[str] | None = None
     download_url: str = ""
     allow_http: bool = False
@@ -92,7 +79,7 @@ class Settings:
             timeout=_number(given, "timeout", DEFAULT_TIMEOUT, minimum=0.001),
             max_attempts=_whole_number(given, "max_attempts", DEFAULT_MAX_ATTEMPTS),
             verify=_verify(given),
-            proxy=_proxy(given),
+            proxy=validate_proxy(given["proxy"], "extra 'proxy' of the connection") if "proxy" in given else None,
             protected_folder_ids=_protected(given),
             token_path=_path(given, "token_path"),
             file_id_path=_path(given, "file_id_path"),
@@ -112,6 +99,9 @@ class Settings:
         return (self.access_token, *(url_secrets(self.proxy.reveal()) if self.proxy else ()))
 
 
+EXTRA_KEYS = frozenset(one.name for one in fields(Settings)) - {"base_url", "access_token", "proxy_is_inherited"}
+
+
 def is_loopback(host: str) -> bool:
     """Whether ``host`` (a name or an address) is this machine (RFC 6761 section 6.3, RFC 1122 section 3.2.1.3)."""
     if host == "localhost" or host.endswith(".localhost"):
@@ -120,6 +110,24 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def url_problem(url: str, *, allow_http: bool = False, allow_loopback: bool = True) -> str:
+    """Why nothing must be downloaded from a URL, or an empty string; it repeats nothing of the URL but the scheme.
+
+    :param allow_http: whether plain http is allowed to other machines.
+    :param allow_loopback: whether it is allowed to this machine.
+    """
+    try:
+        parts = split_url(url)
+    except AmbiguousUrlError as error:
+        return str(error)
+    if parts.scheme not in ("http", "https"):
+        return f"has the scheme '{parts.scheme}'"
+    if parts.username is not None:
+        return "contains a user name or password"
+    allowed = parts.scheme == "https" or allow_http or (allow_loopback and is_loopback(parts.hostname or ""))
+    return "" if allowed else "is plain http, which exposes the token in transit"
 
 
 def read_extra(text: Any) -> dict[str, Any]:
@@ -140,11 +148,7 @@ def read_extra(text: Any) -> dict[str, Any]:
 
 
 def warnings_about(conn_type: Any, extra: Mapping[str, Any]) -> list[str]:
-    """Likely mistakes in a connection that works: another type, and unknown extras.
-
-    :param conn_type: its type.
-    :param extra: its extra, parsed.
-    """
+    """Likely mistakes in a connection that works: another type, and unknown extras."""
     found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
     for key in sorted(extra.keys() - EXTRA_KEYS):
         import difflib  # only needed for a mistake
@@ -178,13 +182,10 @@ def _base_url(host: Any, schema: Any, port: Any, *, allow_http: bool) -> str:
     if "://" not in text:
         text = f"{_text(schema, 'schema').strip() or 'https'}://{text}"
     try:
-        parts, problem = split_url(text), ""
+        parts = split_url(text)
     except AmbiguousUrlError as error:
-        parts, problem = None, str(error)
-    if parts is None:
-        raise ConfigurationError(
-            f"the connection's host {problem}: set it to a URL such as https://files.example.com:8443/prefix"
-        )
+        example = "set it to a URL such as https://files.example.com:8443/prefix"
+        raise ConfigurationError(f"the connection's host {error}: {example}") from None
     redacted = redact_url(text)
     if parts.username is not None or parts.query or parts.fragment:
         raise ConfigurationError(
@@ -260,13 +261,6 @@ def _verify(extra: Mapping[str, Any]) -> bool | str:
     return _flag(extra, "verify", default=True)
 
 
-def _proxy(extra: Mapping[str, Any]) -> Secret | None:
-    value = extra.get("proxy")
-    if value is None:
-        return None
-    return validate_proxy(value, "extra 'proxy' of the connection")
-
-
 def _protected(extra: Mapping[str, Any]) -> frozenset[str]:
     value = extra.get("protected_folder_ids", ())
     if isinstance(value, str):
@@ -309,16 +303,8 @@ def _download_url(extra: Mapping[str, Any], *, allow_http: bool) -> str:
     example = "such as https://files.example.com/download?download_token={token}"
     if not isinstance(value, str) or value.count("{token}") != 1:
         raise ConfigurationError(f"extra 'download_url' of the connection must be a URL that contains {{token}} once, {example}")
-    try:
-        parts, problem = split_url(value.strip()), ""
-    except AmbiguousUrlError as error:
-        raise ConfigurationError(f"extra 'download_url' of the connection {error}: set it to a URL {example}") from None
-    if parts.username is not None or parts.fragment:
-        problem = "contains a user, a password or a fragment"
-    elif parts.scheme not in ("http", "https"):
-        problem = f"has the scheme '{parts.scheme}'"
-    elif parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname or "")):
-        problem = "uses plain http, which exposes the token on the network"
-    if problem:
+    problem = url_problem(value.strip(), allow_http=allow_http)
+    if problem or urlsplit(value).fragment:
+        problem = problem or "contains a fragment"
         raise ConfigurationError(f"extra 'download_url' of the connection {problem}: set it to a URL {example}")
     return value.strip()

@@ -59,8 +59,10 @@ class _Storing:
         return value if is_exact and self._clean(text) == text else self._text(text)
 
     def _text(self, value: str) -> str:
-        text = _UNSTORABLE.sub("\ufffd", self._clean(value))
-        if len(text) > max(0, self._left):
+        text = self._clean(value)
+        if not (text.isascii() and text.isprintable()):
+            text = _UNSTORABLE.sub("\ufffd", text)
+        if len(text) > self._left:
             text = text[: max(0, self._left)] + _OMITTED
         self._left -= len(text)
         return text

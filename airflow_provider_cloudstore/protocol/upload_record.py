@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any, Self
 
-_DIGEST_BYTES = 16
 _MAX_RESULT_BYTES = 48 * 1024  # a state store keeps 64 KiB
 
 
@@ -43,10 +42,7 @@ class UploadRecord:
     result: dict[str, Any] | None = None
 
     def queued(self, result: dict[str, Any]) -> Self | None:
-        """The record of the queued upload, or None if the result is too large to be recorded.
-
-        :param result: the task's return value.
-        """
+        """The record of the queued upload, or None if the result is too large to be recorded."""
         if len(json.dumps(result)) > _MAX_RESULT_BYTES:
             return None
         return replace(self, state=UploadState.QUEUED, result=result)
@@ -69,10 +65,7 @@ class UploadRecord:
 
     @classmethod
     def from_json(cls, stored: Any) -> Self | None:
-        """The record that :meth:`to_json` returned.
-
-        :param stored: the value in the state store, or None.
-        """
+        """The record that :meth:`to_json` returned."""
         return cls(**{**stored, "state": UploadState(stored["state"])}) if stored else None
 
 
@@ -81,4 +74,4 @@ def url_digest(url: str) -> str:
 
     :param url: the URL, credentials included.
     """
-    return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
+    return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -42,10 +42,7 @@ def is_duration(value: object) -> bool:
 
 
 def is_inconclusive(error: CloudStoreError) -> bool:
-    """Whether something other than the service may have responded: a front end under maintenance, a login page, a proxy.
-
-    :param error: what a poll ended with.
-    """
+    """Whether something other than the service may have responded: a front end under maintenance, a login page, a proxy."""
     if isinstance(error, (*_NOT_YET, errors.AuthenticationError)):
         return False
     if isinstance(error, errors.BadRequestError):  # about the id, unless a front end sent it
@@ -65,11 +62,7 @@ class OddResponses:
         self._remembered = remembered
 
     def tolerates(self, error: CloudStoreError, now: DateTime) -> bool:
-        """Count a poll; whether it is inconclusive, and the series too short to be final.
-
-        :param error: what the poll ended with.
-        :param now: when it ended (UTC).
-        """
+        """Count a poll; whether it is inconclusive, and the series too short to be final."""
         if not is_inconclusive(error):
             self._polls, self._first = 0, None
             return False
@@ -80,7 +73,7 @@ class OddResponses:
 
 
 class FileWait:
-    """The state of waiting for one file.
+    """The state of waiting for one file. Each ``error`` is what the last poll ended with, and each ``now`` is in UTC.
 
     :param file_id: the file.
     :param interval: seconds between two polls, on average.
@@ -100,8 +93,6 @@ class FileWait:
     def not_yet(self, error: CloudStoreError, now: DateTime) -> str | None:
         """Keep waiting after a poll that created no link.
 
-        :param error: what the poll ended with.
-        :param now: when it ended (UTC).
         :returns: a line for the log if the reason has changed, else None.
         :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
@@ -121,35 +112,20 @@ class FileWait:
         return f"File '{self.file_id}' is not available yet ({self.message}); {ends}"
 
     def first_pause(self, now: DateTime) -> float:
-        """Seconds until the first poll of a trigger: spread over the interval, after the scheduler has settled the deferral.
-
-        :param now: the time now (UTC).
-        """
+        """Seconds until the first poll of a trigger: spread over the interval, after the scheduler has settled the deferral."""
         return self._until_deadline(now, SETTLE_SECONDS + random.uniform(0, self._interval))
 
     def should_defer(self, now: DateTime, error: CloudStoreError) -> bool:
-        """Whether a deferrable wait has polled on the worker for long enough; it does not wait there for a ``Retry-After``.
-
-        :param now: the time now (UTC).
-        :param error: what the last poll ended with.
-        """
+        """Whether a deferrable wait has polled on the worker for long enough; it does not wait there for a ``Retry-After``."""
         polled = (now - self._first).total_seconds() if self._first else 0.0
         return polled >= ON_WORKER_SECONDS or error.retry_after is not None or self.over(now)
 
     def pause_on_worker(self, now: DateTime, error: CloudStoreError) -> float:
-        """Seconds until the next poll of a deferrable wait that is still on the worker.
-
-        :param now: the time now (UTC).
-        :param error: what the last poll ended with.
-        """
+        """Seconds until the next poll of a deferrable wait that is still on the worker."""
         return min(1.0, self.pause(now, error))
 
     def pause(self, now: DateTime, error: CloudStoreError) -> float:
-        """Seconds until the next poll: the interval with some jitter, or ``Retry-After`` if longer, but not past the deadline.
-
-        :param now: the time now (UTC).
-        :param error: what the last poll ended with.
-        """
+        """Seconds until the next poll: the interval with some jitter, or ``Retry-After`` if longer, but not past the deadline."""
         wanted = max(self._interval * random.uniform(1 - _JITTER, 1 + _JITTER), error.retry_after or 0.0)
         return self._until_deadline(now, wanted)
 
@@ -157,18 +133,13 @@ class FileWait:
         return max(0.0, min(wanted, self.deadline.timestamp() - now.timestamp()))
 
     def over(self, now: DateTime) -> bool:
-        """Whether the deadline has passed.
-
-        :param now: the time now (UTC).
-        """
+        """Whether the deadline has passed."""
         return now >= self.deadline
 
 
 def file_wait_timeout(file_id: str, seconds: float, message: str) -> errors.FileWaitTimeoutError:
     """The error of a wait that ended without the file.
 
-    :param file_id: the file.
-    :param seconds: the wait's timeout.
     :param message: why the last poll found no file.
     """
     reason = f"the file was not available within {seconds:g} s; last response: {message or 'none'}"
@@ -185,7 +156,8 @@ _MAX_PAUSE = 3600.0
 class FileWatch:
     """The state of watching files indefinitely. No error ends it: Airflow would restart the watcher at once.
 
-    Each file has a pace of its own, so that an error of one does not slow the others down.
+    Each file has a pace of its own, so that an error of one does not slow the others down. Each ``now`` is in seconds of the
+    same clock, and ``file_ids`` are the files that are not available yet.
 
     :param interval: seconds between two polls of a file, on average.
     """
@@ -200,18 +172,13 @@ class FileWatch:
         return random.uniform(0, min(self._interval, SETTLE_SECONDS))
 
     def due(self, file_ids: Sequence[str], now: float) -> list[str]:
-        """The files to poll now.
-
-        :param file_ids: the files that are not available yet.
-        :param now: the time now, in seconds of any clock.
-        """
+        """The files to poll now."""
         return [file_id for file_id in file_ids if self._next_poll.get(file_id, now) <= now]
 
     def record(self, errors_of_round: Mapping[str, CloudStoreError], now: float) -> Iterator[tuple[str, bool]]:
         """Plan the next polls, after a round that created no link for these files.
 
         :param errors_of_round: what the polls ended with, by file.
-        :param now: the time now, on the same clock.
         :returns: a line for the log where the reason has changed, and whether polling cannot help with it.
         """
         pace = self._interval * random.uniform(1 - _JITTER, 1 + _JITTER)  # one for all, so that a round stays a round
@@ -226,9 +193,5 @@ class FileWatch:
                 yield f"File '{file_id}' is not available yet ({error.reason}); {then}", permanent
 
     def pause(self, file_ids: Sequence[str], now: float) -> float:
-        """Seconds until a file is to be polled.
-
-        :param file_ids: the files that are not available yet.
-        :param now: the time now, on the same clock.
-        """
+        """Seconds until a file is to be polled."""
         return max(0.0, min((self._next_poll[file_id] for file_id in file_ids), default=now + self._interval) - now)

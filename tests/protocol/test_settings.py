@@ -246,7 +246,7 @@ def test_the_paths_and_the_pattern_are_read() -> None:
         ("https://dl.example.com/", "contains {token} once"),
         ("https://dl.example.com/{token}/{token}", "contains {token} once"),
         ("ftp://dl.example.com/{token}", "scheme 'ftp'"),
-        ("https://user:hunter2@dl.example.com/{token}", "a user, a password"),
+        ("https://user:hunter2@dl.example.com/{token}", "a user name or password"),
         ("dl.example.com/{token}", "no scheme"),
         ("https://{token}.example.com/", "no valid host"),
         (["https://dl.example.com/{token}"], "contains {token} once"),
