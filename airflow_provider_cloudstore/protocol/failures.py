@@ -31,6 +31,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
+from typing import assert_never
 
 import pendulum
 
@@ -121,11 +122,15 @@ def classify_failure(context: CallContext, failure: TransportFailure, route: str
 
     :param route: the address and the proxy, reported if nothing was sent.
     """
-    if failure.kind is FailureKind.OUTCOME_UNKNOWN:
-        return _unknown(context, failure.reason)
-    refused = failure.kind is FailureKind.PROXY_REFUSED
-    kind = errors.ConfigurationError if refused else errors.ServiceUnreachableError
-    return _failure(context, kind, f"{failure.reason}, at {route}")
+    match failure.kind:
+        case FailureKind.NEVER_SENT:
+            return _failure(context, errors.ServiceUnreachableError, f"{failure.reason}, at {route}")
+        case FailureKind.PROXY_REFUSED:
+            return _failure(context, errors.ConfigurationError, f"{failure.reason}, at {route}")
+        case FailureKind.OUTCOME_UNKNOWN:
+            return _unknown(context, failure.reason)
+        case _:
+            assert_never(failure.kind)
 
 
 def connect_refused(status: int) -> TransportFailure:

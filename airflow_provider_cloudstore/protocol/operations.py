@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from typing import Any
+from typing import Any, assert_never
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__
@@ -63,9 +63,14 @@ class Operation:
         url = settings.base_url + self.path
         headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         parameter = f"{self.field}={_encode(subject)}"
-        query = f"access_token={_encode(token)}&" if self.token_location is TokenLocation.QUERY else ""
-        if self.token_location is TokenLocation.HEADER:
-            headers["Authorization"] = f"Bearer {token}"
+        query = ""
+        match self.token_location:
+            case TokenLocation.HEADER:
+                headers["Authorization"] = f"Bearer {token}"
+            case TokenLocation.QUERY:
+                query = f"access_token={_encode(token)}&"
+            case _:
+                assert_never(self.token_location)
         if self.method == "GET":
             headers["Accept"] = "application/json"
             return Request(self.method, f"{url}?{query}{parameter}", headers)
