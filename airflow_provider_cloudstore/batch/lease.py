@@ -13,7 +13,8 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from airflow_provider_cloudstore.protocol.errors import BatchStoreError, CloudStoreError
 
@@ -80,21 +81,19 @@ def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     return future
 
 
-class Store(Protocol):
-    """A place for checkpoints."""
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A place for checkpoints.
+
+    :param name: its name in the log.
+    :param snapshot: returns what has to be written now. Called on the event loop.
+    :param write: writes a snapshot durably. It blocks; after a failure it is called again with the same snapshot. It raises
+        ``BatchSupersededError`` if a newer try has taken over.
+    """
 
     name: str
-    outage_limit: float
-    """Seconds for which it may be unavailable."""
-
-    def snapshot(self) -> Any:
-        """What has to be written now. Called on the event loop."""
-
-    def write(self, snapshot: Any) -> None:
-        """Write a snapshot durably. It blocks; after a failure it is called again with the same snapshot.
-
-        :raises BatchSupersededError: if a newer try has taken over.
-        """
+    snapshot: Callable[[], Any]
+    write: Callable[[Any], None]
 
 
 async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_limit: float) -> T:
@@ -128,12 +127,14 @@ class Checkpointer:
     """Writes the checkpoints of one store, one at a time: an older one never overwrites a newer one, and none is skipped.
 
     :param store: the store.
+    :param outage_limit: seconds for which it may be unavailable.
     :param clock: measures the age of a checkpoint.
     :param in_thread: runs blocking work.
     """
 
-    def __init__(self, store: Store, clock: Callable[[], float], in_thread: InThread) -> None:
+    def __init__(self, store: Store, outage_limit: float, clock: Callable[[], float], in_thread: InThread) -> None:
         self.store = store
+        self._outage_limit = outage_limit
         self._clock = clock
         self._in_thread = in_thread
         self._pending: tuple[float, Any] | None = None
@@ -168,10 +169,10 @@ class Checkpointer:
     async def persist(self) -> float:
         """As :meth:`checkpoint`, retried with backoff while the store fails.
 
-        :raises BatchStoreError: if the store is unavailable for longer than its ``outage_limit``.
+        :raises BatchStoreError: if the store is unavailable for longer than ``outage_limit``.
         :raises BatchSupersededError: if a newer try has taken over.
         """
-        return await retry_until(self.checkpoint, f"the {self.store.name} cannot be written", self.store.outage_limit)
+        return await retry_until(self.checkpoint, f"the {self.store.name} cannot be written", self._outage_limit)
 
     async def finish(self) -> None:
         """Write the last checkpoint."""
@@ -184,12 +185,13 @@ class Lease:
     """The permission to send: every store has a fresh checkpoint.
 
     :param stores: where checkpoints are stored; without any, nothing can be resumed and sending is always allowed.
+    :param outage_limit: seconds for which a store may be unavailable.
     :param clock: measures the age of a checkpoint, including time in which the process was frozen.
     :param in_thread: runs blocking work.
     """
 
-    def __init__(self, stores: list[Store], clock: Callable[[], float], in_thread: InThread = in_daemon_thread) -> None:
-        self._checkpointers = [Checkpointer(store, clock, in_thread) for store in stores]
+    def __init__(self, stores: list[Store], outage_limit: float, clock: Callable[[], float], in_thread: InThread) -> None:
+        self._checkpointers = [Checkpointer(store, outage_limit, clock, in_thread) for store in stores]
         self._clock = clock
         self._renewed = asyncio.Event()
 
@@ -197,11 +199,6 @@ class Lease:
     def is_valid(self) -> bool:
         """Whether a request may be sent now."""
         return all(checkpointer.is_fresh for checkpointer in self._checkpointers)
-
-    @property
-    def stores(self) -> list[Store]:
-        """Where checkpoints are stored."""
-        return [checkpointer.store for checkpointer in self._checkpointers]
 
     @property
     def stale(self) -> list[str]:
@@ -217,7 +214,7 @@ class Lease:
     async def checkpoint_loop(self) -> None:
         """Renew the lease until cancelled.
 
-        :raises BatchStoreError: if a store is unavailable for longer than its ``outage_limit``.
+        :raises BatchStoreError: if a store is unavailable for longer than ``outage_limit``.
         :raises BatchSupersededError: if a newer try has taken over.
         """
         loops = [asyncio.create_task(self._checkpoint_loop(checkpointer)) for checkpointer in self._checkpointers]

@@ -112,18 +112,26 @@ def load_progress(store: StateStore | None, receipts: Receipts | None, writer: T
 def _claim_state(store: StateStore, writer: Try, since: int) -> dict[str, Any]:
     """Leave the mark before reading: what an older try writes when it thaws in between would be lost otherwise."""
     stored = store.load()
-    mark = mark_of(stored)
+    mark = _mark_of(stored)
     writer.validate(mark, begins=True)
     counts = isinstance(stored, dict) and (mark or {}).get("number", 0) >= since
     store.save({**(stored if counts else {}), "writer": writer.to_mark()})
     return dict(store.load()) if counts else {}
 
 
-def mark_of(stored: Any) -> Any:
-    """The mark of the try that stored a state.
+def save_state(store: StateStore, writer: Try, state: dict[str, Any]) -> None:
+    """Store the state with the mark of this try, unless a newer one has taken over.
 
-    :param stored: the state.
+    :param store: the state store.
+    :param writer: this try.
+    :param state: the state of the ledger.
+    :raises BatchSupersededError: if a newer try has left its mark.
     """
+    writer.validate(_mark_of(store.load()))
+    store.save({**state, "writer": writer.to_mark()})
+
+
+def _mark_of(stored: Any) -> Any:
     return stored.get("writer") if isinstance(stored, dict) else None
 
 
