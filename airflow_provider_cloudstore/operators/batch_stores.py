@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
+from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file
 from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
-from airflow_provider_cloudstore.compat import has_filesystem, is_superseded, task_state_store
+from airflow_provider_cloudstore.compat import is_superseded, task_state_store
+from airflow_provider_cloudstore.hooks.targets import object_path
 from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_present
 
@@ -26,7 +27,7 @@ def open_manifest(text: str, url_column: str, key_column: str | None) -> Iterato
     :param key_column: the column or key with the manifest's own id of a line.
     :raises InvalidInputError: if it is not a file, or cannot be read to its end.
     """
-    path, problem = _path(text, "urls"), ""
+    path, problem = object_path(text, "urls"), ""
     try:
         stream: Any = path.open("rb")
     except FileNotFoundError:
@@ -51,29 +52,12 @@ def open_receipts(text: str | None, writer: Try) -> Receipts | None:
     if text is None:
         return None
     place = validate_present(text, "receipts")
-    path = _path(place, "receipts")
+    path = object_path(place, "receipts")
     if not path.protocol and not place.startswith("/"):
         raise InvalidInputError(
             "receipts is a relative path, which another worker would not find: make it absolute; nothing was sent"
         )
     return Receipts(PathFolder(path), writer, place)
-
-
-def _path(text: str, name: str) -> Any:
-    try:
-        path: Any = ObjectStoragePath(text)
-        _ = path.fs
-    except (ValueError, ImportError):
-        path = None
-    if path is not None:
-        return path
-    scheme = text.partition("://")[0][:40] if "://" in text else "file"
-    if has_filesystem(scheme):
-        raise InvalidInputError(f"{name} is not a valid path for '{scheme}': check its bucket, host and port; nothing was sent")
-    raise InvalidInputError(
-        f"{name}: no filesystem for '{scheme}': install the Airflow provider that brings it, such as "
-        "apache-airflow-providers-amazon[s3fs] for s3; nothing was sent"
-    )
 
 
 class _TaskState:

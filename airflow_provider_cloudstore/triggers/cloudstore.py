@@ -23,6 +23,10 @@ from airflow_provider_cloudstore.protocol.waiting import RECORD_AFTER_SECONDS, F
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 
+def _serialized(trigger: BaseTrigger, *arguments: str) -> tuple[str, dict[str, Any]]:
+    return f"{type(trigger).__module__}.{type(trigger).__qualname__}", {name: getattr(trigger, name) for name in arguments}
+
+
 class FileAvailableTrigger(BaseTrigger):
     """Waits until a download link for a file can be created. The event reports only that, without the link.
 
@@ -53,15 +57,7 @@ class FileAvailableTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The trigger's path and arguments, which Airflow stores in clear text: they contain no secret."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "cloudstore_conn_id": self.cloudstore_conn_id,
-                "file_id": self.file_id,
-                "poll_interval": self.poll_interval,
-                "deadline": self.deadline,
-            },
-        )
+        return _serialized(self, "cloudstore_conn_id", "file_id", "poll_interval", "deadline")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll until the file is available, the deadline has passed, or polling cannot help; then send one event."""
@@ -121,14 +117,7 @@ class FileAvailableEventTrigger(BaseEventTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The trigger's path and arguments, which Airflow stores in clear text: they contain no secret."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "file_ids": self.file_ids,
-                "poll_interval": self.poll_interval,
-                "cloudstore_conn_id": self.cloudstore_conn_id,
-            },
-        )
+        return _serialized(self, "file_ids", "poll_interval", "cloudstore_conn_id")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll indefinitely; send one event per file."""
