@@ -58,10 +58,7 @@ class Report:
     error: CloudStoreError | None
 
     def count(self, status: Status) -> int:
-        """URLs with a status, from this try and earlier ones.
-
-        :param status: the status.
-        """
+        """URLs with a status, from this try and earlier ones."""
         return self.now.get(status, 0) + self.earlier.get(status, 0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,12 +73,7 @@ class Report:
 
 @asynccontextmanager
 async def connect(settings: Settings, reload: Any, options: Options) -> AsyncIterator[AsyncClient]:
-    """A client whose session has a connection for each concurrent upload.
-
-    :param settings: the connection.
-    :param reload: rereads the connection.
-    :param options: limits the connections.
-    """
+    """A client whose session has a connection for each concurrent upload."""
     limit = options.max_concurrency
     async with shared_session(settings, limit, fresh_connections=options.fresh_connections) as session:
         yield AsyncClient(settings, reload, session)
@@ -205,10 +197,7 @@ class Job:
                 log.warning("Could not store the last second of progress: %s", type(error).__name__)
 
     async def _work(self) -> CloudStoreError | None:
-        """Run the try.
-
-        :returns: why it ended early, or None.
-        """
+        """Run the try, and return why it ended early, or None."""
         progress = await retry_until(
             lambda: self.in_thread(lambda: load_progress(self.store, self.receipts, self.writer, self.options.since_try)),
             "the progress of earlier tries cannot be read",

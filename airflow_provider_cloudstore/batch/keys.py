@@ -24,10 +24,7 @@ class KeySet:
         return table.startswith(key, at)
 
     def add(self, key: bytes) -> None:
-        """Add a key.
-
-        :param key: the beginning of a digest.
-        """
+        """Add a key: the beginning of a digest."""
         table, at = self._find(key)
         if table.startswith(key, at):
             return
@@ -38,10 +35,7 @@ class KeySet:
             self._grow(shard)
 
     def discard(self, key: bytes) -> None:
-        """Remove a key if it is present.
-
-        :param key: the beginning of a digest.
-        """
+        """Remove a key if it is present."""
         table, at = self._find(key)
         if table.startswith(key, at):
             table[at : at + KEY_SIZE] = _REMOVED  # the slot stays used, so that keys added after it are found

@@ -70,10 +70,7 @@ class Entry:
 
 
 def entries_of_list(urls: Iterable[Any]) -> Iterator[Entry]:
-    """The entries of a list.
-
-    :param urls: the URLs.
-    """
+    """The entries of a list of URLs."""
     for position, url in enumerate(urls):
         yield Entry(position, position + 1, url)
 

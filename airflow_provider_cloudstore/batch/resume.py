@@ -38,10 +38,7 @@ class Progress:
     unused: str
 
     def matching(self, match: Match) -> State | None:
-        """The part of the state that applies to the manifest as it is now.
-
-        :param match: the manifest, compared with the one of the state.
-        """
+        """The part of the state that applies to the manifest as it is now."""
         if self.state is None:
             return None
         settled = self.state.settled.within(match.unchanged)
@@ -49,11 +46,7 @@ class Progress:
         return State(self.state.survey, settled, unknown, self.state.failures) if len(settled) else None
 
     def explain(self, match: Match, total: int) -> Iterator[str]:
-        """Log lines: why this try does or does not resume, and from what.
-
-        :param match: the manifest, compared with the one of the state.
-        :param total: the URLs of the manifest.
-        """
+        """Log lines: why this try does or does not resume, and from what."""
         recorded = self.recorded.finished if self.recorded else 0
         if self.state:
             yield self._explain_state(self.state, match, total, recorded)
@@ -120,11 +113,8 @@ def _claim_state(store: StateStore, writer: Try, since: int) -> dict[str, Any]:
 
 
 def save_state(store: StateStore, writer: Try, state: dict[str, Any]) -> None:
-    """Store the state with the mark of this try, unless a newer one has taken over.
+    """Store the state with the mark of this try.
 
-    :param store: the state store.
-    :param writer: this try.
-    :param state: the state of the ledger.
     :raises BatchSupersededError: if a newer try has left its mark.
     """
     writer.validate(_mark_of(store.load()))

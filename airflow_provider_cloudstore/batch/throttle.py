@@ -140,7 +140,6 @@ class Throttle:
     def record_failure(self, error: CloudStoreError) -> bool:
         """Record that a request failed.
 
-        :param error: the failure.
         :returns: whether to resend the request at no cost to the call, because it had no effect.
         """
         self._in_flight -= 1
@@ -183,10 +182,7 @@ class Throttle:
 
 
 def service_error(error: CloudStoreError) -> errors.BatchServiceError:
-    """The error of a batch whose service fails: Airflow retries it, whatever the last response was.
-
-    :param error: the last failure.
-    """
+    """The error of a batch whose service fails: Airflow retries it, whatever the last failure was."""
     return errors.BatchServiceError(
         f"the service accepts no uploads; its last response: {error.reason}",
         operation="batch upload",

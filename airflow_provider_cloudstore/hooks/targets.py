@@ -58,10 +58,7 @@ def resolve_target(target: Any) -> tuple[Any, str]:
 
 @contextmanager
 def atomic_write(target: Any) -> Iterator[_LocalFile | _Stored]:
-    """A file to write, which is at ``target`` once the block ends well; else what was there stays there.
-
-    :param target: a ``pathlib.Path`` or Airflow's ``ObjectStoragePath``.
-    """
+    """A file to write, which is at ``target`` once the block ends well; else what was there stays there."""
     protocol = getattr(target, "protocol", "")
     if protocol in _LOCAL:
         file: _LocalFile | _Stored = _LocalFile(Path(getattr(target, "path", target)))

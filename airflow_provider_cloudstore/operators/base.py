@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 def validate_flags(**flags: object) -> None:
     """Reject strings as flags: ``"no"`` and ``"false"`` would be true.
 
-    :param flags: the arguments, by name.
     :raises ValueError: if one is neither True nor False.
     """
     for name, value in flags.items():
@@ -31,7 +30,6 @@ def validate_flags(**flags: object) -> None:
 def validate_durations(**seconds: object) -> None:
     """Reject durations that no wait can take.
 
-    :param seconds: the arguments, by name.
     :raises ValueError: if one is not a number of seconds above 0.
     """
     from airflow_provider_cloudstore.protocol.waiting import is_duration

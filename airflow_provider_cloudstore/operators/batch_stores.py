@@ -22,9 +22,6 @@ STATE_KEY = "cloudstore_batch"
 def open_manifest(text: str, url_column: str, key_column: str | None) -> Iterator[Iterator[Entry]]:
     """The entries of a manifest, read as a stream.
 
-    :param text: its path.
-    :param url_column: the column or key with the URL.
-    :param key_column: the column or key with the manifest's own id of a line.
     :raises InvalidInputError: if it is not a file, or cannot be read to its end.
     """
     path, problem = object_path(text, "urls"), ""
@@ -45,8 +42,6 @@ def open_manifest(text: str, url_column: str, key_column: str | None) -> Iterato
 def open_receipts(text: str | None, writer: Try) -> Receipts | None:
     """The receipts in a folder, which need not exist; None if the task has no ``receipts``.
 
-    :param text: the path of the folder.
-    :param writer: the try that writes them.
     :raises InvalidInputError: if no filesystem opens it, or another worker would not find it.
     """
     if text is None:
@@ -61,10 +56,7 @@ def open_receipts(text: str | None, writer: Try) -> Receipts | None:
 
 
 class _TaskState:
-    """The task's state store (Airflow 3.3 and later).
-
-    :param store: the store, as Airflow gives it.
-    """
+    """The task's state store (Airflow 3.3 and later)."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -93,20 +85,13 @@ class _TaskState:
 
 
 def state_of(context: Context) -> _TaskState | None:
-    """The task's state store, or None before Airflow 3.3.
-
-    :param context: the task's context.
-    """
+    """The task's state store, or None before Airflow 3.3."""
     store = task_state_store(context)
     return _TaskState(store) if store is not None else None
 
 
 def try_of(context: Context, retries: int | None) -> tuple[Try, int]:
-    """The running try, and the number of the first one since the task was last cleared.
-
-    :param context: the task's context.
-    :param retries: the task's ``retries``.
-    """
+    """The running try, and the number of the first one since the task was last cleared."""
     ti = context["ti"]
     scope = tuple(str(getattr(ti, name, "")) for name in ("dag_id", "run_id", "task_id", "map_index"))
     number = int(getattr(ti, "try_number", 1) or 1)
