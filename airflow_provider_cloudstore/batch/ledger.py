@@ -121,11 +121,9 @@ class Ranges:
     __slots__ = ("_ends", "_starts")
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        for start, end in ranges:
-            self._starts.append(start)
-            self._ends.append(end)
+        found = list(ranges)
+        self._starts = [start for start, _ in found]
+        self._ends = [end for _, end in found]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(list(zip(self._starts, self._ends, strict=True)))
@@ -300,14 +298,14 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON."""
-        failures = list(itertools.takewhile(_Budget(_MAX_FAILURES_SIZE).spend, self.failures))
+        sizes = itertools.accumulate(len(json.dumps(failure)) for failure in self.failures)
         return {
             "version": STATE_FORMAT,
             "total": self.survey.total,
             "segments": base64.b85encode(self.survey.segments).decode(),
             "settled": self.settled.encode(),
             "unknown": self.unknown.encode(),
-            "failures": failures,
+            "failures": [failure for failure, size in zip(self.failures, sizes, strict=True) if size <= _MAX_FAILURES_SIZE],
         }
 
     @classmethod
@@ -317,15 +315,6 @@ class State:
             return None
         survey = Survey(int(stored["total"]), base64.b85decode(stored["segments"]))
         return cls(survey, Ranges.decode(stored["settled"]), Ranges.decode(stored["unknown"]), list(stored["failures"]))
-
-
-class _Budget:
-    def __init__(self, characters: int) -> None:
-        self._left = characters
-
-    def spend(self, value: Any) -> bool:
-        self._left -= len(json.dumps(value))
-        return self._left >= 0
 
 
 class RecordedOutcomes:

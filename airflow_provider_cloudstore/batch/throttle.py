@@ -144,7 +144,7 @@ class Throttle:
         """
         self._in_flight -= 1
         if isinstance(error, errors.RateLimitError):
-            self._pause(error)
+            self._pause(_DEFAULT_PAUSE if error.retry_after is None else error.retry_after, error)
         elif isinstance(error, SERVICE_ERRORS):
             self._record_service_failure(error)
         else:
@@ -160,12 +160,11 @@ class Throttle:
         self._last_healthy = self._time()
         self._consecutive_failures, self._backoff, self._probing = 0, 0.0, False
 
-    def _pause(self, error: CloudStoreError) -> None:
-        wanted = self._time() + (_DEFAULT_PAUSE if error.retry_after is None else error.retry_after)
-        self._paused_until = max(self._paused_until, wanted)
+    def _pause(self, seconds: float, error: CloudStoreError) -> None:
+        self._paused_until = max(self._paused_until, self._time() + seconds)
         if self._paused_until - self._last_healthy > _OUTAGE_LIMIT:
             self._ended_by = service_error(error)
-            self._ended_by.retry_after_too_long = error.retry_after is not None
+            self._ended_by.retry_after_too_long = isinstance(error, errors.RateLimitError) and error.retry_after is not None
 
     def _record_service_failure(self, error: CloudStoreError) -> None:
         self._consecutive_failures += 1
@@ -176,9 +175,7 @@ class Throttle:
             self.times_closed += 1
             self._report(f"The service fails ({error.reason}): sending single probes until one succeeds. Progress is kept.")
         self._backoff = min(max(_INITIAL_PROBE_DELAY, 2 * self._backoff), _MAX_PROBE_DELAY)
-        self._paused_until = max(self._paused_until, self._time() + self._backoff)
-        if self._paused_until - self._last_healthy > _OUTAGE_LIMIT:
-            self._ended_by = service_error(error)
+        self._pause(self._backoff, error)
 
 
 def service_error(error: CloudStoreError) -> errors.BatchServiceError:
