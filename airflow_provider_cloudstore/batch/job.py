@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, Store, in_daemon_thread, retry_until
@@ -296,13 +296,13 @@ class Job:
         ledger = self._ledger or Ledger(self._survey)
         report = Report(self._survey.total, dict(ledger.now), dict(ledger.earlier), ledger.failures, error)
         failed, unknown = report.count(Status.FAILED), report.count(Status.UNKNOWN)
-        if error is None and failed + unknown:
-            counts = [f"{failed:,} failed"] if failed else []
-            counts += [f"{unknown:,} unknown, which may have been queued"] if unknown else []
-            what = f"of {report.total:,} URLs {' and '.join(counts)}; the first: {ledger.failures[0]}"
-            if self.receipts:
-                what += f"; receipts in {self.receipts.place}"
-            if ledger.forgotten:
-                what += f"; without receipts, a cleared task will not resend {ledger.forgotten:,} of the failed URLs"
-            error = BatchFailedError(what, operation="batch upload")
-        return Report(report.total, report.now, report.earlier, report.failures, error)
+        if error or not failed + unknown:
+            return report
+        counts = [f"{failed:,} failed"] if failed else []
+        counts += [f"{unknown:,} unknown, which may have been queued"] if unknown else []
+        what = f"of {report.total:,} URLs {' and '.join(counts)}; the first: {ledger.failures[0]}"
+        if self.receipts:
+            what += f"; receipts in {self.receipts.place}"
+        if ledger.forgotten:
+            what += f"; without receipts, a cleared task will not resend {ledger.forgotten:,} of the failed URLs"
+        return replace(report, error=BatchFailedError(what, operation="batch upload"))

@@ -60,22 +60,18 @@ def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting any more
     context = contextvars.copy_context()
 
-    def settle(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    def settle(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():
+            set_outcome(outcome)
 
     def run() -> None:
-        result, failed = None, None
+        outcome: tuple[Callable[[Any], None], Any]
         try:
-            result = context.run(work)
+            outcome = future.set_result, context.run(work)
         except BaseException as error:  # noqa: BLE001  (raised where the result is awaited)
-            failed = error
+            outcome = future.set_exception, error
         with contextlib.suppress(RuntimeError):  # the loop is closed: the task has ended meanwhile
-            loop.call_soon_threadsafe(settle, result, failed)
+            loop.call_soon_threadsafe(settle, *outcome)
 
     threading.Thread(target=run, name="cloudstore-batch", daemon=True).start()
     return future
@@ -106,7 +102,7 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_lim
     :raises CloudStoreError: if ``attempt`` raised it.
     """
     reason, backoff = "no response", _INITIAL_BACKOFF
-    try:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(outage_limit):
             while True:
                 try:
@@ -118,8 +114,6 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_lim
                 log.warning("Sending is paused: %s (%s); retrying", what, reason)
                 await asyncio.sleep(backoff)
                 backoff = min(2 * backoff, _MAX_BACKOFF)
-    except TimeoutError:
-        pass
     raise BatchStoreError(f"{what}: retried for {outage_limit:.0f} s ({reason})", operation="batch upload")
 
 

@@ -27,16 +27,9 @@ _FATAL_ERRORS = (errors.AuthenticationError, errors.ConfigurationError, errors.B
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a batch is sent.
+    """How a batch is sent: the parameters of ``RemoteUrlBatchUploadOperator``, parsed.
 
-    :param max_concurrency: maximum number of requests in flight.
-    :param requests_per_second: a steady rate for the whole batch, or None for no limit.
     :param stop_on_error: end with the first failure.
-    :param skip_duplicates: send duplicate URLs only once.
-    :param retry_unknown_outcome: resend uploads that may have been queued.
-    :param max_consecutive_failures: end after this many failures in a row; None for never.
-    :param shard: ``(k, n)`` sends the k-th of n parts of the manifest, counted from 0.
-    :param fresh_connections: open a new connection for each upload.
     :param since_try: the first try whose progress counts.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 from airflow_provider_cloudstore.batch.lease import Lease
@@ -125,11 +126,9 @@ class Throttle:
 
     async def _change(self, seconds: float | None = None) -> None:
         self._changed.clear()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
-        except TimeoutError:
-            return
 
     def record_success(self) -> None:
         """Record that the service accepted an upload."""
