@@ -8,7 +8,6 @@ from airflow_provider_cloudstore import __version__
 
 DEFAULT_CONN_ID = "cloudstore_default"
 
-_PACKAGE = "airflow-provider-cloudstore"
 _INTEGRATION = "Cloud file storage service"
 
 
@@ -75,7 +74,7 @@ ASSET_URIS: list[dict[str, Any]] = [
 def get_provider_info() -> dict[str, Any]:
     """The provider's metadata, as Airflow's ``provider_info.schema.json`` describes it."""
     return {
-        "package-name": _PACKAGE,
+        "package-name": "airflow-provider-cloudstore",
         "name": _INTEGRATION,
         "description": "Delete folders, queue remote uploads and create download links in a cloud file storage service.",
         "versions": [__version__],

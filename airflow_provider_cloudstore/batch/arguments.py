@@ -50,12 +50,9 @@ def parse_urls(urls: Any) -> list[Any] | None:
     return None
 
 
-def validate_counts(*, concurrency: object, rate: object, failures: object) -> None:
-    """Refuse limits that are no positive numbers.
+def validate_limits(concurrency: object, rate: object, failures: object) -> None:
+    """Reject limits that are no positive numbers; the rate and the number of consecutive failures may be None.
 
-    :param concurrency: ``max_concurrency``.
-    :param rate: ``requests_per_second``; may be None.
-    :param failures: ``max_consecutive_failures``; may be None.
     :raises ValueError: if one is invalid.
     """
     for name, value in (("max_concurrency", concurrency), ("max_consecutive_failures", failures)):

@@ -86,7 +86,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             allow_empty=allow_empty,
             fresh_connections=fresh_connections,
         )
-        arguments.validate_counts(concurrency=max_concurrency, rate=requests_per_second, failures=max_consecutive_failures)
+        arguments.validate_limits(max_concurrency, requests_per_second, max_consecutive_failures)
         arguments.validate_columns(url_column=url_column, key_column=key_column or "none")
         arguments.validate_urls(urls)
         arguments.validate_shard(shard)

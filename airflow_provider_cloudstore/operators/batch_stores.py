@@ -62,14 +62,9 @@ class _TaskState:
         self._store = store
 
     def load(self) -> Any:
-        """The stored state, or None."""
         return self._store.get(STATE_KEY)
 
     def save(self, state: dict[str, Any]) -> None:
-        """Store the state.
-
-        :raises BatchSupersededError: if Airflow has started a newer try.
-        """
         try:
             self._store.set(STATE_KEY, state)
         except Exception as error:
@@ -80,7 +75,6 @@ class _TaskState:
         raise BatchSupersededError("Airflow refused the state of this try: a newer one has taken over", operation="batch upload")
 
     def delete(self) -> None:
-        """Delete the state."""
         self._store.delete(STATE_KEY)
 
 
