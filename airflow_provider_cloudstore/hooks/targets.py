@@ -1,4 +1,4 @@
-"""Writes a file whole or not at all: its name, or its store's upload, comes after its last byte is checked."""
+"""Opens paths, and writes a file whole or not at all: its name, or its store's upload, comes after its last byte is checked."""
 
 from __future__ import annotations
 
@@ -27,13 +27,18 @@ def object_path(given: Any, name: str) -> Any:
     :param name: the argument that it is from.
     :raises InvalidInputError: if no installed provider has its scheme, or the path is invalid; nothing was sent.
     """
-    with suppress(ValueError, ImportError):  # no such scheme, its provider lacks a library, or the path cannot be parsed
+    text = str(given)
+    scheme = text.partition("://")[0][:40] if "://" in text else "file"
+    is_invalid = False
+    try:
         path: Any = ObjectStoragePath(given) if isinstance(given, str) else given
         getattr(path, "fs", None)
         return path
-    text = str(given)
-    scheme = text.partition("://")[0][:40] if "://" in text else "file"
-    if has_filesystem(scheme):
+    except ImportError:  # the scheme's provider lacks a library
+        pass
+    except ValueError:
+        is_invalid = has_filesystem(scheme)
+    if is_invalid:
         raise InvalidInputError(f"{name} is not a valid path for '{scheme}': check its bucket, host and port; nothing was sent")
     raise InvalidInputError(
         f"{name}: no filesystem for '{scheme}': install the Airflow provider that brings it, such as "
