@@ -237,7 +237,7 @@ class Job:
     async def _send(self, sender: Sender, lease: Lease) -> None:
         """Send while the lease is renewed and progress is logged; end the batch if the lease cannot be renewed."""
         sending, checkpointing = asyncio.create_task(sender.run()), asyncio.create_task(lease.checkpoint_loop())
-        reporting = asyncio.create_task(self._report_progress())
+        reporting = asyncio.create_task(self._report_progress(sender.ledger, lease))
         try:
             await asyncio.wait({sending, checkpointing} if self._is_resumable else {sending}, return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
@@ -278,19 +278,17 @@ class Job:
         self.settings = await self.in_thread(self.reload)
         return self.settings
 
-    async def _report_progress(self) -> None:
+    async def _report_progress(self, ledger: Ledger, lease: Lease) -> None:
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        while self._ledger:
+        began, total = loop.time(), self._survey.total
+        while True:
             await asyncio.sleep(_REPORT_INTERVAL)
-            self.report(self._line(self._ledger, sum(self._ledger.now.values()) / (loop.time() - began)))
-
-    def _line(self, ledger: Ledger, rate: float) -> str:
-        total, done = self._survey.total, ledger.finished
-        left = f", about {max(0, total - done) / rate:,.0f} s left" if rate else ""
-        failed, unknown = (ledger.now[status] + ledger.earlier[status] for status in (Status.FAILED, Status.UNKNOWN))
-        stale = f"; waiting for the {' and the '.join(self._lease.stale)}" if self._lease and self._lease.stale else ""
-        return f"{done:,} of {total:,} URLs done, {rate:,.0f} a second, {failed:,} failed, {unknown:,} unknown{left}{stale}"
+            done, rate = ledger.finished, sum(ledger.now.values()) / (loop.time() - began)
+            failed, unknown = (ledger.now[status] + ledger.earlier[status] for status in (Status.FAILED, Status.UNKNOWN))
+            left = f", about {max(0, total - done) / rate:,.0f} s left" if rate else ""
+            stale = f"; waiting for the {' and the '.join(lease.stale)}" if lease.stale else ""
+            counts = f"{done:,} of {total:,} URLs done, {rate:,.0f} a second, {failed:,} failed, {unknown:,} unknown"
+            self.report(counts + left + stale)
 
     def _report_of(self, error: CloudStoreError | None) -> Report:
         ledger = self._ledger or Ledger(self._survey)
