@@ -31,11 +31,10 @@ def object_path(given: Any, name: str) -> Any:
     scheme = text.partition("://")[0][:40] if "://" in text else "file"
     is_invalid = False
     try:
-        path: Any = ObjectStoragePath(given) if isinstance(given, str) else given
-        getattr(path, "fs", None)
-        return path
-    except ImportError:  # the scheme's provider lacks a library
-        pass
+        with suppress(ImportError):  # the scheme's provider lacks a library
+            path: Any = ObjectStoragePath(given) if isinstance(given, str) else given
+            getattr(path, "fs", None)
+            return path
     except ValueError:
         is_invalid = has_filesystem(scheme)
     if is_invalid:
