@@ -101,8 +101,6 @@ def is_superseded(error: Exception) -> bool:
     """Whether the task state store (Airflow 3.3 and later) refused a write because a newer try runs.
 
     The store belongs to the running try: Airflow's own API answers an older one with 404.
-
-    :param error: what the store raised.
     """
     detail = getattr(getattr(error, "error", None), "detail", None)
     return isinstance(detail, dict) and detail.get("status_code") == 404

@@ -49,9 +49,8 @@ def counted_wait() -> Iterator[None]:
 
 
 def count_batch(summary: Mapping[str, int], *, final: bool) -> None:
-    """Count what a try of a batch did.
+    """Count what a try of a batch did, from its summary.
 
-    :param summary: the batch's own counts.
     :param final: whether no later try will resume it.
     """
     for name, count in batch_counts(summary, final=final).items():

@@ -8,7 +8,6 @@ from airflow_provider_cloudstore import __version__
 
 DEFAULT_CONN_ID = "cloudstore_default"
 
-_PACKAGE = "airflow-provider-cloudstore"
 _INTEGRATION = "Cloud file storage service"
 
 
@@ -22,59 +21,45 @@ UI_FIELD_BEHAVIOUR: dict[str, Any] = {
     "placeholders": {"host": "https://files.example.com", "password": "the access token of the service"},
 }
 
-CONN_FIELDS: dict[str, dict[str, Any]] = {
-    "timeout": {
-        "label": "Timeout (seconds)",
-        "description": "How long one request may take. Default 30.",
-        "schema": {"type": ["number", "null"], "minimum": 0.001, "maximum": 86400},
-    },
-    "max_attempts": {
-        "label": "Attempts",
-        "description": "How many requests one call may send, a whole number. Default 4.",
-        "schema": {"type": ["integer", "null"], "minimum": 1, "maximum": 86400},
-    },
-    "verify": {
-        "label": "Verify TLS",
-        "description": "true, false, or the path of a CA bundle. Default true.",
-        "schema": {"type": ["string", "null"]},
-    },
-    "proxy": {
-        "label": "Proxy",
-        "description": "URL of an http or https proxy, such as http://proxy.example.com:3128; user and password percent-encoded.",
-        "schema": {"type": ["string", "null"], "format": "password"},
-    },
-    "allow_http": {
-        "label": "Allow plain http",
-        "description": "Allow http:// URLs, which expose the token to the network. Loopback addresses are always allowed.",
-        "schema": {"type": ["boolean", "null"]},
-    },
-    "protected_folder_ids": {
-        "label": "Protected folder ids",
-        "description": "Ids that are never deleted, separated by commas, in addition to every spelling of the root (0, /).",
-        "schema": {"type": ["string", "null"]},
-    },
-    "token_path": {
-        "label": "Token path",
-        "description": "Dotted path to the download token in the response, for services with a format of their own.",
-        "schema": {"type": ["string", "null"]},
-    },
-    "file_id_path": {
-        "label": "File id path",
-        "description": "Dotted path to the file's id in the response to an upload, for services with a format of their own.",
-        "schema": {"type": ["string", "null"]},
-    },
-    "not_found_pattern": {
-        "label": "Not-found pattern",
-        "description": 'Regular expression: an error message of the service that matches it means "not found".',
-        "schema": {"type": ["string", "null"]},
-    },
-    "download_url": {
-        "label": "Download URL",
-        "description": "The URL to download files from, with {token} as placeholder; for services whose responses have no URL.",
-        "schema": {"type": ["string", "null"]},
-    },
-}
 
+def _field(label: str, description: str, kind: str = "string", **schema: Any) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
+
+
+CONN_FIELDS: dict[str, dict[str, Any]] = {
+    "timeout": _field("Timeout (seconds)", "How long one request may take. Default 30.", "number", minimum=0.001, maximum=86400),
+    "max_attempts": _field(
+        "Attempts", "How many requests one call may send, a whole number. Default 4.", "integer", minimum=1, maximum=86400
+    ),
+    "verify": _field("Verify TLS", "true, false, or the path of a CA bundle. Default true."),
+    "proxy": _field(
+        "Proxy",
+        "URL of an http or https proxy, such as http://proxy.example.com:3128; user and password percent-encoded.",
+        format="password",
+    ),
+    "allow_http": _field(
+        "Allow plain http",
+        "Allow http:// URLs, which expose the token to the network. Loopback addresses are always allowed.",
+        "boolean",
+    ),
+    "protected_folder_ids": _field(
+        "Protected folder ids",
+        "Ids that are never deleted, separated by commas, in addition to every spelling of the root (0, /).",
+    ),
+    "token_path": _field(
+        "Token path", "Dotted path to the download token in the response, for services with a format of their own."
+    ),
+    "file_id_path": _field(
+        "File id path", "Dotted path to the file's id in the response to an upload, for services with a format of their own."
+    ),
+    "not_found_pattern": _field(
+        "Not-found pattern", 'Regular expression: an error message of the service that matches it means "not found".'
+    ),
+    "download_url": _field(
+        "Download URL",
+        "The URL to download files from, with {token} as placeholder; for services whose responses have no URL.",
+    ),
+}
 
 ASSET_URIS: list[dict[str, Any]] = [
     {
@@ -89,7 +74,7 @@ ASSET_URIS: list[dict[str, Any]] = [
 def get_provider_info() -> dict[str, Any]:
     """The provider's metadata, as Airflow's ``provider_info.schema.json`` describes it."""
     return {
-        "package-name": _PACKAGE,
+        "package-name": "airflow-provider-cloudstore",
         "name": _INTEGRATION,
         "description": "Delete folders, queue remote uploads and create download links in a cloud file storage service.",
         "versions": [__version__],

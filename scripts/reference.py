@@ -165,7 +165,8 @@ def _default(kind: type, value: inspect.Parameter) -> str:
         return "required"
     if "dataclass" in type(value.default).__name__ or type(value.default).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":
         return ""
-    setting = re.search(rf'\b{value.name}: [^=\n]+= conf\.get\w*\("(\w+)", "(\w+)"', inspect.getsource(kind))
+    source = "".join(inspect.getsource(one) for one in kind.__mro__ if one.__module__.startswith(PACKAGE))
+    setting = re.search(rf'\b{value.name}: [^=\n]+= conf\.get\w*\("(\w+)", "(\w+)"', source)
     return f"`[{setting[1]}] {setting[2]}`" if setting else f"`{value.default!r}`"
 
 

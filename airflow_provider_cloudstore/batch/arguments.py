@@ -13,9 +13,8 @@ _MISSING = "which is what a template renders when its source is missing: check t
 
 
 def validate_urls(urls: Any) -> None:
-    """Refuse what can be neither a list nor a path.
+    """Reject what can be neither a list nor a path.
 
-    :param urls: the argument.
     :raises ValueError: if it is neither.
     """
     if urls is None:
@@ -27,7 +26,6 @@ def validate_urls(urls: Any) -> None:
 def parse_urls(urls: Any) -> list[Any] | None:
     """The list in ``urls``, or None for the path of a manifest. A list may have been rendered as a string.
 
-    :param urls: the rendered argument.
     :raises ValueError: if it is neither; the message does not repeat it, because URLs hold credentials.
     """
     validate_urls(urls)
@@ -52,12 +50,9 @@ def parse_urls(urls: Any) -> list[Any] | None:
     return None
 
 
-def validate_counts(*, concurrency: object, rate: object, failures: object) -> None:
-    """Refuse limits that are no positive numbers.
+def validate_limits(concurrency: object, rate: object, failures: object) -> None:
+    """Reject limits that are no positive numbers; the rate and the number of consecutive failures may be None.
 
-    :param concurrency: ``max_concurrency``.
-    :param rate: ``requests_per_second``; may be None.
-    :param failures: ``max_consecutive_failures``; may be None.
     :raises ValueError: if one is invalid.
     """
     for name, value in (("max_concurrency", concurrency), ("max_consecutive_failures", failures)):
@@ -70,9 +65,8 @@ def validate_counts(*, concurrency: object, rate: object, failures: object) -> N
 
 
 def validate_columns(**columns: object) -> None:
-    """Refuse column names that are empty or no strings.
+    """Reject column names that are empty or no strings.
 
-    :param columns: the names, by argument.
     :raises ValueError: if one is invalid.
     """
     for argument, name in columns.items():
@@ -81,9 +75,8 @@ def validate_columns(**columns: object) -> None:
 
 
 def validate_shard(shard: Any) -> None:
-    """Refuse a literal shard that does not exist; a template is parsed once it is rendered.
+    """Reject a literal shard that does not exist; a template is parsed once it is rendered.
 
-    :param shard: the argument.
     :raises ValueError: if it is invalid.
     """
     is_literal = isinstance(shard, (list, tuple)) and all(isinstance(part, int) for part in shard)
@@ -94,7 +87,6 @@ def validate_shard(shard: Any) -> None:
 def parse_shard(shard: Any) -> tuple[int, int]:
     """A shard as Airflow rendered it: ``(0, 4)``, ``[0, 4]``, or either as a string, or ``0/4``.
 
-    :param shard: the rendered argument.
     :raises InvalidInputError: if it is none.
     """
     if found := _pair_of(shard):
@@ -112,10 +104,8 @@ def _pair_of(shard: Any) -> tuple[int, int] | None:
 
 
 def parse_flag(value: Any, name: str) -> bool:
-    """A flag as Airflow rendered it: a bool, or ``true`` or ``false`` in any case.
+    """The flag ``name`` as Airflow rendered it: a bool, or ``true`` or ``false`` in any case.
 
-    :param value: the rendered argument.
-    :param name: the argument's name.
     :raises InvalidInputError: if it is neither.
     """
     text = str(value).strip().lower()

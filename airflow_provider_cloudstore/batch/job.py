@@ -6,22 +6,15 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, Store, in_daemon_thread, retry_until
 from airflow_provider_cloudstore.batch.ledger import ChunkDigests, Ledger, Match, Status, Survey, with_digests
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Receipts, Try
-from airflow_provider_cloudstore.batch.resume import Progress, StateStore, load_progress, mark_of
+from airflow_provider_cloudstore.batch.resume import Progress, StateStore, load_progress, save_state
 from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
@@ -45,7 +38,6 @@ OUTAGE_LIMIT = 300.0
 """Seconds that a store may be unavailable."""
 
 Entries = Callable[[], AbstractContextManager[Iterator[Entry]]]
-Reload = Callable[[], Settings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +58,7 @@ class Report:
     error: CloudStoreError | None
 
     def count(self, status: Status) -> int:
-        """URLs with a status, from this try and earlier ones.
-
-        :param status: the status.
-        """
+        """URLs with a status, from this try and earlier ones."""
         return self.now.get(status, 0) + self.earlier.get(status, 0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,46 +73,10 @@ class Report:
 
 @asynccontextmanager
 async def connect(settings: Settings, reload: Any, options: Options) -> AsyncIterator[AsyncClient]:
-    """A client whose session has a connection for each concurrent upload.
-
-    :param settings: the connection.
-    :param reload: rereads the connection.
-    :param options: limits the connections.
-    """
+    """A client whose session has a connection for each concurrent upload."""
     limit = options.max_concurrency
     async with shared_session(settings, limit, fresh_connections=options.fresh_connections) as session:
         yield AsyncClient(settings, reload, session)
-
-
-class _StateCheckpoints:
-    """Checkpoints in the state store."""
-
-    name = "task state"
-
-    def __init__(self, store: StateStore, writer: Try, ledger: Ledger, outage_limit: float) -> None:
-        self._store, self._writer, self._ledger, self.outage_limit = store, writer, ledger, outage_limit
-
-    def snapshot(self) -> dict[str, Any]:
-        return self._ledger.to_state() | {"writer": self._writer.to_mark()}
-
-    def write(self, snapshot: dict[str, Any]) -> None:
-        self._writer.validate(mark_of(self._store.load()))
-        self._store.save(snapshot)
-
-
-class _ReceiptCheckpoints:
-    """Checkpoints as receipts."""
-
-    name = "receipts folder"
-
-    def __init__(self, receipts: Receipts, ledger: Ledger, outage_limit: float) -> None:
-        self._receipts, self._ledger, self.outage_limit = receipts, ledger, outage_limit
-
-    def snapshot(self) -> list[str]:
-        return self._ledger.drain_receipts()
-
-    def write(self, snapshot: list[str]) -> None:
-        self._receipts.write(snapshot)
 
 
 def _read(entries: Iterator[Entry]) -> Iterator[Entry]:
@@ -139,31 +92,19 @@ def _read(entries: Iterator[Entry]) -> Iterator[Entry]:
         raise BatchStoreError(f"the manifest could not be read to its end ({reason})", operation="batch upload")
 
 
-@contextmanager
-def _changed_since_count() -> Iterator[None]:
-    """A manifest was valid to its end when it was counted: what is refused now has changed, and something may have been sent."""
+def _reread(opened: Entries) -> Iterator[Entry]:
+    """The second pass. The manifest was valid when it was counted: what is refused now has changed, and something may be sent."""
     reason = ""
     try:
-        yield
+        with opened() as entries:
+            yield from _read(entries)
     except InvalidInputError as error:
         reason = error.reason.removesuffix("; nothing was sent")
     if reason:
         raise ManifestChangedError(f"the manifest changed while the batch read it: now {reason}", operation="batch upload")
 
 
-@contextmanager
-def _reopened(entries: Entries) -> Iterator[Iterator[Entry]]:
-    with ExitStack() as stack:
-        with _changed_since_count():
-            found = stack.enter_context(entries())
-        yield _reread(found)
-
-
-def _reread(entries: Iterator[Entry]) -> Iterator[Entry]:
-    with _changed_since_count():
-        yield from _read(entries)
-
-
+@dataclass(eq=False, repr=False)
 class Job:
     """One try of a batch.
 
@@ -175,7 +116,7 @@ class Job:
     :param store: the state store, if there is one.
     :param receipts: the receipts, if the task has any.
     :param killed: whether the task is being terminated; polled ten times a second.
-    :param time_limit: seconds after which the batch ends; 0 for no limit.
+    :param time_limit: seconds after which the batch ends.
     :param allow_empty: whether a manifest may have no URL.
     :param report: logs a line.
     :param connect: creates the client.
@@ -183,43 +124,26 @@ class Job:
     :param in_thread: runs blocking work.
     """
 
-    def __init__(
-        self,
-        entries: Entries,
-        settings: Settings,
-        reload: Reload,
-        options: Options,
-        *,
-        writer: Try | None = None,
-        store: StateStore | None = None,
-        receipts: Receipts | None = None,
-        killed: Callable[[], bool] = lambda: False,
-        time_limit: float = 0.0,
-        allow_empty: bool = True,
-        report: Callable[[str], None] = log.info,
-        connect: Callable[[Settings, Any, Options], AbstractAsyncContextManager[AsyncClient]] = connect,
-        clock: Callable[[], float] | None = None,
-        in_thread: InThread = in_daemon_thread,
-    ) -> None:
-        self._entries = entries
-        self._settings = settings
-        self._reload_blocking = reload
-        self._options = options
-        self._writer = writer or Try()
-        self._store = store
-        self._receipts = receipts
-        self._killed = killed
-        self._time_limit = time_limit or math.inf
-        self._allow_empty = allow_empty
-        self._report = report
-        self._connect = connect
-        self._clock = clock or Clock()
-        self._in_thread = in_thread
-        self._sender: Sender | None = None
-        self._lease: Lease | None = None
-        self._ledger: Ledger | None = None
-        self._survey = Survey()
-        self._chunks = ChunkDigests()
+    entries: Entries
+    settings: Settings
+    reload: Callable[[], Settings]
+    options: Options
+    _: KW_ONLY
+    writer: Try = field(default_factory=Try)
+    store: StateStore | None = None
+    receipts: Receipts | None = None
+    killed: Callable[[], bool] = lambda: False
+    time_limit: float = math.inf
+    allow_empty: bool = True
+    report: Callable[[str], None] = log.info
+    connect: Callable[[Settings, Any, Options], AbstractAsyncContextManager[AsyncClient]] = connect
+    clock: Callable[[], float] = field(default_factory=Clock)
+    in_thread: InThread = in_daemon_thread
+    _sender: Sender | None = field(default=None, init=False)
+    _lease: Lease | None = field(default=None, init=False)
+    _ledger: Ledger | None = field(default=None, init=False)
+    _survey: Survey = field(default_factory=Survey, init=False)
+    _chunks: ChunkDigests = field(default_factory=ChunkDigests, init=False)
 
     async def run(self) -> Report:
         """Send what earlier tries have not finished.
@@ -248,11 +172,11 @@ class Job:
     async def _watch(self) -> str:
         """Wait until the task has to end, and return why."""
         loop = asyncio.get_running_loop()
-        ends_at = loop.time() + self._time_limit
+        ends_at = loop.time() + self.time_limit
         # Polled: a signal handler cannot wake a sleeping loop.
-        while not self._killed() and loop.time() < ends_at:  # noqa: ASYNC110
+        while not self.killed() and loop.time() < ends_at:  # noqa: ASYNC110
             await asyncio.sleep(_KILL_CHECK_INTERVAL)
-        if self._killed():
+        if self.killed():
             return "the task was terminated"
         stale = self._lease.stale if self._lease else []
         return f"execution_timeout is nearly over{''.join(f', and the {name} cannot be written' for name in stale)}"
@@ -273,56 +197,49 @@ class Job:
                 log.warning("Could not store the last second of progress: %s", type(error).__name__)
 
     async def _work(self) -> CloudStoreError | None:
-        """Run the try.
-
-        :returns: why it ended early, or None.
-        """
+        """Run the try, and return why it ended early, or None."""
         progress = await retry_until(
-            lambda: self._in_thread(lambda: load_progress(self._store, self._receipts, self._writer, self._options.since_try)),
+            lambda: self.in_thread(lambda: load_progress(self.store, self.receipts, self.writer, self.options.since_try)),
             "the progress of earlier tries cannot be read",
-            min(OUTAGE_LIMIT, self._time_limit),
+            self._outage_limit,
         )
-        self._survey, match = await self._in_thread(lambda: self._count(progress))
-        if self._store or self._receipts:
+        self._survey, match = await self.in_thread(lambda: self._count(progress))
+        if self._is_resumable:
             for line in progress.explain(match, self._survey.total):
-                self._report(line)
+                self.report(line)
         else:
             log.warning("No state store and no `receipts`: a retry will resend every URL.")
         ledger = self._ledger = Ledger(
             self._survey,
             progress.matching(match),
             progress.recorded,
-            skip_duplicates=self._options.skip_duplicates,
-            retry_unknown=self._options.retry_unknown_outcome,
-            writes_receipts=self._receipts is not None,
-            try_number=self._writer.number,
-            secrets=lambda: self._settings.secrets,
+            skip_duplicates=self.options.skip_duplicates,
+            retry_unknown=self.options.retry_unknown_outcome,
+            writes_receipts=self.receipts is not None,
+            try_number=self.writer.number,
+            secrets=lambda: self.settings.secrets,
         )
-        lease = self._lease = Lease(list(self._stores(ledger)), self._clock, self._in_thread)
-        async with self._connect(self._settings, self._reload, self._options) as client:
-            throttle = Throttle(lease, self._options.requests_per_second, self._report)
-            with _reopened(self._entries) as entries:
-                digests = self._chunks.verify(with_digests(entries, self._options.shard))
-                sender = Sender(
-                    client,
-                    lambda: self._settings,
-                    throttle,
-                    ledger,
-                    entries=digests,
-                    options=self._options,
-                    in_thread=self._in_thread,
-                )
-                self._sender = sender
-                await self._send(sender, lease)
+        lease = self._lease = Lease([*self._stores(ledger)], self._outage_limit, self.clock, self.in_thread)
+        async with self.connect(self.settings, self._reload, self.options) as client:
+            sender = self._sender = Sender(
+                client,
+                lambda: self.settings,
+                Throttle(lease, self.options.requests_per_second, self.report),
+                ledger,
+                entries=self._chunks.verify(with_digests(_reread(self.entries), self.options.shard)),
+                options=self.options,
+                in_thread=self.in_thread,
+            )
+            await self._send(sender, lease)
         await lease.finish()
         return sender.error
 
     async def _send(self, sender: Sender, lease: Lease) -> None:
         """Send while the lease is renewed and progress is logged; end the batch if the lease cannot be renewed."""
         sending, checkpointing = asyncio.create_task(sender.run()), asyncio.create_task(lease.checkpoint_loop())
-        reporting = asyncio.create_task(self._report_progress())
+        reporting = asyncio.create_task(self._report_progress(sender.ledger, lease))
         try:
-            await asyncio.wait({sending, checkpointing} if lease.stores else {sending}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, checkpointing} if self._is_resumable else {sending}, return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
                 sender.drain()
                 await asyncio.wait({sending}, timeout=_GRACE)
@@ -336,49 +253,54 @@ class Job:
             await asyncio.wait({sending, checkpointing, reporting})
 
     def _count(self, progress: Progress) -> tuple[Survey, Match]:
-        with self._entries() as entries:
-            found = self._chunks.record(with_digests(_read(entries), self._options.shard))
+        with self.entries() as entries:
+            found = self._chunks.record(with_digests(_read(entries), self.options.shard))
             survey, match = Survey.of(found, progress.state)
-        if not survey.total and not self._allow_empty:
+        if not survey.total and not self.allow_empty:
             raise InvalidInputError("the manifest holds no URL: set allow_empty=True if it may be empty; nothing was sent")
         return survey, match
 
+    @property
+    def _is_resumable(self) -> bool:
+        return bool(self.store or self.receipts)
+
+    @property
+    def _outage_limit(self) -> float:
+        return min(OUTAGE_LIMIT, self.time_limit)
+
     def _stores(self, ledger: Ledger) -> Iterator[Store]:
-        outage_limit = min(OUTAGE_LIMIT, self._time_limit)
-        if self._store:
-            yield _StateCheckpoints(self._store, self._writer, ledger, outage_limit)
-        if self._receipts:
-            yield _ReceiptCheckpoints(self._receipts, ledger, outage_limit)
+        if store := self.store:
+            yield Store("task state", ledger.to_state, lambda state: save_state(store, self.writer, state))
+        if self.receipts:
+            yield Store("receipts folder", ledger.drain_receipts, self.receipts.write)
 
     async def _reload(self) -> Settings:
-        self._settings = await self._in_thread(self._reload_blocking)
-        return self._settings
+        self.settings = await self.in_thread(self.reload)
+        return self.settings
 
-    async def _report_progress(self) -> None:
+    async def _report_progress(self, ledger: Ledger, lease: Lease) -> None:
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        while self._ledger:
+        began, total = loop.time(), self._survey.total
+        while True:
             await asyncio.sleep(_REPORT_INTERVAL)
-            self._report(self._line(self._ledger, sum(self._ledger.now.values()) / (loop.time() - began)))
-
-    def _line(self, ledger: Ledger, rate: float) -> str:
-        total, done = self._survey.total, ledger.finished
-        left = f", about {max(0, total - done) / rate:,.0f} s left" if rate else ""
-        failed, unknown = (ledger.now[status] + ledger.earlier[status] for status in (Status.FAILED, Status.UNKNOWN))
-        stale = f"; waiting for the {' and the '.join(self._lease.stale)}" if self._lease and self._lease.stale else ""
-        return f"{done:,} of {total:,} URLs done, {rate:,.0f} a second, {failed:,} failed, {unknown:,} unknown{left}{stale}"
+            done, rate = ledger.finished, sum(ledger.now.values()) / (loop.time() - began)
+            failed, unknown = (ledger.now[status] + ledger.earlier[status] for status in (Status.FAILED, Status.UNKNOWN))
+            left = f", about {max(0, total - done) / rate:,.0f} s left" if rate else ""
+            stale = f"; waiting for the {' and the '.join(lease.stale)}" if lease.stale else ""
+            counts = f"{done:,} of {total:,} URLs done, {rate:,.0f} a second, {failed:,} failed, {unknown:,} unknown"
+            self.report(counts + left + stale)
 
     def _report_of(self, error: CloudStoreError | None) -> Report:
         ledger = self._ledger or Ledger(self._survey)
         report = Report(self._survey.total, dict(ledger.now), dict(ledger.earlier), ledger.failures, error)
         failed, unknown = report.count(Status.FAILED), report.count(Status.UNKNOWN)
-        if error is None and failed + unknown:
-            counts = [f"{failed:,} failed"] if failed else []
-            counts += [f"{unknown:,} unknown, which may have been queued"] if unknown else []
-            what = f"of {report.total:,} URLs {' and '.join(counts)}; the first: {ledger.failures[0]}"
-            if self._receipts:
-                what += f"; receipts in {self._receipts.place}"
-            if ledger.forgotten:
-                what += f"; without receipts, a cleared task will not resend {ledger.forgotten:,} of the failed URLs"
-            error = BatchFailedError(what, operation="batch upload")
-        return Report(report.total, report.now, report.earlier, report.failures, error)
+        if error or not failed + unknown:
+            return report
+        counts = [f"{failed:,} failed"] if failed else []
+        counts += [f"{unknown:,} unknown, which may have been queued"] if unknown else []
+        what = f"of {report.total:,} URLs {' and '.join(counts)}; the first: {ledger.failures[0]}"
+        if self.receipts:
+            what += f"; receipts in {self.receipts.place}"
+        if ledger.forgotten:
+            what += f"; without receipts, a cleared task will not resend {ledger.forgotten:,} of the failed URLs"
+        return replace(report, error=BatchFailedError(what, operation="batch upload"))

@@ -24,10 +24,7 @@ class KeySet:
         return table.startswith(key, at)
 
     def add(self, key: bytes) -> None:
-        """Add a key.
-
-        :param key: the beginning of a digest.
-        """
+        """Add a key: the beginning of a digest."""
         table, at = self._find(key)
         if table.startswith(key, at):
             return
@@ -38,10 +35,7 @@ class KeySet:
             self._grow(shard)
 
     def discard(self, key: bytes) -> None:
-        """Remove a key if it is present.
-
-        :param key: the beginning of a digest.
-        """
+        """Remove a key if it is present."""
         table, at = self._find(key)
         if table.startswith(key, at):
             table[at : at + KEY_SIZE] = _REMOVED  # the slot stays used, so that keys added after it are found
@@ -57,15 +51,8 @@ class KeySet:
 
     def _grow(self, shard: int) -> None:
         table = self._tables[shard]
-        larger = bytearray(2 * len(table))
-        size, used = len(larger), 0
+        self._tables[shard], self._used[shard] = bytearray(2 * len(table)), 0
         for start in range(0, len(table), KEY_SIZE):
-            if table.startswith(_EMPTY, start) or table.startswith(_REMOVED, start):
-                continue
-            key = table[start : start + KEY_SIZE]
-            at = int.from_bytes(key[1:8]) * KEY_SIZE % size
-            while not larger.startswith(_EMPTY, at):
-                at = (at + KEY_SIZE) % size
-            larger[at : at + KEY_SIZE] = key
-            used += 1
-        self._tables[shard], self._used[shard] = larger, used
+            key = bytes(table[start : start + KEY_SIZE])
+            if key not in (_EMPTY, _REMOVED):
+                self.add(key)

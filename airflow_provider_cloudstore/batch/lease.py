@@ -13,7 +13,8 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from airflow_provider_cloudstore.protocol.errors import BatchStoreError, CloudStoreError
 
@@ -59,42 +60,36 @@ def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting any more
     context = contextvars.copy_context()
 
-    def settle(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    def settle(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():
+            set_outcome(outcome)
 
     def run() -> None:
-        result, failed = None, None
+        outcome: tuple[Callable[[Any], None], Any]
         try:
-            result = context.run(work)
+            outcome = future.set_result, context.run(work)
         except BaseException as error:  # noqa: BLE001  (raised where the result is awaited)
-            failed = error
+            outcome = future.set_exception, error
         with contextlib.suppress(RuntimeError):  # the loop is closed: the task has ended meanwhile
-            loop.call_soon_threadsafe(settle, result, failed)
+            loop.call_soon_threadsafe(settle, *outcome)
 
     threading.Thread(target=run, name="cloudstore-batch", daemon=True).start()
     return future
 
 
-class Store(Protocol):
-    """A place for checkpoints."""
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A place for checkpoints.
+
+    :param name: its name in the log.
+    :param snapshot: returns what has to be written now. Called on the event loop.
+    :param write: writes a snapshot durably. It blocks; after a failure it is called again with the same snapshot. It raises
+        ``BatchSupersededError`` if a newer try has taken over.
+    """
 
     name: str
-    outage_limit: float
-    """Seconds for which it may be unavailable."""
-
-    def snapshot(self) -> Any:
-        """What has to be written now. Called on the event loop."""
-
-    def write(self, snapshot: Any) -> None:
-        """Write a snapshot durably. It blocks; after a failure it is called again with the same snapshot.
-
-        :raises BatchSupersededError: if a newer try has taken over.
-        """
+    snapshot: Callable[[], Any]
+    write: Callable[[Any], None]
 
 
 async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_limit: float) -> T:
@@ -107,7 +102,7 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_lim
     :raises CloudStoreError: if ``attempt`` raised it.
     """
     reason, backoff = "no response", _INITIAL_BACKOFF
-    try:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(outage_limit):
             while True:
                 try:
@@ -119,8 +114,6 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_lim
                 log.warning("Sending is paused: %s (%s); retrying", what, reason)
                 await asyncio.sleep(backoff)
                 backoff = min(2 * backoff, _MAX_BACKOFF)
-    except TimeoutError:
-        pass
     raise BatchStoreError(f"{what}: retried for {outage_limit:.0f} s ({reason})", operation="batch upload")
 
 
@@ -128,12 +121,14 @@ class Checkpointer:
     """Writes the checkpoints of one store, one at a time: an older one never overwrites a newer one, and none is skipped.
 
     :param store: the store.
+    :param outage_limit: seconds for which it may be unavailable.
     :param clock: measures the age of a checkpoint.
     :param in_thread: runs blocking work.
     """
 
-    def __init__(self, store: Store, clock: Callable[[], float], in_thread: InThread) -> None:
+    def __init__(self, store: Store, outage_limit: float, clock: Callable[[], float], in_thread: InThread) -> None:
         self.store = store
+        self._outage_limit = outage_limit
         self._clock = clock
         self._in_thread = in_thread
         self._pending: tuple[float, Any] | None = None
@@ -168,10 +163,10 @@ class Checkpointer:
     async def persist(self) -> float:
         """As :meth:`checkpoint`, retried with backoff while the store fails.
 
-        :raises BatchStoreError: if the store is unavailable for longer than its ``outage_limit``.
+        :raises BatchStoreError: if the store is unavailable for longer than ``outage_limit``.
         :raises BatchSupersededError: if a newer try has taken over.
         """
-        return await retry_until(self.checkpoint, f"the {self.store.name} cannot be written", self.store.outage_limit)
+        return await retry_until(self.checkpoint, f"the {self.store.name} cannot be written", self._outage_limit)
 
     async def finish(self) -> None:
         """Write the last checkpoint."""
@@ -184,12 +179,13 @@ class Lease:
     """The permission to send: every store has a fresh checkpoint.
 
     :param stores: where checkpoints are stored; without any, nothing can be resumed and sending is always allowed.
+    :param outage_limit: seconds for which a store may be unavailable.
     :param clock: measures the age of a checkpoint, including time in which the process was frozen.
     :param in_thread: runs blocking work.
     """
 
-    def __init__(self, stores: list[Store], clock: Callable[[], float], in_thread: InThread = in_daemon_thread) -> None:
-        self._checkpointers = [Checkpointer(store, clock, in_thread) for store in stores]
+    def __init__(self, stores: list[Store], outage_limit: float, clock: Callable[[], float], in_thread: InThread) -> None:
+        self._checkpointers = [Checkpointer(store, outage_limit, clock, in_thread) for store in stores]
         self._clock = clock
         self._renewed = asyncio.Event()
 
@@ -197,11 +193,6 @@ class Lease:
     def is_valid(self) -> bool:
         """Whether a request may be sent now."""
         return all(checkpointer.is_fresh for checkpointer in self._checkpointers)
-
-    @property
-    def stores(self) -> list[Store]:
-        """Where checkpoints are stored."""
-        return [checkpointer.store for checkpointer in self._checkpointers]
 
     @property
     def stale(self) -> list[str]:
@@ -217,7 +208,7 @@ class Lease:
     async def checkpoint_loop(self) -> None:
         """Renew the lease until cancelled.
 
-        :raises BatchStoreError: if a store is unavailable for longer than its ``outage_limit``.
+        :raises BatchStoreError: if a store is unavailable for longer than ``outage_limit``.
         :raises BatchSupersededError: if a newer try has taken over.
         """
         loops = [asyncio.create_task(self._checkpoint_loop(checkpointer)) for checkpointer in self._checkpointers]

@@ -53,17 +53,13 @@ class Status(Enum):
 
 
 def digest_of(text: str) -> bytes:
-    """The SHA-256 of a URL in UTF-8: it joins receipts to a manifest and assigns URLs to shards.
-
-    :param text: the URL, exactly as in the manifest.
-    """
+    """The SHA-256 of a URL, exactly as in the manifest, in UTF-8: it joins receipts to a manifest and assigns URLs to shards."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def with_digests(entries: Iterable[Entry], shard: tuple[int, int] | None = None) -> Iterator[tuple[Entry, bytes]]:
     """The entries of one shard with their digests. The same URL is always in the same shard.
 
-    :param entries: the manifest.
     :param shard: ``(k, n)``, with k counted from 0; None for the whole manifest.
     """
     for entry in entries:
@@ -80,10 +76,7 @@ class ChunkDigests:
         self._total = 0
 
     def record(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
-        """Record the first pass, and return its entries unchanged.
-
-        :param entries: the manifest, with digests.
-        """
+        """Record the first pass, and return its entries unchanged."""
         for chunk in _chunks_of(entries):
             self._digests += _digest_of_chunk(chunk)
             self._total += len(chunk)
@@ -92,7 +85,6 @@ class ChunkDigests:
     def verify(self, entries: Iterable[tuple[Entry, bytes]]) -> Iterator[tuple[Entry, bytes]]:
         """The entries of the second pass, up to the first chunk that differs.
 
-        :param entries: the manifest, with digests.
         :raises ManifestChangedError: if the second pass differs from the first.
         """
         read, at = 0, 0
@@ -129,11 +121,9 @@ class Ranges:
     __slots__ = ("_ends", "_starts")
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        for start, end in ranges:
-            self._starts.append(start)
-            self._ends.append(end)
+        found = list(ranges)
+        self._starts = [start for start, _ in found]
+        self._ends = [end for _, end in found]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(list(zip(self._starts, self._ends, strict=True)))
@@ -146,10 +136,7 @@ class Ranges:
         return at >= 0 and position < self._ends[at]
 
     def add(self, position: int) -> None:
-        """Add a position.
-
-        :param position: the position.
-        """
+        """Add a position."""
         at = bisect_right(self._starts, position)
         if at and position < self._ends[at - 1]:
             return
@@ -167,10 +154,7 @@ class Ranges:
             self._ends.insert(at, position + 1)
 
     def discard(self, position: int) -> None:
-        """Remove a position if it is present.
-
-        :param position: the position.
-        """
+        """Remove a position if it is present."""
         if position in self:
             at = bisect_right(self._starts, position) - 1
             start, end = self._starts.pop(at), self._ends.pop(at)
@@ -180,10 +164,7 @@ class Ranges:
                     self._ends.insert(at, piece[1])
 
     def within(self, kept: Iterable[tuple[int, int]]) -> Ranges:
-        """The positions that are in any of some ranges.
-
-        :param kept: the ranges, in order.
-        """
+        """The positions that are in any of some ranges, which are in order."""
         found = Ranges()
         for start, end in kept:
             at = max(0, bisect_right(self._starts, start) - 1)
@@ -214,10 +195,7 @@ class Ranges:
 
     @classmethod
     def decode(cls, text: str) -> Ranges:
-        """The positions of a string.
-
-        :param text: the result of :meth:`encode`.
-        """
+        """The positions of a string that :meth:`encode` returned."""
         edges, edge, step, shift = [], 0, 0, 0
         for byte in zlib.decompress(base64.b85decode(text)):
             step |= (byte & 0x7F) << shift
@@ -320,35 +298,23 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON."""
-        failures = list(itertools.takewhile(_Budget(_MAX_FAILURES_SIZE).spend, self.failures))
+        sizes = itertools.accumulate(len(json.dumps(failure)) for failure in self.failures)
         return {
             "version": STATE_FORMAT,
             "total": self.survey.total,
             "segments": base64.b85encode(self.survey.segments).decode(),
             "settled": self.settled.encode(),
             "unknown": self.unknown.encode(),
-            "failures": failures,
+            "failures": [failure for failure, size in zip(self.failures, sizes, strict=True) if size <= _MAX_FAILURES_SIZE],
         }
 
     @classmethod
     def from_dict(cls, stored: Any) -> State | None:
-        """The state, or None if it has another format.
-
-        :param stored: the result of :meth:`to_dict`.
-        """
+        """The state that :meth:`to_dict` returned, or None if it has another format."""
         if not isinstance(stored, dict) or stored.get("version") != STATE_FORMAT:
             return None
         survey = Survey(int(stored["total"]), base64.b85decode(stored["segments"]))
         return cls(survey, Ranges.decode(stored["settled"]), Ranges.decode(stored["unknown"]), list(stored["failures"]))
-
-
-class _Budget:
-    def __init__(self, characters: int) -> None:
-        self._left = characters
-
-    def spend(self, value: Any) -> bool:
-        self._left -= len(json.dumps(value))
-        return self._left >= 0
 
 
 class RecordedOutcomes:
@@ -363,10 +329,7 @@ class RecordedOutcomes:
         self._unknown: dict[bytes, list[dict[str, Any]]] = {}
 
     def add(self, receipt: dict[str, Any]) -> None:
-        """Add a receipt; a failed URL is not settled.
-
-        :param receipt: the receipt, in the order of writing.
-        """
+        """Add a receipt, in the order of writing; a failed URL is not settled."""
         key = bytes.fromhex(receipt["digest"])[:KEY_SIZE]
         status = receipt["status"]
         if receipt.get("before") == Status.UNKNOWN.value and self._unknown.get(key):
@@ -384,10 +347,7 @@ class RecordedOutcomes:
             self._unknown.setdefault(key, []).append(failure)
 
     def pop(self, key: bytes) -> tuple[Status, dict[str, Any]] | None:
-        """Remove and return one outcome of a URL; None if there is none left.
-
-        :param key: the first bytes of its digest.
-        """
+        """Remove and return one outcome of a URL, by the first bytes of its digest; None if there is none left."""
         if self._more.get(key):
             self._more[key] -= 1
             return Status.QUEUED, {}
@@ -397,10 +357,7 @@ class RecordedOutcomes:
         return (Status.UNKNOWN, self._unknown[key].pop()) if self._unknown.get(key) else None
 
     def pop_skipped(self, key: bytes) -> bool:
-        """Remove one receipt of a skipped duplicate, and return whether there was one.
-
-        :param key: the first bytes of its digest.
-        """
+        """Remove one receipt of a skipped duplicate, and return whether there was one."""
         if not self._skipped.get(key):
             return False
         self._skipped[key] -= 1
@@ -490,8 +447,6 @@ class Ledger:
     def admit(self, entry: Entry, digest: bytes) -> Ticket | None:
         """Admit the next entry of the manifest.
 
-        :param entry: the entry.
-        :param digest: its digest.
         :returns: a ticket if it needs a request; None if it is settled, is not a URL, or waits for its first occurrence.
         """
         index, key = self._index, digest[:KEY_SIZE]
@@ -539,8 +494,6 @@ class Ledger:
     def record(self, ticket: Ticket, status: Status, *, url: str = "", error: str = "", response: Any = None) -> None:
         """Record the outcome of an entry.
 
-        :param ticket: the entry.
-        :param status: the outcome.
         :param url: the URL, redacted.
         :param error: why it failed.
         :param response: the service's response.

@@ -14,6 +14,7 @@ import itertools
 import json
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
@@ -24,8 +25,7 @@ _MAX_ARRAY_ITEM_LENGTH = 1024 * 1024
 _MAX_INTEGER_DIGITS = 512
 _HEAD = 512
 _GZIP = b"\x1f\x8b"
-_CSV_SUFFIXES = frozenset({"csv"})
-_TSV_SUFFIXES = frozenset({"tsv", "tab"})
+_DELIMITERS = {"csv": ",", "tsv": "\t", "tab": "\t"}
 _JSON_SUFFIXES = frozenset({"jsonl", "ndjson", "json"})
 # Other formats that hold URLs, recognised by their first bytes so that the error can name them.
 _OTHER_FORMATS = (
@@ -70,10 +70,7 @@ class Entry:
 
 
 def entries_of_list(urls: Iterable[Any]) -> Iterator[Entry]:
-    """The entries of a list.
-
-    :param urls: the URLs.
-    """
+    """The entries of a list of URLs."""
     for position, url in enumerate(urls):
         yield Entry(position, position + 1, url)
 
@@ -88,15 +85,11 @@ def entries_of_file(stream: BinaryIO, name: str, column: str, key_column: str | 
     :param key_column: the column or key with the manifest's own id of the line.
     :raises InvalidInputError: if it cannot be read to its end; the message names the file, its format and its columns.
     """
-    try:
+    with suppress(EOFError, gzip.BadGzipFile, zlib.error):
         for position, (line, url, problem, key) in enumerate(_found(stream, name, column, key_column)):
             yield Entry(position, line, url, problem, key)
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        damaged = True
-    else:
-        damaged = False
-    if damaged:
-        raise _refused(name, "is gzip, but damaged or cut short")
+        return
+    raise _refused(name, "is gzip, but damaged or cut short")
 
 
 Found = Iterator[tuple[int, Any, str, Any]]
@@ -116,8 +109,8 @@ def _found(stream: BinaryIO, name: str, column: str, key_column: str | None) -> 
         raise _refused(name, f"is {problem}{' inside gzip' if packed else ''}: {_CAN_BE_READ}")
     columns = [column, *([key_column] if key_column else [])]
     suffix = _suffix(name)
-    if suffix in _CSV_SUFFIXES | _TSV_SUFFIXES:
-        return _csv(cast("BinaryIO", content), name, columns, "\t" if suffix in _TSV_SUFFIXES else ",")
+    if suffix in _DELIMITERS:
+        return _csv(cast("BinaryIO", content), name, columns, _DELIMITERS[suffix])
     if suffix not in _JSON_SUFFIXES:
         if key_column:
             raise _refused(name, f"is text with a URL a line, which has no column '{key_column}'")
@@ -249,19 +242,14 @@ def _csv(stream: BinaryIO, name: str, columns: list[str], delimiter: str) -> Fou
 
 
 def _strict_rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            what = str(error)  # the csv module's own message, which repeats nothing of the file
-            row = []
-        else:
-            what = ""
-        if what:
-            raise _refused(name, f"is not valid CSV (RFC 4180) in line {reader.line_num}: {what}")
-        if row is None:
-            return
-        yield reader.line_num, row
+    what = ""
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        what = str(error)  # the csv module's own message, which repeats nothing of the file
+    if what:
+        raise _refused(name, f"is not valid CSV (RFC 4180) in line {reader.line_num}: {what}")
 
 
 def _has_open_quote(row: list[str], width: int, delimiter: str) -> bool:

@@ -38,10 +38,7 @@ class Progress:
     unused: str
 
     def matching(self, match: Match) -> State | None:
-        """The part of the state that applies to the manifest as it is now.
-
-        :param match: the manifest, compared with the one of the state.
-        """
+        """The part of the state that applies to the manifest as it is now."""
         if self.state is None:
             return None
         settled = self.state.settled.within(match.unchanged)
@@ -49,11 +46,7 @@ class Progress:
         return State(self.state.survey, settled, unknown, self.state.failures) if len(settled) else None
 
     def explain(self, match: Match, total: int) -> Iterator[str]:
-        """Log lines: why this try does or does not resume, and from what.
-
-        :param match: the manifest, compared with the one of the state.
-        :param total: the URLs of the manifest.
-        """
+        """Log lines: why this try does or does not resume, and from what."""
         recorded = self.recorded.finished if self.recorded else 0
         if self.state:
             yield self._explain_state(self.state, match, total, recorded)
@@ -112,18 +105,23 @@ def load_progress(store: StateStore | None, receipts: Receipts | None, writer: T
 def _claim_state(store: StateStore, writer: Try, since: int) -> dict[str, Any]:
     """Leave the mark before reading: what an older try writes when it thaws in between would be lost otherwise."""
     stored = store.load()
-    mark = mark_of(stored)
+    mark = _mark_of(stored)
     writer.validate(mark, begins=True)
     counts = isinstance(stored, dict) and (mark or {}).get("number", 0) >= since
     store.save({**(stored if counts else {}), "writer": writer.to_mark()})
     return dict(store.load()) if counts else {}
 
 
-def mark_of(stored: Any) -> Any:
-    """The mark of the try that stored a state.
+def save_state(store: StateStore, writer: Try, state: dict[str, Any]) -> None:
+    """Store the state with the mark of this try.
 
-    :param stored: the state.
+    :raises BatchSupersededError: if a newer try has left its mark.
     """
+    writer.validate(_mark_of(store.load()))
+    store.save({**state, "writer": writer.to_mark()})
+
+
+def _mark_of(stored: Any) -> Any:
     return stored.get("writer") if isinstance(stored, dict) else None
 
 

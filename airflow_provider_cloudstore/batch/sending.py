@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from airflow_provider_cloudstore.batch.lease import InThread
@@ -27,16 +27,9 @@ _FATAL_ERRORS = (errors.AuthenticationError, errors.ConfigurationError, errors.B
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a batch is sent.
+    """How a batch is sent: the parameters of ``RemoteUrlBatchUploadOperator``, parsed.
 
-    :param max_concurrency: maximum number of requests in flight.
-    :param requests_per_second: a steady rate for the whole batch, or None for no limit.
     :param stop_on_error: end with the first failure.
-    :param skip_duplicates: send duplicate URLs only once.
-    :param retry_unknown_outcome: resend uploads that may have been queued.
-    :param max_consecutive_failures: end after this many failures in a row; None for never.
-    :param shard: ``(k, n)`` sends the k-th of n parts of the manifest, counted from 0.
-    :param fresh_connections: open a new connection for each upload.
     :param since_try: the first try whose progress counts.
     """
 
@@ -51,6 +44,7 @@ class Options:
     since_try: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class Sender:
     """The workers of a batch.
 
@@ -63,55 +57,44 @@ class Sender:
     :param in_thread: runs blocking work.
     """
 
-    def __init__(
-        self,
-        client: AsyncClient,
-        settings: Callable[[], Settings],
-        throttle: Throttle,
-        ledger: Ledger,
-        *,
-        entries: Iterator[tuple[Entry, bytes]],
-        options: Options,
-        in_thread: InThread,
-    ) -> None:
-        self._client = client
-        self._settings = settings
-        self._throttle = throttle
-        self._ledger = ledger
-        self._entries = entries
-        self._options = options
-        self._in_thread = in_thread
-        self._buffer: list[tuple[Entry, bytes]] = []
-        self._reading = asyncio.Lock()
-        self._capacity_freed = asyncio.Event()
-        self._consecutive_failures = 0
-        self._suspects: list[tuple[Ticket, CloudStoreError]] = []
-        self._resent: set[int] = set()
-        self._times_closed = 0
-        self._stopped = False
-        self.error: CloudStoreError | None = None
-        """Why the batch ended before the end of the manifest."""
+    client: AsyncClient
+    settings: Callable[[], Settings]
+    throttle: Throttle
+    ledger: Ledger
+    entries: Iterator[tuple[Entry, bytes]]
+    options: Options
+    in_thread: InThread
+    error: CloudStoreError | None = field(default=None, init=False)
+    """Why the batch ended before the end of the manifest."""
+    _buffer: list[tuple[Entry, bytes]] = field(default_factory=list, init=False)
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _capacity_freed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _consecutive_failures: int = field(default=0, init=False)
+    _suspects: list[tuple[Ticket, CloudStoreError]] = field(default_factory=list, init=False)
+    _resent: set[int] = field(default_factory=set, init=False)
+    _times_closed: int = field(default=0, init=False)
+    _stopped: bool = field(default=False, init=False)
 
     async def run(self) -> None:
         """Send until nothing is left or an error ends the batch, then wait for the requests in flight."""
         while True:
-            workers = [asyncio.create_task(self._work()) for _ in range(self._options.max_concurrency)]
+            workers = [asyncio.create_task(self._work()) for _ in range(self.options.max_concurrency)]
             try:
                 await asyncio.gather(*workers)
             finally:
                 for worker in workers:
                     worker.cancel()
-            if self._throttle.is_closed and self._suspects:
+            if self.throttle.is_closed and self._suspects:
                 self.error = self.error or service_error(self._suspects[-1][1])
             self._resolve_suspects(resend=False)
-            if self.error or self._stopped or not self._ledger.retries:
+            if self.error or self._stopped or not self.ledger.retries:
                 return  # otherwise duplicates were waiting for the last suspects
 
     def drain(self) -> None:
         """Start no more uploads; those in flight finish normally."""
         self._stopped = True
         self._capacity_freed.set()
-        self._throttle.drain()
+        self.throttle.drain()
 
     def _fail(self, error: CloudStoreError) -> None:
         self.error = self.error or error
@@ -136,13 +119,13 @@ class Sender:
     async def _next(self) -> Ticket | None:
         """The next entry that needs a request, or None at the end; others are resolved on the way."""
         while not self._stopped:
-            if self._ledger.retries:
-                return self._ledger.retries.popleft()
-            if self._ledger.is_congested:
+            if self.ledger.retries:
+                return self.ledger.retries.popleft()
+            if self.ledger.is_congested:
                 self._capacity_freed.clear()
                 await self._capacity_freed.wait()
             elif self._buffer:
-                ticket = self._ledger.admit(*self._buffer.pop())
+                ticket = self.ledger.admit(*self._buffer.pop())
                 if ticket is not None:
                     return ticket
                 self._stop_on_error()
@@ -154,37 +137,37 @@ class Sender:
         """Read ahead unless another worker just did, and return whether anything is left."""
         async with self._reading:
             if not self._buffer:
-                self._buffer = await self._in_thread(lambda: list(islice(self._entries, CHUNK)))
+                self._buffer = await self.in_thread(lambda: list(islice(self.entries, CHUNK)))
                 self._buffer.reverse()
-        return bool(self._buffer or self._ledger.retries)
+        return bool(self._buffer or self.ledger.retries)
 
     async def _send(self, ticket: Ticket) -> None:
-        retry_unknown = self._options.retry_unknown_outcome
+        retry_unknown = self.options.retry_unknown_outcome
         try:
-            call = UploadFromUrl(ticket.entry.url, self._settings(), retry_unknown_outcome=retry_unknown)
-            upload = await self._client.perform(call, budget=math.inf, on_retry=log.debug, throttle=self._throttle)
+            call = UploadFromUrl(ticket.entry.url, self.settings(), retry_unknown_outcome=retry_unknown)
+            upload = await self.client.perform(call, budget=math.inf, on_retry=log.debug, throttle=self.throttle)
         except errors.InvalidInputError as error:
-            self._ledger.record(ticket, Status.FAILED, error=f"line {ticket.entry.line}: {error.reason}")
+            self.ledger.record(ticket, Status.FAILED, error=f"line {ticket.entry.line}: {error.reason}")
             self._stop_on_error()
         except _FATAL_ERRORS:
             raise
         except CloudStoreError as error:
             self._record_failure(ticket, error)
         else:
-            self._ledger.record(ticket, Status.QUEUED, url=upload.url, response=upload.response)
+            self.ledger.record(ticket, Status.QUEUED, url=upload.url, response=upload.response)
             self._consecutive_failures = 0
             self._resolve_suspects()
 
     def _record_failure(self, ticket: Ticket, error: CloudStoreError) -> None:
         is_service_error = isinstance(error, SERVICE_ERRORS)
-        if not self._throttle.is_closed:
+        if not self.throttle.is_closed:
             self._consecutive_failures += 1
         if isinstance(error, errors.OutcomeUnknownError):
-            self._ledger.record(ticket, Status.UNKNOWN, url=error.subject, error=error.reason)
-        elif is_service_error and not self._options.stop_on_error and ticket.index not in self._resent:
+            self.ledger.record(ticket, Status.UNKNOWN, url=error.subject, error=error.reason)
+        elif is_service_error and not self.options.stop_on_error and ticket.index not in self._resent:
             self._suspects.append((ticket, error))  # the URL or the service? The next outcomes show
         else:
-            self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.reason)
+            self.ledger.record(ticket, Status.FAILED, url=error.subject, error=error.reason)
         if not is_service_error:
             self._resolve_suspects()
         self._stop_on_error()
@@ -192,25 +175,25 @@ class Sender:
 
     def _resolve_suspects(self, *, resend: bool = True) -> None:
         """The service works: what it rejected has failed permanently, or is resent if the throttle was closed meanwhile."""
-        was_closed, self._times_closed = self._times_closed != self._throttle.times_closed, self._throttle.times_closed
+        was_closed, self._times_closed = self._times_closed != self.throttle.times_closed, self.throttle.times_closed
         suspects, self._suspects = self._suspects, []
         for ticket, error in suspects:
             if was_closed and resend:
                 self._resent.add(ticket.index)
-                self._ledger.retries.append(ticket)
+                self.ledger.retries.append(ticket)
             else:
-                self._ledger.record(ticket, Status.FAILED, url=error.subject, error=error.reason)
+                self.ledger.record(ticket, Status.FAILED, url=error.subject, error=error.reason)
 
     def _stop_on_error(self) -> None:
-        failure = self._ledger.first_failure
-        if not self._options.stop_on_error or failure is None or self._stopped:
+        failure = self.ledger.first_failure
+        if not self.options.stop_on_error or failure is None or self._stopped:
             return
         unknown = failure["status"] == Status.UNKNOWN.value
         kind = errors.BatchStoppedAtUnknownError if unknown else errors.BatchStoppedError
         self._fail(kind(failure["error"], operation="remote upload", subject=failure["url"], sent=unknown))
 
     def _stop_on_consecutive_failures(self, error: CloudStoreError) -> None:
-        limit = self._options.max_consecutive_failures
+        limit = self.options.max_consecutive_failures
         if limit is None or self._consecutive_failures < limit or self._stopped:
             return
         if isinstance(error, SERVICE_ERRORS):

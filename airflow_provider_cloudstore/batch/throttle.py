@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 from airflow_provider_cloudstore.batch.lease import Lease
@@ -125,11 +126,9 @@ class Throttle:
 
     async def _change(self, seconds: float | None = None) -> None:
         self._changed.clear()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
-        except TimeoutError:
-            return
 
     def record_success(self) -> None:
         """Record that the service accepted an upload."""
@@ -140,12 +139,11 @@ class Throttle:
     def record_failure(self, error: CloudStoreError) -> bool:
         """Record that a request failed.
 
-        :param error: the failure.
         :returns: whether to resend the request at no cost to the call, because it had no effect.
         """
         self._in_flight -= 1
         if isinstance(error, errors.RateLimitError):
-            self._pause(error)
+            self._pause(_DEFAULT_PAUSE if error.retry_after is None else error.retry_after, error)
         elif isinstance(error, SERVICE_ERRORS):
             self._record_service_failure(error)
         else:
@@ -161,12 +159,11 @@ class Throttle:
         self._last_healthy = self._time()
         self._consecutive_failures, self._backoff, self._probing = 0, 0.0, False
 
-    def _pause(self, error: CloudStoreError) -> None:
-        wanted = self._time() + (_DEFAULT_PAUSE if error.retry_after is None else error.retry_after)
-        self._paused_until = max(self._paused_until, wanted)
+    def _pause(self, seconds: float, error: CloudStoreError) -> None:
+        self._paused_until = max(self._paused_until, self._time() + seconds)
         if self._paused_until - self._last_healthy > _OUTAGE_LIMIT:
             self._ended_by = service_error(error)
-            self._ended_by.retry_after_too_long = error.retry_after is not None
+            self._ended_by.retry_after_too_long = isinstance(error, errors.RateLimitError) and error.retry_after is not None
 
     def _record_service_failure(self, error: CloudStoreError) -> None:
         self._consecutive_failures += 1
@@ -177,16 +174,11 @@ class Throttle:
             self.times_closed += 1
             self._report(f"The service fails ({error.reason}): sending single probes until one succeeds. Progress is kept.")
         self._backoff = min(max(_INITIAL_PROBE_DELAY, 2 * self._backoff), _MAX_PROBE_DELAY)
-        self._paused_until = max(self._paused_until, self._time() + self._backoff)
-        if self._paused_until - self._last_healthy > _OUTAGE_LIMIT:
-            self._ended_by = service_error(error)
+        self._pause(self._backoff, error)
 
 
 def service_error(error: CloudStoreError) -> errors.BatchServiceError:
-    """The error of a batch whose service fails: Airflow retries it, whatever the last response was.
-
-    :param error: the last failure.
-    """
+    """The error of a batch whose service fails: Airflow retries it, whatever the last failure was."""
     return errors.BatchServiceError(
         f"the service accepts no uploads; its last response: {error.reason}",
         operation="batch upload",

@@ -18,7 +18,7 @@ def airflow_errors() -> Iterator[None]:
         yield
     except CloudStoreError as error:
         if error.permanent and not isinstance(error, AirflowFailException):
-            error.__class__ = _FAILING[type(error)]
+            error.__class__ = _failing(type(error))
         raise
 
 
@@ -29,17 +29,16 @@ def _reduce_failing(error: CloudStoreError) -> tuple[Any, ...]:
 
 def restore_failing(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CloudStoreError:
     """Restore a pickled or copied permanent error that is also an ``AirflowFailException``."""
-    return restore(_FAILING[kind], args, fields)
+    return restore(_failing(kind), args, fields)
 
 
-class _FailingTypes(dict[type[CloudStoreError], type[CloudStoreError]]):
-    """For each permanent error, the type that is also an ``AirflowFailException``; created on first use."""
+_failing_types: dict[type[CloudStoreError], type[CloudStoreError]] = {}
 
-    def __missing__(self, kind: type[CloudStoreError]) -> type[CloudStoreError]:
+
+def _failing(kind: type[CloudStoreError]) -> type[CloudStoreError]:
+    """The type of a permanent error that is also an ``AirflowFailException``; created on first use."""
+    if kind not in _failing_types:
         # With this __module__ a traceback shows the path to import the error from.
         own = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": _reduce_failing}
-        self[kind] = type(kind.__name__, (kind, AirflowFailException), own)
-        return self[kind]
-
-
-_FAILING = _FailingTypes()
+        _failing_types[kind] = type(kind.__name__, (kind, AirflowFailException), own)
+    return _failing_types[kind]

@@ -253,9 +253,9 @@ class CloudStoreHook(BaseHook):
 
         :raises ConfigurationError: if the connection is invalid.
         """
-        with _missing_connection(self.cloudstore_conn_id):
+        with _named_errors(self.cloudstore_conn_id):
             connection = self.get_connection(self.cloudstore_conn_id)
-        self._settings = settings_of(connection, self.log.warning)
+            self._settings = _settings_of(connection, self.log.warning)
         _ = connection.extra_dejson  # Airflow masks the secrets in it on access
         mask(self._settings.secrets)
         return self._settings
@@ -352,9 +352,9 @@ class CloudStoreAsyncHook(BaseHook):
             return await self._client.perform(call, on_retry=self.log.warning)
 
     async def _read_settings(self) -> Settings:
-        with _missing_connection(self.cloudstore_conn_id):
+        with _named_errors(self.cloudstore_conn_id):
             connection = await get_async_connection(self.cloudstore_conn_id, hook=self)
-        self._settings = settings_of(connection, self.log.warning)
+            self._settings = _settings_of(connection, self.log.warning)
         await get_async_extra_dejson(connection)  # Airflow masks the secrets in it on access
         await amask(self._settings.secrets)
         _read.setdefault(asyncio.get_running_loop(), {})[self.cloudstore_conn_id] = time.monotonic(), self._settings
@@ -368,33 +368,19 @@ rejected token bypasses the cache."""
 
 
 @contextmanager
-def _missing_connection(conn_id: str) -> Iterator[None]:
-    """Replace Airflow's error for an undefined connection with one that says where to define it."""
+def _named_errors(conn_id: str) -> Iterator[None]:
+    """Make errors name the connection, and say where to define one that Airflow does not know."""
     try:
         yield
         return
     except AirflowNotFoundException:
-        pass
-    variable = f"AIRFLOW_CONN_{conn_id.upper()}"
-    raise ConfigurationError(
-        f"it is not defined: add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable {variable}",
-        operation="connection",
-        subject=conn_id,
-    )
-
-
-def settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings:
-    """The settings from an Airflow connection, for both hooks.
-
-    :param connection: the connection.
-    :param warn: receives one line per likely mistake in it.
-    :raises ConfigurationError: if the connection is invalid.
-    """
-    try:
-        return _settings_of(connection, warn)
+        reason = (
+            f"it is not defined: add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable "
+            f"AIRFLOW_CONN_{conn_id.upper()}"
+        )
     except ConfigurationError as error:
         reason = error.reason
-    raise ConfigurationError(reason, operation="connection", subject=connection.conn_id or "")
+    raise ConfigurationError(reason, operation="connection", subject=conn_id)
 
 
 def _settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings:

@@ -1,4 +1,4 @@
-"""Writes a file whole or not at all: its name, or its store's upload, comes after its last byte is checked."""
+"""Opens paths, and writes a file whole or not at all: its name, or its store's upload, comes after its last byte is checked."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
+from airflow_provider_cloudstore.compat import has_filesystem
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_present
 
@@ -19,11 +20,36 @@ _LOCAL = ("", "file", "local")
 _TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before they are committed
 
 
+def object_path(given: Any, name: str) -> Any:
+    """A path whose filesystem is known to exist.
+
+    :param given: text, a ``pathlib.Path`` or an ``ObjectStoragePath``.
+    :param name: the argument that it is from.
+    :raises InvalidInputError: if no installed provider has its scheme, or the path is invalid; nothing was sent.
+    """
+    text = str(given)
+    scheme = text.partition("://")[0][:40] if "://" in text else "file"
+    is_invalid = False
+    try:
+        with suppress(ImportError):  # the scheme's provider lacks a library
+            path: Any = ObjectStoragePath(given) if isinstance(given, str) else given
+            getattr(path, "fs", None)
+            return path
+    except ValueError:
+        is_invalid = has_filesystem(scheme)
+    if is_invalid:
+        raise InvalidInputError(f"{name} is not a valid path for '{scheme}': check its bucket, host and port; nothing was sent")
+    raise InvalidInputError(
+        f"{name}: no filesystem for '{scheme}': install the Airflow provider that brings it, such as "
+        "apache-airflow-providers-amazon[s3fs] for s3; nothing was sent"
+    )
+
+
 def resolve_target(target: Any) -> tuple[Any, str]:
     """Where a download goes: the path, and its text for messages and XComs.
 
     :param target: text, a ``pathlib.Path`` or an ``ObjectStoragePath``.
-    :raises InvalidInputError: if it names no file, or no installed provider has its scheme; nothing was sent.
+    :raises InvalidInputError: if it names no file, or as :func:`object_path`; nothing was sent.
     """
     is_text = isinstance(target, (str, int)) or target is None
     if not (is_text or hasattr(target, "open") or isinstance(target, os.PathLike)):
@@ -31,23 +57,12 @@ def resolve_target(target: Any) -> tuple[Any, str]:
     text = validate_present(target, "target") if is_text else str(target)
     if text.endswith("/"):
         raise InvalidInputError(f"target {text!r} is a folder: it must end with the file's name; nothing was sent")
-    with suppress(ValueError, ImportError):  # no such scheme, or its provider lacks a library
-        path: Any = ObjectStoragePath(text) if is_text else target
-        getattr(path, "fs", None)
-        return path, text
-    scheme = text.partition("://")[0][:40]
-    raise InvalidInputError(
-        f"target: no filesystem for '{scheme}': install the Airflow provider that brings it, such as "
-        "apache-airflow-providers-amazon[s3fs] for s3; nothing was sent"
-    )
+    return object_path(text if is_text else target, "target"), text
 
 
 @contextmanager
 def atomic_write(target: Any) -> Iterator[_LocalFile | _Stored]:
-    """A file to write, which is at ``target`` once the block ends well; else what was there stays there.
-
-    :param target: a ``pathlib.Path`` or Airflow's ``ObjectStoragePath``.
-    """
+    """A file to write, which is at ``target`` once the block ends well; else what was there stays there."""
     protocol = getattr(target, "protocol", "")
     if protocol in _LOCAL:
         file: _LocalFile | _Stored = _LocalFile(Path(getattr(target, "path", target)))

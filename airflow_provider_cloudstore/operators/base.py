@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
 
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.results import DownloadLink
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 def validate_flags(**flags: object) -> None:
     """Reject strings as flags: ``"no"`` and ``"false"`` would be true.
 
-    :param flags: the arguments, by name.
     :raises ValueError: if one is neither True nor False.
     """
     for name, value in flags.items():
@@ -30,7 +30,6 @@ def validate_flags(**flags: object) -> None:
 def validate_durations(**seconds: object) -> None:
     """Reject durations that no wait can take.
 
-    :param seconds: the arguments, by name.
     :raises ValueError: if one is not a number of seconds above 0.
     """
     from airflow_provider_cloudstore.protocol.waiting import is_duration
@@ -68,11 +67,26 @@ class TypedOperator(BaseOperator):
 class WaitingOperator(TypedOperator):
     """Base of the operators that use a download link, and can wait for the file first."""
 
-    file_id: Any
-    wait_for_file: bool
-    poll_interval: float
-    timeout: float
-    deferrable: bool
+    def __init__(
+        self,
+        *,
+        file_id: str | int | XComArg,
+        wait_for_file: bool = False,
+        poll_interval: float = 10.0,
+        timeout: float = 3600.0,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        cloudstore_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        validate_durations(poll_interval=poll_interval, timeout=timeout)
+        validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
+        self.file_id: Any = file_id
+        self.wait_for_file = wait_for_file
+        self.poll_interval = poll_interval
+        self.timeout = timeout
+        self.deferrable = deferrable
+        self.cloudstore_conn_id = cloudstore_conn_id
 
     def execute(self, context: Context) -> Any:
         """Use the link, with ``wait_for_file`` once the file is available."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
@@ -85,7 +86,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             allow_empty=allow_empty,
             fresh_connections=fresh_connections,
         )
-        arguments.validate_counts(concurrency=max_concurrency, rate=requests_per_second, failures=max_consecutive_failures)
+        arguments.validate_limits(max_concurrency, requests_per_second, max_consecutive_failures)
         arguments.validate_columns(url_column=url_column, key_column=key_column or "none")
         arguments.validate_urls(urls)
         arguments.validate_shard(shard)
@@ -180,7 +181,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             store=state_of(context),
             receipts=open_receipts(self.receipts, writer),
             killed=lambda: bool(self._killed),
-            time_limit=max(0.1, time_left() - _TIME_TO_SAVE) if time_left() else 0.0,
+            time_limit=max(0.1, time_left() - _TIME_TO_SAVE) if time_left() else math.inf,
             allow_empty=self.allow_empty or not self._is_file,
             report=self.log.info,
         )

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
+from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file
 from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
-from airflow_provider_cloudstore.compat import has_filesystem, is_superseded, task_state_store
+from airflow_provider_cloudstore.compat import is_superseded, task_state_store
+from airflow_provider_cloudstore.hooks.targets import object_path
 from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_present
 
@@ -21,12 +22,9 @@ STATE_KEY = "cloudstore_batch"
 def open_manifest(text: str, url_column: str, key_column: str | None) -> Iterator[Iterator[Entry]]:
     """The entries of a manifest, read as a stream.
 
-    :param text: its path.
-    :param url_column: the column or key with the URL.
-    :param key_column: the column or key with the manifest's own id of a line.
     :raises InvalidInputError: if it is not a file, or cannot be read to its end.
     """
-    path, problem = _path(text, "urls"), ""
+    path, problem = object_path(text, "urls"), ""
     try:
         stream: Any = path.open("rb")
     except FileNotFoundError:
@@ -44,14 +42,12 @@ def open_manifest(text: str, url_column: str, key_column: str | None) -> Iterato
 def open_receipts(text: str | None, writer: Try) -> Receipts | None:
     """The receipts in a folder, which need not exist; None if the task has no ``receipts``.
 
-    :param text: the path of the folder.
-    :param writer: the try that writes them.
     :raises InvalidInputError: if no filesystem opens it, or another worker would not find it.
     """
     if text is None:
         return None
     place = validate_present(text, "receipts")
-    path = _path(place, "receipts")
+    path = object_path(place, "receipts")
     if not path.protocol and not place.startswith("/"):
         raise InvalidInputError(
             "receipts is a relative path, which another worker would not find: make it absolute; nothing was sent"
@@ -59,41 +55,16 @@ def open_receipts(text: str | None, writer: Try) -> Receipts | None:
     return Receipts(PathFolder(path), writer, place)
 
 
-def _path(text: str, name: str) -> Any:
-    try:
-        path: Any = ObjectStoragePath(text)
-        _ = path.fs
-    except (ValueError, ImportError):
-        path = None
-    if path is not None:
-        return path
-    scheme = text.partition("://")[0][:40] if "://" in text else "file"
-    if has_filesystem(scheme):
-        raise InvalidInputError(f"{name} is not a valid path for '{scheme}': check its bucket, host and port; nothing was sent")
-    raise InvalidInputError(
-        f"{name}: no filesystem for '{scheme}': install the Airflow provider that brings it, such as "
-        "apache-airflow-providers-amazon[s3fs] for s3; nothing was sent"
-    )
-
-
 class _TaskState:
-    """The task's state store (Airflow 3.3 and later).
-
-    :param store: the store, as Airflow gives it.
-    """
+    """The task's state store (Airflow 3.3 and later)."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
 
     def load(self) -> Any:
-        """The stored state, or None."""
         return self._store.get(STATE_KEY)
 
     def save(self, state: dict[str, Any]) -> None:
-        """Store the state.
-
-        :raises BatchSupersededError: if Airflow has started a newer try.
-        """
         try:
             self._store.set(STATE_KEY, state)
         except Exception as error:
@@ -104,25 +75,17 @@ class _TaskState:
         raise BatchSupersededError("Airflow refused the state of this try: a newer one has taken over", operation="batch upload")
 
     def delete(self) -> None:
-        """Delete the state."""
         self._store.delete(STATE_KEY)
 
 
 def state_of(context: Context) -> _TaskState | None:
-    """The task's state store, or None before Airflow 3.3.
-
-    :param context: the task's context.
-    """
+    """The task's state store, or None before Airflow 3.3."""
     store = task_state_store(context)
     return _TaskState(store) if store is not None else None
 
 
 def try_of(context: Context, retries: int | None) -> tuple[Try, int]:
-    """The running try, and the number of the first one since the task was last cleared.
-
-    :param context: the task's context.
-    :param retries: the task's ``retries``.
-    """
+    """The running try, and the number of the first one since the task was last cleared."""
     ti = context["ti"]
     scope = tuple(str(getattr(ti, name, "")) for name in ("dag_id", "run_id", "task_id", "map_index"))
     number = int(getattr(ti, "try_number", 1) or 1)

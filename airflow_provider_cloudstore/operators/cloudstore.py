@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_cloudstore.compat import success_callbacks, task_state_store
-from airflow_provider_cloudstore.operators.base import TypedOperator, WaitingOperator, validate_durations, validate_flags
+from airflow_provider_cloudstore.operators.base import TypedOperator, WaitingOperator, validate_flags
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -199,27 +199,6 @@ class DownloadLinkOperator(WaitingOperator):
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
     ui_color = "#d5f0d5"
-
-    def __init__(
-        self,
-        *,
-        file_id: str | int | XComArg,
-        wait_for_file: bool = False,
-        poll_interval: float = 10.0,
-        timeout: float = 3600.0,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        cloudstore_conn_id: str = DEFAULT_CONN_ID,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        validate_durations(poll_interval=poll_interval, timeout=timeout)
-        validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
-        self.file_id = file_id
-        self.wait_for_file = wait_for_file
-        self.poll_interval = poll_interval
-        self.timeout = timeout
-        self.deferrable = deferrable
-        self.cloudstore_conn_id = cloudstore_conn_id
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id

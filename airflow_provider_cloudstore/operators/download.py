@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_cloudstore.operators.base import WaitingOperator, validate_durations, validate_flags
+from airflow_provider_cloudstore.operators.base import WaitingOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -56,17 +56,17 @@ class DownloadFileOperator(WaitingOperator):
         cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        validate_durations(poll_interval=poll_interval, timeout=timeout)
-        validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
-        self.file_id = file_id
+        super().__init__(
+            file_id=file_id,
+            wait_for_file=wait_for_file,
+            poll_interval=poll_interval,
+            timeout=timeout,
+            deferrable=deferrable,
+            cloudstore_conn_id=cloudstore_conn_id,
+            **kwargs,
+        )
         self.target = target
         self.expected_sha256: Any = expected_sha256
-        self.wait_for_file = wait_for_file
-        self.poll_interval = poll_interval
-        self.timeout = timeout
-        self.deferrable = deferrable
-        self.cloudstore_conn_id = cloudstore_conn_id
         self._lineage: Lineage | None = None
 
     def execute(self, context: Context) -> Any:

@@ -73,10 +73,7 @@ def send_once(
 
 
 def forget_upload(context: Context) -> None:
-    """Delete the record of an upload. An ``on_success_callback``: by then Airflow has stored the task's success.
-
-    :param context: the task's context.
-    """
+    """Delete the record of an upload. An ``on_success_callback``: by then Airflow has stored the task's success."""
     store = task_state_store(context)
     if store is not None:
         _record(store, None)

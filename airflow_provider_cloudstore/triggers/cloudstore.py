@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pendulum
-from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.providers.common.compat.triggers import BaseEventTrigger
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from pendulum import DateTime
@@ -17,10 +16,14 @@ from pendulum import DateTime
 from airflow_provider_cloudstore.assets.cloudstore import EXTRA_FILE_ID
 from airflow_provider_cloudstore.compat import asset_stores
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, ConfigurationError
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.operations import validate_id
 from airflow_provider_cloudstore.protocol.waiting import RECORD_AFTER_SECONDS, FileWait, FileWatch, is_duration
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
+
+
+def _serialized(trigger: BaseTrigger, *arguments: str) -> tuple[str, dict[str, Any]]:
+    return f"{type(trigger).__module__}.{type(trigger).__qualname__}", {name: getattr(trigger, name) for name in arguments}
 
 
 class FileAvailableTrigger(BaseTrigger):
@@ -53,15 +56,7 @@ class FileAvailableTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The trigger's path and arguments, which Airflow stores in clear text: they contain no secret."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "cloudstore_conn_id": self.cloudstore_conn_id,
-                "file_id": self.file_id,
-                "poll_interval": self.poll_interval,
-                "deadline": self.deadline,
-            },
-        )
+        return _serialized(self, "cloudstore_conn_id", "file_id", "poll_interval", "deadline")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll until the file is available, the deadline has passed, or polling cannot help; then send one event."""
@@ -121,14 +116,7 @@ class FileAvailableEventTrigger(BaseEventTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The trigger's path and arguments, which Airflow stores in clear text: they contain no secret."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "file_ids": self.file_ids,
-                "poll_interval": self.poll_interval,
-                "cloudstore_conn_id": self.cloudstore_conn_id,
-            },
-        )
+        return _serialized(self, "file_ids", "poll_interval", "cloudstore_conn_id")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll indefinitely; send one event per file."""
@@ -164,8 +152,6 @@ class FileAvailableEventTrigger(BaseEventTrigger):
             # Opened for each round, to pick up a changed connection, and to have nothing open at the yield.
             async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
                 outcomes = await asyncio.gather(*(hook.poll_file(file_id) for file_id in file_ids))
-        except AirflowNotFoundException:
-            return dict.fromkeys(file_ids, ConfigurationError(f"there is no connection '{self.cloudstore_conn_id}'"))
-        except CloudStoreError as error:  # the connection is invalid
+        except CloudStoreError as error:  # the connection is missing or invalid
             return dict.fromkeys(file_ids, error)
         return {file_id: error for file_id, error in zip(file_ids, outcomes, strict=True) if error is not None}

@@ -102,7 +102,7 @@ class Gate:
     def take(self, operation: str) -> Gate | None:
         return None if operation == "*" else self
 
-    async def apply(self, request: Any, shape: Any, work: Callable[[], Any]) -> Any:
+    async def apply(self, request: Any, work: Callable[[], Any]) -> Any:
         self.here += 1
         self.peak = max(self.peak, self.here)
         try:

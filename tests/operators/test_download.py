@@ -92,7 +92,7 @@ def test_a_download_that_is_killed_leaves_nothing_at_the_target(emulator: Emulat
     assert left.name.startswith(".f.")
 
 
-@pytest.mark.parametrize("target", [None, "", "None", "/tmp/", "{{ x }}", 1.5])
+@pytest.mark.parametrize("target", [None, "", "None", "/tmp/", "{{ x }}", 1.5, "file://[b/f"])
 def test_a_target_that_names_no_file_is_refused_before_anything_is_sent(emulator: Emulator, target: Any) -> None:
     with pytest.raises(errors.InvalidInputError, match="target") as refused:
         CloudStoreHook().download("f1", target)
