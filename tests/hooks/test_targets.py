@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from airflow_provider_cloudstore.hooks.targets import atomic_write
+from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 
@@ -128,3 +129,16 @@ def test_a_long_name_in_any_script_is_a_file(tmp_path: Path) -> None:
     with atomic_write(tmp_path / ("文" * 80)) as file:
         file.write(b"new")
     assert (tmp_path / ("文" * 80)).read_bytes() == b"new"
+
+
+def test_a_scheme_whose_provider_lacks_its_library_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(*arguments: Any) -> None:
+        raise ImportError("s3fs")
+
+    try:
+        io = import_module("airflow.sdk.io.fs")
+    except ImportError:  # before Airflow 3.1
+        io = import_module("airflow.io")
+    monkeypatch.setitem(io._register_filesystems(), "s3", lacking)
+    with pytest.raises(InvalidInputError, match=r"receipts: no filesystem for 's3': install .*\[s3fs\]"):
+        object_path("s3://bucket/folder", "receipts")
