@@ -75,12 +75,14 @@ def code_of(name: str) -> str:
 
 
 def dag_of(name: str, code: str | None = None) -> Any:
-    """The DAG of a block, written to the DAGs folder, because Airflow runs only files there.
+    """The DAG of a block, written to a bundle of its own, because Airflow runs only files of a bundle.
 
     :param name: the block.
     :param code: a complete DAG file to use instead, if the block is only a fragment.
     """
-    file = Path(os.environ["AIRFLOW_HOME"]) / "dags" / f"{re.sub(r'[.-]', '_', name)}.py"
+    file = Path(os.environ["AIRFLOW_HOME"]) / "dags" / "blocks" / f"{re.sub(r'[.-]', '_', name)}.py"
+    for earlier in file.parent.glob("*.py"):
+        earlier.unlink()
     file.write_text(code or code_of(name))
     names: dict[str, Any] = {"__name__": file.stem, "__file__": str(file)}
     exec(compile(file.read_text(), str(file), "exec"), names)

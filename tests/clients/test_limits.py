@@ -166,7 +166,7 @@ AUTHORIZATION = b"Proxy-Authorization: Basic " + base64.b64encode("us@er:p/w dé
         (b"HTTP/1.1 502 Bad\r\n\r\n", FailureKind.NEVER_SENT, "the proxy answered HTTP 502"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://[x\r\n\r\n", FailureKind.NEVER_SENT, "the proxy answered HTTP 302"),
         (b"garbage\r\n\r\n", FailureKind.NEVER_SENT, "not valid HTTP"),
-        (b"", FailureKind.NEVER_SENT, "without an answer"),
+        (b"", FailureKind.NEVER_SENT, "without a response"),
     ],
 )
 def test_a_proxy_that_opens_no_tunnel_says_why_and_means_never_sent(
