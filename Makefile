@@ -14,7 +14,7 @@ WORKBENCH := $(NEW)-workbench
 WORKBENCH_BIN := .venv/airflow-$(WORKBENCH)/bin
 CASES ?= 2000
 # More workers than cores, because many tests wait. Tests selected with ARGS run one at a time, with readable output.
-PARALLEL := -n $(shell expr $(CORES) + $(CORES) / 2)
+PARALLEL := -n $(shell expr 2 \* $(CORES))
 COVERAGE := --cov-report=term --cov-fail-under=95
 PROPERTIES := $(patsubst %,tests/protocol/test_%.py,any_response encodings identifiers storable)
 IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_ended.py tests/test_waiting.py tests/dags_examples tests/howto

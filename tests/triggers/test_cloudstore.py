@@ -123,7 +123,7 @@ def test_a_response_that_says_nothing_of_the_file_ends_no_wait_of_a_crowd(emulat
     emulator.fault("status", times=250, **ODD[kind])
 
     async def crowd() -> list[list[dict[str, Any]]]:
-        return await asyncio.gather(*(events(trigger(interval=0.2)) for _ in range(50)))
+        return await asyncio.gather(*(events(trigger(interval=0.05)) for _ in range(50)))
 
     assert asyncio.run(crowd()) == [[{"status": "available"}]] * 50
     assert emulator.state()["requests"] == {"link": 300}
