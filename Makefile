@@ -13,8 +13,10 @@ MIDDLE_BIN := .venv/airflow-$(MIDDLE)/bin
 WORKBENCH := $(NEW)-workbench
 WORKBENCH_BIN := .venv/airflow-$(WORKBENCH)/bin
 CASES ?= 2000
-# More workers than cores, because many tests wait. Tests selected with ARGS run one at a time, with readable output.
-PARALLEL := -n $(shell expr 2 \* $(CORES))
+# More workers than cores, because many tests wait; fewer where .ci/run runs something else at the same time. Tests selected with
+# ARGS run one at a time, with readable output.
+ALONE := -n $(shell expr 2 \* $(CORES))
+PARALLEL := -n $(shell expr $(CORES) + $(CORES) / 2)
 COVERAGE := --cov-report=term --cov-fail-under=95
 PROPERTIES := $(patsubst %,tests/protocol/test_%.py,any_response encodings identifiers storable)
 IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_ended.py tests/test_waiting.py tests/dags_examples tests/howto
@@ -43,7 +45,7 @@ demo: env-new ## run one pipeline end to end on a real Airflow and the emulator
 	@$(BIN)/python -m scripts.demo
 
 test: env-new ## run the fast tests on the newest Airflow; ARGS="tests/x.py -k y" selects some
-	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL))
+	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(ALONE))
 
 test-coverage: env-new ## run test and test-in-time with at least 95 % branch coverage
 	@$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=
