@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
+from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
 from airflow_provider_cloudstore.protocol import errors, results
@@ -69,6 +70,11 @@ def test_every_error_and_every_extra_is_documented() -> None:
     page = (ROOT / "docs" / "failures.md").read_text()
     assert not {name for name in kinds if f"`{name}`" not in page}
     assert not {key for key in EXTRA_KEYS if f"`{key}`" not in (ROOT / "README.md").read_text()}
+
+
+def test_every_fault_of_the_emulator_is_documented_and_no_other() -> None:
+    page = (ROOT / "docs" / "testing.md").read_text().partition("| kind |")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE)) == sorted(kind.value for kind in Kind)
 
 
 def test_every_make_target_that_the_docs_name_exists() -> None:

@@ -208,7 +208,7 @@ class Job:
             for line in progress.explain(match, self._survey.total):
                 self.report(line)
         else:
-            log.warning("No state store and no `receipts`: a retry will resend every URL.")
+            log.warning("No state store and no receipts: a retry will resend every URL.")
         ledger = self._ledger = Ledger(
             self._survey,
             progress.matching(match),

@@ -78,7 +78,7 @@ def load_progress(store: StateStore | None, receipts: Receipts | None, writer: T
     :raises BatchSupersededError: if a newer try has left its mark.
     :raises InvalidInputError: if there cannot be receipts at their place.
     """
-    unused = f"resume=False ignores what was stored before try {since}" if since > 1 else "no earlier try stored progress"
+    unused = f"resume=False ignores what was stored before try {since}" if since > 1 else "no finished URL of this run is stored"
     state, recorded, missing = None, None, False
     if store:
         stored = _claim_state(store, writer, since)

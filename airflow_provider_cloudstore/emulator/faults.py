@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Self, assert_never
 
 from aiohttp import web
 
@@ -169,8 +169,10 @@ class Fault:
                 await (work() if self.effect else request.read())  # closing with unread data would reset the connection
                 raw = (self.raw or "").encode("latin-1") if self.base64 is None else base64.b64decode(self.base64)
                 return await _write(request, raw, close=self.close)
-            case _:
+            case Kind.DROP_AFTER | Kind.HALF | Kind.DROP_BODY | Kind.TRICKLE | Kind.OVERSIZED | Kind.ENDLESS | Kind.WRONG_TYPE:
                 return await self._apply_to_response(request, await work())
+            case _:
+                assert_never(self.kind)
 
     def _other_status(self, request: web.Request) -> web.StreamResponse:
         if self.kind is Kind.STATUS:

@@ -32,7 +32,7 @@ def lines(job: Any, run: Callable[[Any], Report]) -> Callable[..., list[str]]:
 
 
 def test_a_first_try_starts_at_the_first_url(lines: Any, urls: Urls, state: Any) -> None:
-    assert lines(urls(5), store=state) == ["Starting at the first URL: no earlier try stored progress."]
+    assert lines(urls(5), store=state) == ["Starting at the first URL: no finished URL of this run is stored."]
 
 
 def test_without_a_store_and_receipts_a_warning_says_that_a_retry_resends_all(
@@ -42,7 +42,7 @@ def test_without_a_store_and_receipts_a_warning_says_that_a_retry_resends_all(
     (warning,) = caplog.records
     assert (warning.levelno, warning.message) == (
         logging.WARNING,
-        "No state store and no `receipts`: a retry will resend every URL.",
+        "No state store and no receipts: a retry will resend every URL.",
     )
 
 

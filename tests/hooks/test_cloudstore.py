@@ -186,7 +186,7 @@ def test_a_web_page_does_not_prove_that_the_service_answered(monkeypatch: pytest
                 peer.recv(65536)
                 peer.sendall(f"HTTP/1.1 {head}\r\nContent-Length: {len(page)}\r\nConnection: close\r\n\r\n".encode() + page)
 
-        thread = threading.Thread(target=answer)
+        thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         connect(monkeypatch, host=f"http://127.0.0.1:{server.getsockname()[1]}", password="token")
         fine, words = CloudStoreHook().test_connection()

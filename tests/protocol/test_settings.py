@@ -118,6 +118,25 @@ def test_defaults_hold_where_the_extra_says_nothing() -> None:
     assert settings.token_path == ()
 
 
+OTHER_VALUES: dict[str, Any] = {
+    "timeout": 5,
+    "max_attempts": 7,
+    "verify": False,
+    "proxy": "http://proxy:3128",
+    "allow_http": True,
+    "protected_folder_ids": ["root"],
+    "token_path": "a.b",
+    "file_id_path": "a.b",
+    "not_found_pattern": "missing",
+    "download_url": "https://h/{token}",
+}
+
+
+@pytest.mark.parametrize("key", sorted(EXTRA_KEYS))
+def test_every_extra_changes_its_setting(key: str) -> None:
+    assert getattr(read(**{key: OTHER_VALUES[key]}), key) != getattr(read(), key)
+
+
 def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> None:
     bundle = tmp_path / "ca.pem"
     bundle.touch()
