@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import DatasetName, bare_url, dataset_of_url, file_uri, normalize
-from airflow_provider_cloudstore.protocol.identifiers import is_nothing
+from airflow_provider_cloudstore.protocol.operations import validate_id
 
 BASES = [
     "https://files.example.com",
@@ -42,10 +42,14 @@ def test_no_two_files_of_two_services_or_base_paths_share_a_uri_or_a_dataset() -
     assert len({dataset_of_url(uri) for uri in uris}) == len(uris)
 
 
-@given(
-    st.sampled_from(BASES),
-    st.text(min_size=1).filter(lambda text: text == text.strip() and text.isprintable() and not is_nothing(text)),
-)
+def is_file_id(text: str) -> bool:
+    try:
+        return validate_id(text, "file_id") == text
+    except InvalidInputError:
+        return False
+
+
+@given(st.sampled_from(BASES), st.text(min_size=1).filter(is_file_id))
 def test_a_uri_is_its_own_normal_form_and_holds_its_file_as_one_segment(base: str, file_id: str) -> None:
     uri = file_uri(base, file_id)
     assert normal(uri) == uri
