@@ -188,13 +188,13 @@ class Harness:
         self._paused += time.monotonic() - began
 
     async def pause_later(self, seconds: float) -> None:
-        """As :meth:`pause`."""
-        self.pause(seconds)
+        """As :meth:`pause`; the loop runs meanwhile, because it closes the connections that the client has given up."""
+        await asyncio.to_thread(self.pause, seconds)
         await asyncio.sleep(0.001)
 
     async def _settle(self) -> None:
         """See to it that the next request finds every connection as the last response leaves it, and not as it is by chance."""
-        self._server.settle()
+        await asyncio.to_thread(self._server.settle)
         await asyncio.sleep(0.001)
 
     def _after(self, case: Case) -> Iterator[tuple[str, str]]:

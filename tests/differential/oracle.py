@@ -35,6 +35,8 @@ class Meaning(Enum):
     RATE_LIMITED_FOR_LONG = auto()
     FAILED = auto()
     """Lost, cut, HTTP 5xx: sent, and the outcome is unknown."""
+    FAILED_FOR_LONG = auto()
+    """HTTP 5xx that asks for a long pause."""
     UNAUTHORIZED = auto()
     PROXY = auto()
     REFUSED = auto()
@@ -111,7 +113,8 @@ def _end(operation: str, chosen: Sequence[Reading]) -> End:
             return End(None, number, token=reading.token if operation == LINK else None)
         if meaning is Meaning.GONE and operation == DELETE and may_have_worked:
             return End(None, number)
-        failed = meaning is Meaning.FAILED or (meaning is Meaning.NOT_THE_SERVICES and operation == UPLOAD)
+        failed = meaning in (Meaning.FAILED, Meaning.FAILED_FOR_LONG)
+        failed = failed or (meaning is Meaning.NOT_THE_SERVICES and operation == UPLOAD)
         if failed and operation == UPLOAD:
             return _error("OutcomeUnknownError", number, reading)
         may_have_worked |= failed
@@ -134,6 +137,7 @@ def _name(reading: Reading) -> str:
         Meaning.RATE_LIMITED: "RateLimitError",
         Meaning.RATE_LIMITED_FOR_LONG: "RateLimitError",
         Meaning.FAILED: "TransientServiceError",
+        Meaning.FAILED_FOR_LONG: "TransientServiceError",
         Meaning.UNAUTHORIZED: "AuthenticationError",
         Meaning.PROXY: "ConfigurationError",
     }
@@ -186,7 +190,10 @@ def _of_whole(operation: str, status: int, headers: dict[str, str], body: bytes)
     fixed = {401: Meaning.UNAUTHORIZED, 407: Meaning.PROXY}
     if status in fixed:
         return {Reading(fixed[status], status)}
-    return {Reading(Meaning.REFUSED if 300 <= status < 500 else Meaning.FAILED, status)}
+    if 300 <= status < 500:
+        return {Reading(Meaning.REFUSED, status)}
+    pauses = {Meaning.RATE_LIMITED: Meaning.FAILED, Meaning.RATE_LIMITED_FOR_LONG: Meaning.FAILED_FOR_LONG}
+    return {Reading(pauses[meaning], status) for meaning in _pause(headers.get("retry-after"))}
 
 
 def _pause(value: str | None) -> set[Meaning]:
@@ -353,7 +360,7 @@ def _judged(candidates: Iterable[Any]) -> tuple[set[str | None], bool]:
     refused = False
     for one in candidates:
         if isinstance(one, str) and one.strip() and not holds_access_token(one):
-            clean = one.isprintable() and not re.search(r"\s", one)
+            clean = one.isprintable() and not re.search(r'[\s<>"{}\\]', one)  # nor markup
             good.add(one if clean else ANY_TOKEN)
             refused |= not clean
         elif isinstance(one, (int, float)) and not isinstance(one, bool):
