@@ -41,7 +41,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
     :param max_concurrency: maximum number of requests in flight.
     :param requests_per_second: a steady rate for the whole batch; None for no limit.
     :param on_error: ``continue`` sends the rest before the task fails; ``stop`` ends the batch at the first failure.
-    :param max_consecutive_failures: end the batch after this many failures in a row; None for never.
+    :param max_consecutive_failures: end the batch after this many failed requests in a row; None for never.
     :param skip_duplicates: send duplicate URLs only once. Costs at most 36 bytes of memory per URL.
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
     :param receipts: a folder (``ObjectStoragePath``) for the outcome of every URL: JSON Lines in parts (templated).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,8 @@ from airflow_provider_cloudstore.compat import is_superseded, task_state_store
 from airflow_provider_cloudstore.hooks.targets import object_path
 from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_present
+
+log = logging.getLogger(__name__)
 
 STATE_KEY = "cloudstore_batch"
 
@@ -75,7 +78,10 @@ class _TaskState:
         raise BatchSupersededError("Airflow refused the state of this try: a newer one has taken over", operation="batch upload")
 
     def delete(self) -> None:
-        self._store.delete(STATE_KEY)
+        try:
+            self._store.delete(STATE_KEY)
+        except Exception as error:  # noqa: BLE001  (of any store; the batch has succeeded, and must not fail for it)
+            log.warning("Could not delete the batch's state (%s): a cleared task resumes from it", type(error).__name__)
 
 
 def state_of(context: Context) -> _TaskState | None:

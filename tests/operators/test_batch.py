@@ -151,6 +151,23 @@ def context(store: Store, pushed: dict[str, Any] | None = None, **more: Any) -> 
     return {"task_state_store": store, "ti": ti}
 
 
+def test_a_batch_that_queued_all_succeeds_although_its_state_cannot_be_deleted(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unavailable(store: Store, key: str) -> None:
+        raise ConnectionError("hunter2x")
+
+    monkeypatch.setattr(Store, "delete", unavailable)
+    store = Store()
+    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5))
+    assert batch.execute(context(store))["queued"] == 5
+    assert "Could not delete the batch's state (ConnectionError)" in caplog.text
+    assert "hunter2x" not in caplog.text
+    again = batch.execute(context(store, try_number=2, max_tries=1))
+    assert (again["queued"], again["queued_earlier"]) == (5, 5)
+    assert emulator.state()["requests"] == {"upload": 5}
+
+
 def test_the_state_stays_until_all_is_queued(emulator: Emulator) -> None:
     store, pushed = Store(), dict[str, Any]()
     emulator.fault("status", status=400, times=1)
