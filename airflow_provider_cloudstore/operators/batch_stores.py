@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file
 from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
 from airflow_provider_cloudstore.compat import is_superseded, task_state_store
 from airflow_provider_cloudstore.hooks.targets import object_path
-from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError
+from airflow_provider_cloudstore.protocol.errors import BatchStoreError, BatchSupersededError, InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_present
 
 log = logging.getLogger(__name__)
@@ -26,14 +26,19 @@ def open_manifest(text: str, url_column: str, key_column: str | None) -> Iterato
     """The entries of a manifest, read as a stream.
 
     :raises InvalidInputError: if it is not a file, or cannot be read to its end.
+    :raises BatchStoreError: if it cannot be opened for another reason, which may pass.
     """
-    path, problem = object_path(text, "urls"), ""
+    path, problem, reason = object_path(text, "urls"), "", ""
     try:
         stream: Any = path.open("rb")
     except FileNotFoundError:
         problem = "does not exist"
     except (IsADirectoryError, NotADirectoryError):
         problem = "is a folder, or is in a file"
+    except Exception as error:  # noqa: BLE001  (of any store; the task ends below)
+        reason = type(error).__name__
+    if reason:
+        raise BatchStoreError(f"the manifest {text} cannot be opened ({reason})", operation="batch upload")
     if not problem and text.endswith("/"):
         problem = "is a folder"
     if problem:

@@ -168,6 +168,15 @@ def test_a_batch_that_queued_all_succeeds_although_its_state_cannot_be_deleted(
     assert emulator.state()["requests"] == {"upload": 5}
 
 
+def test_a_manifest_that_cannot_be_opened_is_an_error_of_ours_that_airflow_retries(emulator: Emulator, tmp_path: Path) -> None:
+    manifest = tmp_path / "urls.txt"
+    manifest.symlink_to(manifest)
+    with pytest.raises(errors.BatchStoreError, match=r"urls.txt cannot be opened \(OSError\)") as failed:
+        RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest)).execute(context(Store()))
+    assert not failed.value.permanent
+    assert emulator.state()["requests"] == {}
+
+
 def test_the_state_stays_until_all_is_queued(emulator: Emulator) -> None:
     store, pushed = Store(), dict[str, Any]()
     emulator.fault("status", status=400, times=1)
