@@ -48,7 +48,7 @@ GROWTH_LIMIT = 16 * 1024 * 1024
 """Bytes that a case may add to this process."""
 _PATIENCE, _HURRY = 10.0, 0.3  # seconds that one request may take
 _SLACK = 1.0
-_CPU_LIMIT = 1.0  # seconds of CPU: a client that computes blocks every other user of its event loop
+_CPU_LIMIT = 1.0  # seconds of CPU for a request: a client that computes blocks every other user of its event loop
 CLIENTS = ("blocking", "asynchronous")
 _PROBE_TOKEN = "the-token-of-the-probe"
 
@@ -256,7 +256,7 @@ def _problems(seen: _Seen, expected: set[End], timeout: float) -> Iterator[tuple
         yield "chained", f"{error!r} has {(error.__cause__ or error.__context__)!r} behind it"
     if seen.seconds > seen.requests * timeout + _SLACK:
         yield "time", f"{seen.seconds:.1f} s for {seen.requests} requests of {timeout} s"
-    if seen.cpu > _CPU_LIMIT:
+    if seen.cpu > _CPU_LIMIT * max(1, seen.requests):
         yield "CPU", f"{seen.cpu:.1f} s"
 
 
