@@ -25,7 +25,10 @@ class Killable(RemoteUrlBatchUploadOperator):
         elif progress == "unreliable" and store is not None:
             context = {"ti": context["ti"], "task_state_store": unreliable_store.UnreliableState(store)}
         unreliable_store.LUCK.begin(f"try {context['ti'].try_number}")
-        Path(os.environ["KILLED_PID"]).write_text(str(os.getpid()))
+        pid_file = Path(os.environ["KILLED_PID"])
+        written = pid_file.with_suffix(".new")
+        written.write_text(str(os.getpid()))
+        written.replace(pid_file)  # so that the test never reads half of it
         return super().execute(context)
 
 
