@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
   test-canary test-assets test-downloads test-odd-responses test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
-  test-ui test-typed test-first-day bench up docs format lint constraints clean
+  test-ui test-typed test-first-day bench up docs guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list all targets
@@ -142,6 +142,9 @@ test-first-day: env-new env-old ## test the README's first DAG as printed, in a 
 
 docs: env-new ## generate docs/reference.md from the docstrings
 	@$(BIN)/python -m scripts.reference
+
+guarantees: env-new ## write the tables of docs/guarantees.md from the figures of the last runs
+	@$(BIN)/python -m tests.guarantees
 
 up: $(if $(filter celery,$(ENGINE)),env-workbench,env-new) ## run Airflow's UI with the example DAGs and the emulator; ENGINE=celery for two Celery workers
 	@$(if $(filter celery,$(ENGINE)),$(WORKBENCH_BIN)/python -m scripts.up celery,$(BIN)/python -m scripts.up)

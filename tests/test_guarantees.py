@@ -1,0 +1,62 @@
+"""docs/guarantees.md shows what the tests prove, no more and no less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import guarantees
+from tests.guarantees import Proof, Row
+
+ROW = Row("the node is lost", 4_012, 4_012, 12, 308, 0, 11.4, "tests/distributed/test_cluster.py::test_x")
+
+
+def test_every_proof_has_its_row_and_every_row_its_proof() -> None:
+    shown = guarantees.shown()
+    assert {promise: {fault: row.test for fault, row in rows.items()} for promise, rows in shown.items()} == guarantees.proofs()
+
+
+def test_no_row_breaks_its_promise() -> None:
+    for rows in guarantees.shown().values():
+        for row in rows.values():
+            assert not row.lost
+            assert (row.twice or 0) <= (row.at_most or 0)
+
+
+def test_a_row_is_read_as_it_was_written() -> None:
+    assert Row.of(ROW.cells()) == Row(*[*ROW.cells()[:1], 4_012, 4_012, 12, 308, 0, 11.0, ROW.test])  # type: ignore[arg-type]
+    assert Row.of(("a", "", "", "", "", "", "", "`b`")) == Row("a", None, None, None, None, None, None, "b")
+
+
+@pytest.fixture
+def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proof:
+    page = tmp_path / "page.md"
+    cells = " | ".join(ROW.cells())
+    page.write_text(f"<!-- proven: batch -->\n| head |\n|---|\n| {cells} |\n<!-- end -->\n")
+    monkeypatch.setattr(guarantees, "PAGE", page)
+    monkeypatch.setattr(guarantees, "FIGURES", tmp_path / "figures")
+    return Proof("batch", ROW.fault, ROW.test)
+
+
+@pytest.mark.parametrize(
+    "figures", [{"lost": 1}, {"twice": 309, "at_most": 308}, {"twice": 1}, {"twice": 0, "at_most": 400}], ids=str
+)
+def test_figures_that_break_a_promise_or_differ_from_the_page_fail(figures: dict[str, int], proof: Proof) -> None:
+    with pytest.raises(AssertionError):
+        proof(**figures)
+
+
+def test_the_page_gets_the_figures_of_the_last_run(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarantees, "proofs", lambda: {"batch": {ROW.fault: ROW.test}})
+    proof(requests=5_000, effects=4_000, twice=0, at_most=308, lost=0, seconds=3.21)
+    guarantees.write()
+    assert guarantees.shown() == {"batch": {ROW.fault: Row(ROW.fault, 5_000, 4_000, 0, 308, 0, 3.2, ROW.test)}}
+
+
+def test_the_page_is_not_written_without_figures(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarantees, "proofs", lambda: {"batch": {"another fault": "tests/x.py::test_y"}})
+    before = guarantees.PAGE.read_text()
+    with pytest.raises(SystemExit, match="another fault"):
+        guarantees.write()
+    assert guarantees.PAGE.read_text() == before
