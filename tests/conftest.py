@@ -70,7 +70,7 @@ def proven(request: pytest.FixtureRequest) -> Iterator[Proof]:
     mark = request.node.get_closest_marker("guarantee")
     file = request.path.relative_to(_TESTS.parent)
     promise, fault = mark.args
-    proof = Proof(promise, fault, f"{file}::{request.node.originalname}")
+    proof = Proof(promise, fault, str(file))
     yield proof
     assert proof.given or request.node.stash.get(_FAILED, False), "a test of a guarantee must hand in its figures"
 

@@ -1,7 +1,7 @@
 """What the system tests prove: a row of ``docs/guarantees.md`` for each fault, with the figures of its test's last run.
 
 A test says with :func:`guarantee` which promise it proves in which fault, and hands its figures to the fixture ``proven``, which
-checks them and keeps them for ``make guarantees``.
+checks them and, on the newest Airflow, keeps them for ``make guarantees``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +22,9 @@ PAGE = ROOT / "docs" / "guarantees.md"
 FIGURES = ROOT / ".guarantees"
 """Where tests leave their figures: a file for each row."""
 HEAD = ("fault", "requests", "effects", "sent twice", "at most", "lost", "recovered after", "proven by")
+_NEWEST = f"\nNEW := {version('apache-airflow')}\n" in (ROOT / "Makefile").read_text()
+"""Whether this is the Airflow whose figures the page shows."""
+_FILE = re.compile(r"tests/[\w/]+\.py")
 _TABLE = re.compile(r"(<!-- proven: (?P<promise>[\w-]+) -->\n)(?P<rows>.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -39,7 +43,7 @@ class Row:
 
     ``requests`` arrived at the service, ``effects`` are what they did there, ``twice`` of them were sent again although they had
     arrived, at most ``at_most``; ``lost`` is what the pipeline asked for and never got; ``seconds`` from the fault, or from its
-    end if it has one, until work went on.
+    end if it has one, until work went on. ``test`` is the test's file, which contains the fault's words.
     """
 
     fault: str
@@ -55,7 +59,9 @@ class Row:
         """Return it as the page shows it."""
         figures = (self.requests, self.effects, self.twice, self.at_most, self.lost)
         time = "" if self.seconds is None else f"{self.seconds:.0f} s" if self.seconds >= 10 else f"{self.seconds:.1f} s"
-        return (self.fault, *("" if figure is None else f"{figure:,}" for figure in figures), time, f"`{self.test}`")
+        file = _FILE.findall(self.test)[0]
+        link = f"[{Path(file).name}](../{file})"
+        return (self.fault, *("" if figure is None else f"{figure:,}" for figure in figures), time, link)
 
     @classmethod
     def of(cls, cells: tuple[str, ...]) -> Self:
@@ -63,7 +69,7 @@ class Row:
         fault, *figures, time, test = cells
         requests, effects, twice, at_most, lost = [int(figure.replace(",", "")) if figure else None for figure in figures]
         seconds = float(time.removesuffix(" s")) if time else None
-        return cls(fault, requests, effects, twice, at_most, lost, seconds, test.strip("`"))
+        return cls(fault, requests, effects, twice, at_most, lost, seconds, _FILE.findall(test)[0])
 
 
 class Proof:
@@ -71,7 +77,7 @@ class Proof:
 
     :param promise: the promise.
     :param fault: the fault.
-    :param test: the test, as ``tests/folder/test_file.py::test_name``.
+    :param test: the test's file, as ``tests/folder/test_file.py``.
     """
 
     def __init__(self, promise: str, fault: str, test: str) -> None:
@@ -98,13 +104,15 @@ class Proof:
         assert (twice or 0) <= (at_most or 0)
         documented = shown().get(self._promise, {}).get(self._fault)
         assert documented is None or documented.at_most == at_most, "docs/guarantees.md has another bound: run `make guarantees`"
+        if not _NEWEST:
+            return
         FIGURES.mkdir(exist_ok=True)
         name = re.sub(r"\W+", "-", f"{self._promise} {self._fault}") + ".json"
         (FIGURES / name).write_text(json.dumps({"promise": self._promise, **asdict(row)}, indent=1) + "\n")
 
 
 def proofs() -> dict[str, dict[str, str]]:
-    """Return the test of every fault of every promise, as the tests' own files say.
+    """Return the file that proves every fault of every promise, as the tests themselves say.
 
     :raises AssertionError: for two tests of one fault, and for a promise or fault that is no literal.
     """
@@ -112,8 +120,8 @@ def proofs() -> dict[str, dict[str, str]]:
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef):
-                test = f"{file.relative_to(ROOT)}::{node.name}"
-                for promise, fault in _marks(node, test):
+                test = str(file.relative_to(ROOT))
+                for promise, fault in _marks(node, f"{test}::{node.name}"):
                     faults = found.setdefault(promise, {})
                     assert fault not in faults, f"{test} and {faults[fault]} prove the same: {fault}"
                     faults[fault] = test

@@ -9,7 +9,7 @@ import pytest
 from tests import guarantees
 from tests.guarantees import Proof, Row
 
-ROW = Row("the node is lost", 4_012, 4_012, 12, 308, 0, 11.4, "tests/distributed/test_cluster.py::test_x")
+ROW = Row("the node is lost", 4_012, 4_012, 12, 308, 0, 11.4, "tests/distributed/test_cluster.py")
 
 
 def test_every_proof_has_its_row_and_every_row_its_proof() -> None:
@@ -26,7 +26,9 @@ def test_no_row_breaks_its_promise() -> None:
 
 def test_a_row_is_read_as_it_was_written() -> None:
     assert Row.of(ROW.cells()) == Row(*[*ROW.cells()[:1], 4_012, 4_012, 12, 308, 0, 11.0, ROW.test])  # type: ignore[arg-type]
-    assert Row.of(("a", "", "", "", "", "", "", "`b`")) == Row("a", None, None, None, None, None, None, "b")
+    empty = Row("a", None, None, None, None, None, None, "tests/x/test_y.py")
+    assert Row.of(empty.cells()) == empty
+    assert empty.cells()[-1] == "[test_y.py](../tests/x/test_y.py)"
 
 
 @pytest.fixture
@@ -36,6 +38,7 @@ def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proof:
     page.write_text(f"<!-- proven: batch -->\n| head |\n|---|\n| {cells} |\n<!-- end -->\n")
     monkeypatch.setattr(guarantees, "PAGE", page)
     monkeypatch.setattr(guarantees, "FIGURES", tmp_path / "figures")
+    monkeypatch.setattr(guarantees, "_NEWEST", True)
     return Proof("batch", ROW.fault, ROW.test)
 
 
@@ -54,8 +57,16 @@ def test_the_page_gets_the_figures_of_the_last_run(proof: Proof, monkeypatch: py
     assert guarantees.shown() == {"batch": {ROW.fault: Row(ROW.fault, 5_000, 4_000, 0, 308, 0, 3.2, ROW.test)}}
 
 
+def test_another_airflow_than_the_newest_only_checks_its_figures(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarantees, "_NEWEST", False)
+    proof(twice=308, at_most=308)
+    assert not guarantees.FIGURES.exists()
+    with pytest.raises(AssertionError):
+        proof(twice=309, at_most=308)
+
+
 def test_the_page_is_not_written_without_figures(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarantees, "proofs", lambda: {"batch": {"another fault": "tests/x.py::test_y"}})
+    monkeypatch.setattr(guarantees, "proofs", lambda: {"batch": {"another fault": "tests/x.py"}})
     before = guarantees.PAGE.read_text()
     with pytest.raises(SystemExit, match="another fault"):
         guarantees.write()

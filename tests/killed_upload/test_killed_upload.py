@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.guarantees import Proof, guarantee
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 
 pytestmark = pytest.mark.slow
@@ -59,6 +60,19 @@ def uploads(emulator: Emulator) -> int:
     return int(emulator.state()["requests"].get("upload", 0))
 
 
+def figures(emulator: Emulator, at_most: int) -> dict[str, int]:
+    """What one upload has come to: one effect is what was asked for."""
+    state = emulator.state()
+    effects = state["effects"].get("upload", 0)
+    return {
+        "requests": state["requests"]["upload"],
+        "effects": effects,
+        "twice": max(0, effects - 1),
+        "at_most": at_most,
+        "lost": int(effects == 0),
+    }
+
+
 def killed_while_sending(dag_id: str, airflow: RealAirflow, emulator: Emulator, pids: Path) -> str:
     """Run a DAG whose first try is killed after the service has queued the upload and before its response has come."""
     emulator.fault("trickle", operation="upload", seconds=600)
@@ -82,12 +96,14 @@ def log(airflow: RealAirflow, run_id: str, number: int) -> str:
 
 
 @needs_a_state_store
+@guarantee("uploads", "the task's process is killed before the service's response; the retry fails and says what to check")
 def test_a_retry_after_a_kill_sends_nothing_and_says_what_to_look_for(
-    airflow: RealAirflow, emulator: Emulator, pids: Path
+    airflow: RealAirflow, emulator: Emulator, pids: Path, proven: Proof
 ) -> None:
     run_id = killed_while_sending("killed_while", airflow, emulator, pids)
     assert airflow.finish(run_id) == {("upload", -1): "failed"}
     assert uploads(emulator) == 1
+    proven(**figures(emulator, at_most=0))
     assert tries(airflow, run_id) == 2  # of three: the failure is permanent
     reported = log(airflow, run_id, 2)
     assert "OutcomeUnknownError" in reported
@@ -102,19 +118,25 @@ def test_a_retry_after_a_kill_sends_nothing_and_says_what_to_look_for(
 
 
 @needs_a_state_store
-def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(airflow: RealAirflow, emulator: Emulator, pids: Path) -> None:
+@guarantee("uploads", "the same with `retry_unknown_outcome=True`, which allows it")
+def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(
+    airflow: RealAirflow, emulator: Emulator, pids: Path, proven: Proof
+) -> None:
     run_id = killed_while_sending("killed_while_again", airflow, emulator, pids)
     assert airflow.finish(run_id) == {("upload", -1): "success"}
+    proven(**figures(emulator, at_most=1))
     assert uploads(emulator) == 2
     assert tries(airflow, run_id) == 2
 
 
 @needs_a_state_store
+@guarantee("uploads", "the task's process is killed after the service's response; the retry succeeds with it")
 def test_a_try_that_was_killed_after_its_upload_was_queued_hands_its_result_to_the_retry(
-    airflow: RealAirflow, emulator: Emulator
+    airflow: RealAirflow, emulator: Emulator, proven: Proof
 ) -> None:
     run_id = airflow.trigger("killed_after")
     assert airflow.finish(run_id) == {("upload", -1): "success"}
+    proven(**figures(emulator, at_most=0))
     assert tries(airflow, run_id) == 2
     assert uploads(emulator) == 1
     xcom = str(airflow.rows("select value from xcom where run_id = ? and key = 'return_value'", run_id))

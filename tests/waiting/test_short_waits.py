@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.guarantees import Proof, guarantee
 from tests.real_airflow import RealAirflow
 
 pytestmark = pytest.mark.slow
@@ -23,7 +24,8 @@ COUNT = 100
 AS_SHIPPED = {"AIRFLOW__CORE__PARALLELISM": "16", "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1"}
 
 
-def test_a_hundred_waits_whose_files_come_one_to_five_seconds_after_they_deferred_succeed(tmp_path: Path) -> None:
+@guarantee("waits", "a hundred files become available one to five seconds after their waits have deferred")
+def test_a_hundred_waits_whose_files_come_one_to_five_seconds_after_they_deferred_succeed(tmp_path: Path, proven: Proof) -> None:
     chance = random.Random(1)
     due: dict[int, float] = {}
 
@@ -49,6 +51,7 @@ def test_a_hundred_waits_whose_files_come_one_to_five_seconds_after_they_deferre
         airflow.until("every wait is finished", finished, 900)
         states = airflow.states(run_id)
         failed = {index for (_, index), state in states.items() if state == "failed"}
-        print(f"{COUNT - len(failed)} of {COUNT} waits succeeded; {len(due)} of them deferred")
         assert not failed, airflow.failures(run_id)
         assert len(due) == COUNT
+        polls = emulator.state()["requests"]["link"]
+    proven(requests=polls, lost=len(failed))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from scripts.source_server import serving
+from tests.guarantees import Proof, guarantee
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 
 pytestmark = pytest.mark.slow
@@ -46,10 +48,18 @@ def deferred_rows(airflow: RealAirflow) -> str:
     return str(rows)
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["undisturbed", "triggerer-killed"])
+@pytest.mark.parametrize(
+    "kill",
+    [
+        pytest.param(False, marks=guarantee("waits", "none: two waits and other tasks share one worker slot"), id="undisturbed"),
+        pytest.param(True, marks=guarantee("waits", "the triggerer is killed, and another started"), id="triggerer-killed"),
+    ],
+)
 def test_a_slow_upload_is_waited_for_without_a_worker_and_ends_in_one_link(
-    airflow: RealAirflow, emulator: Emulator, kill: bool
+    airflow: RealAirflow, emulator: Emulator, kill: bool, proven: Proof
 ) -> None:
+    seconds = None
+
     def reset(service: Any) -> None:
         service.store.requests.clear()
         service.store.effects.clear()
@@ -71,10 +81,12 @@ def test_a_slow_upload_is_waited_for_without_a_worker_and_ends_in_one_link(
         airflow.until("the triggerer polls", lambda: emulator.state()["requests"].get("link", 0) > 4)
         if kill:
             airflow.stop("triggerer", signal.SIGKILL)
-            polls = emulator.state()["requests"]["link"]
+            polls, killed_at = emulator.state()["requests"]["link"], time.monotonic()
             assert waiting()
             airflow.start("triggerer")
-            airflow.until("the new triggerer polls", lambda: emulator.state()["requests"]["link"] > polls + 2)
+            airflow.until("the new triggerer polls", lambda: emulator.state()["requests"]["link"] > polls)
+            seconds = time.monotonic() - killed_at
+            airflow.until("both waits are polled", lambda: emulator.state()["requests"]["link"] > polls + 2)
         seen += deferred_rows(airflow)
         states = airflow.finish(run_id)
     seen += deferred_rows(airflow)
@@ -89,3 +101,11 @@ def test_a_slow_upload_is_waited_for_without_a_worker_and_ends_in_one_link(
     assert "FileAvailableTrigger" in seen
     for secret in (ACCESS_TOKEN, *tokens):
         assert secret not in seen
+    proven(
+        requests=state["requests"]["upload"],
+        effects=state["effects"]["upload"],
+        twice=state["effects"]["upload"] - 1,
+        at_most=0,
+        lost=sum(one != "success" for one in states.values()),
+        seconds=seconds,
+    )
