@@ -1,7 +1,8 @@
 """Records the outcome of every URL in a folder: JSON Lines in parts, and a mark that names the try that writes them.
 
 Object stores cannot append, so each part is a file of its own, complete or absent. Its name consists of batch, try, process and
-number, so that any number of batches can share a folder without collisions.
+number, so that any number of batches can share a folder without collisions. Once a minute an index repeats what a later try needs
+of the parts since the last one: reading thousands of objects one by one would take a minute of CPU.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, In
 
 _READERS = 32
 _READ_ATTEMPTS = 5
+PARTS_PER_INDEX = 60
 # In these stores a folder is only a prefix of names: it needs no creation, and creating it could create a bucket.
 _WITHOUT_FOLDERS = frozenset(
     {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "az", "wasb", "wasbs", "oss", "obs", "oci", "memory", "r2", "b2"}
@@ -164,6 +166,7 @@ class Receipts:
         self._writer = writer
         self._mark = f"batch-{writer.batch}.json"
         self._number = 0
+        self._unindexed: list[str] = []
 
     def begin(self) -> None:
         """Leave the mark of this try, which stops any older one.
@@ -176,13 +179,10 @@ class Receipts:
     def read(self, add: Callable[[dict[str, Any]], None], since: int = 0) -> None:
         """Read the receipts of earlier tries, many parts concurrently: object stores are slow.
 
-        :param add: receives each receipt, in the order of writing.
+        :param add: receives each receipt, in the order of writing; from an index, without what :func:`_indexed` omits.
         :param since: the first try that counts.
         """
-        part = re.compile(rf"part-{self._writer.batch}-(\d{{4,}})-[0-9a-f]+-\d{{8,}}\.jsonl")
-        found = ((part.fullmatch(name), name) for name in self._folder.names())
-        names = sorted((int(match.group(1)), name) for match, name in found if match and int(match.group(1)) >= since)
-        for content in _read_all(self._folder, [name for _, name in names]):
+        for content in _read_all(self._folder, self._files(since)):
             for line in content.splitlines():
                 add(json.loads(line))
 
@@ -194,10 +194,43 @@ class Receipts:
         :raises ReceiptsLostError: if the mark of this try is missing.
         """
         self._validate()
-        if lines:
-            name = f"part-{self._writer.batch}-{self._writer.number:04d}-{self._writer.process}-{self._number:08d}.jsonl"
-            self._folder.write(name, "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
-            self._number += 1
+        if not lines:
+            return
+        # The number stays until both are written: called again, this writes the same files again.
+        self._write(f"part-{self._name(self._number)}", lines)
+        unindexed = [*self._unindexed, *map(_indexed, lines)]
+        if (self._number + 1) % PARTS_PER_INDEX == 0:
+            first = self._number + 1 - PARTS_PER_INDEX
+            self._write(f"index-{self._name(first)}-{self._number:08d}", unindexed)
+            unindexed = []
+        self._unindexed = unindexed
+        self._number += 1
+
+    def _name(self, number: int) -> str:
+        return f"{self._writer.batch}-{self._writer.number:04d}-{self._writer.process}-{number:08d}"
+
+    def _write(self, name: str, lines: list[str]) -> None:
+        self._folder.write(f"{name}.jsonl", "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
+
+    def _files(self, since: int) -> list[str]:
+        """The names of what has to be read, in the order of writing: an index in place of its parts, if all of them are there."""
+        named = re.compile(rf"(?:part|index)-{self._writer.batch}-(\d{{4,}})-([0-9a-f]+)-(\d{{8,}})(?:-(\d{{8,}}))?\.jsonl")
+        files: dict[tuple[int, str, int], str] = {}
+        indexes: dict[str, list[tuple[int, str, int]]] = {}
+        for match in filter(None, map(named.fullmatch, self._folder.names())):
+            number, process, first, last = int(match[1]), match[2], int(match[3]), match[4]
+            if number < since:
+                continue
+            if last:
+                indexes[match[0]] = [(number, process, part) for part in range(first, int(last) + 1)]
+            else:
+                files[number, process, first] = match[0]
+        for name, parts in indexes.items():
+            if parts and files.keys() >= set(parts):
+                for part in parts:
+                    del files[part]
+                files[parts[0]] = name
+        return [name for _, name in sorted(files.items())]
 
     def _validate(self, *, begins: bool = False) -> None:
         content = self._folder.read(self._mark)
@@ -209,6 +242,13 @@ class Receipts:
         except ValueError:
             mark = None  # not the mark of a newer try: marks are written whole
         self._writer.validate(mark, begins=begins)
+
+
+def _indexed(line: str) -> str:
+    """What a later try needs of a receipt."""
+    receipt = json.loads(line)
+    names = ("digest", "status", "before", *(("url", "error") if receipt.get("status") == "unknown" else ()))
+    return json.dumps({name: receipt[name] for name in names if name in receipt})
 
 
 def _read_all(folder: Folder, names: list[str]) -> Iterator[bytes]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import threading
@@ -10,6 +11,8 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from upath import UPath
 
+from airflow_provider_cloudstore.batch.keys import KEY_SIZE
+from airflow_provider_cloudstore.batch.ledger import RecordedOutcomes, Status
 from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
 from airflow_provider_cloudstore.protocol.errors import BatchSupersededError
 
@@ -79,8 +82,10 @@ class Kept:
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
+        self.reads: list[str] = []
 
     def read(self, name: str) -> bytes | None:
+        self.reads.append(name)
         return self.files.get(name)
 
     def write(self, name: str, content: bytes) -> None:
@@ -88,6 +93,73 @@ class Kept:
 
     def names(self) -> list[str]:
         return list(self.files)
+
+
+LINES = [
+    {
+        "digest": hashlib.sha256(b"%d" % number).hexdigest(),
+        "status": "unknown" if number % 7 == 0 else "queued",
+        "url": f"u{number}",
+        "error": "lost",
+    }
+    for number in range(3_650)
+]
+
+
+def an_hour_written(folder: Kept) -> None:
+    receipts = Receipts(folder, Try(("dag",), 1))
+    receipts.begin()
+    for line in LINES:
+        receipts.write([json.dumps({**line, "position": 1, "response": "x"})])
+
+
+def outcomes(folder: Kept) -> tuple[int, list[Any]]:
+    recorded = RecordedOutcomes()
+    folder.reads.clear()
+    Receipts(folder, Try(("dag",), 2)).read(recorded.add)
+    return len(folder.reads), [recorded.pop(bytes.fromhex(str(line["digest"]))[:KEY_SIZE]) for line in LINES]
+
+
+def test_a_try_reads_an_index_a_minute_instead_of_a_part_a_second_and_finds_the_same() -> None:
+    folder = Kept({})
+    an_hour_written(folder)
+    reads, found = outcomes(folder)
+    assert reads == 3_650 // 60 + 3_650 % 60
+    assert found[:2] == [(Status.UNKNOWN, {"url": "u0", "error": "lost"}), (Status.QUEUED, {})]
+    for name in [name for name in folder.files if name.startswith("index-")]:
+        del folder.files[name]
+    assert outcomes(folder) == (3_650, found)
+
+
+def test_a_deleted_part_counts_as_deleted_although_an_index_repeats_it() -> None:
+    folder = Kept({})
+    an_hour_written(folder)
+    del folder.files[next(name for name in folder.files if name.endswith("-00000061.jsonl"))]
+    _, found = outcomes(folder)
+    assert [number for number, outcome in enumerate(found) if outcome is None] == [61]
+
+
+def test_an_index_that_could_not_be_written_is_written_with_the_next_attempt() -> None:
+    class Failing(Kept):
+        fails = True
+
+        def write(self, name: str, content: bytes) -> None:
+            if name.startswith("index-") and self.fails:
+                raise ConnectionError
+            super().write(name, content)
+
+    folder = Failing({})
+    receipts = Receipts(folder, Try())
+    receipts.begin()
+    for _ in range(59):
+        receipts.write(["{}"])
+    with pytest.raises(ConnectionError):
+        receipts.write(['{"status": "queued"}'])
+    folder.fails = False
+    receipts.write(['{"status": "queued"}'])
+    assert len([name for name in folder.files if name.startswith("part-")]) == 60
+    (index,) = [content for name, content in folder.files.items() if name.startswith("index-")]
+    assert index == b"{}\n" * 59 + b'{"status": "queued"}\n'
 
 
 def test_an_hour_of_parts_is_read_many_at_once() -> None:

@@ -21,6 +21,7 @@ from urllib.parse import parse_qs
 import pendulum
 import pytest
 
+from airflow_provider_cloudstore.batch import receipts
 from airflow_provider_cloudstore.batch.job import Job, Report
 from airflow_provider_cloudstore.batch.lease import LEASE, Checkpointer, Lease
 from airflow_provider_cloudstore.batch.ledger import Ledger, Status
@@ -309,12 +310,17 @@ def verdict(world: World, report: Report, interruptions: int, seed: int) -> None
     assert twice <= interruptions * 2 * per_interruption, (seed, "sent twice", twice, interruptions)
     if world.keeps_receipts and once:
         parts = (content for name, content in world.files.items() if name.startswith("part-"))
-        receipts = [json.loads(line) for content in parts for line in content.splitlines()]
-        reported = {receipt["digest"] for receipt in receipts if receipt["status"] == "queued"}
+        lines = [json.loads(line) for content in parts for line in content.splitlines()]
+        reported = {receipt["digest"] for receipt in lines if receipt["status"] == "queued"}
         assert len(reported) >= counted[Status.QUEUED], (seed, "receipts lost", len(reported), counted)
     if report.error is None:
         assert bad == 0, (seed, counted)
         assert counted[Status.QUEUED] == (len(wanted) if once else len(world.urls)), (seed, counted)
+
+
+@pytest.fixture(autouse=True)
+def _short_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts, "PARTS_PER_INDEX", 2)
 
 
 @pytest.fixture(autouse=True)
