@@ -1,34 +1,41 @@
-"""A gateway before an object store, which can be closed, and which can say that every client's credentials have expired."""
+"""A gateway before an object store: it can be closed, frozen and slow, and can say that a client's credentials have expired."""
 
 from __future__ import annotations
 
-import http.client
-import socket
+import asyncio
+import re
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-_EXPIRED = (
-    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>ExpiredToken</Code>'
-    b"<Message>The provided token has expired.</Message><RequestId>1</RequestId></Error>"
-)
-_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_EXPECT = re.compile(rb"\r\nexpect: *100-continue", re.IGNORECASE)
 
 
 class Gateway:
-    """Hands requests on to a port of loopback.
+    """Hands requests on to a port of loopback, in a thread of its own.
 
     :param port: the store's port.
+    :param refusal: the whole response to expired credentials.
+    :param latency: seconds by which every request is delayed.
     """
 
-    def __init__(self, port: int) -> None:
-        self._store = port
-        self._server: _Server | None = None
-        self.expired = False
-        """Whether it refuses all credentials as S3 does when a session's have expired."""
+    def __init__(self, port: int, refusal: bytes, latency: float = 0.0) -> None:
+        self._store, self._refusal, self._latency = port, refusal, latency
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.StreamWriter] = set()
+        self.frozen = False
+        """Whether it takes connections and requests, and hands nothing on in either direction."""
+        self.expired = b""
+        """What stands in the head of each request that it refuses; empty for none."""
         self.refused = 0
         """How many requests it has refused so."""
+        self.requests = 0
+        """How many requests have come."""
         self.port = 0
 
     @property
@@ -37,91 +44,83 @@ class Gateway:
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
+        self._thread.start()
         self.open()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
 
     def open(self) -> None:
         """Listen, at the same port as before."""
-        self._server = _Server(("127.0.0.1", self.port), self._handler())
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        self._run(self._open())
 
     def close(self) -> None:
-        """Listen no longer, and cut every connection: clients are refused."""
-        server, self._server = self._server, None
-        if server:
-            server.shutdown()
-            server.server_close()
-            server.cut()
+        """Listen no longer, and cut every connection, in the middle of a request too: clients are refused."""
+        self._run(self._close())
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        gateway = self
+    def freeze(self) -> None:
+        """Answer nothing, until :meth:`thaw`."""
+        self.frozen = True
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    def thaw(self) -> None:
+        """Go on with what has come meanwhile."""
+        self.frozen = False
 
-            def __getattr__(self, name: str) -> Any:
-                if name.startswith("do_"):
-                    return self._response
-                raise AttributeError(name)
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
-            def _response(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                if gateway.expired:
-                    gateway.refused += 1
-                    self._send(403, [("Content-Type", "application/xml")], _EXPIRED)
-                    return
-                store = http.client.HTTPConnection("127.0.0.1", gateway._store, timeout=120)
-                try:
-                    store.request(self.command, self.path, body, dict(self.headers.items()))
-                    answer = store.getresponse()
-                    self._send(answer.status, answer.getheaders(), answer.read())
-                finally:
-                    store.close()
+    async def _open(self) -> None:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, limit=2**20)
+        self.port = self._server.sockets[0].getsockname()[1]
 
-            def _send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-                self.send_response_only(status)
-                for name, value in headers:
-                    if name.lower() not in _HOP_BY_HOP:
-                        self.send_header(name, value)
-                length = dict(headers).get("Content-Length") if self.command == "HEAD" and status < 300 else str(len(body))
-                self.send_header("Content-Length", length or "0")
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
+    async def _close(self) -> None:
+        if self._server:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.transport.abort()
 
-            def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing."""
+    async def _connected(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        self._connections.add(client)
+        store: asyncio.StreamWriter | None = None
+        # The other side may end a connection at any time, and so may `close`.
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                request = await self._request(reader, client)
+                self.requests += 1
+                await asyncio.sleep(self._latency)
+                await self._thawed()
+                if self.expired and self.expired in request:
+                    self.refused += 1
+                    head, end, body = self._refusal.partition(b"\r\n\r\n")
+                    client.write(head + end + (b"" if request.startswith(b"HEAD ") else body))
+                    continue
+                if store is None:
+                    responses, store = await asyncio.open_connection("127.0.0.1", self._store)
+                    self._connections.add(store)
+                    relay = asyncio.create_task(self._relay(responses, client))
+                    relay.add_done_callback(lambda _: client.close())
+                store.write(request)
+        for one in filter(None, (client, store)):
+            self._connections.discard(one)
+            one.close()
 
-        return Handler
+    async def _request(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> bytes:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if _EXPECT.search(head):
+            head = _EXPECT.sub(b"", head)
+            client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        length = _LENGTH.search(head)
+        return head + (await reader.readexactly(int(length[1])) if length else b"")
 
+    async def _relay(self, responses: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while content := await responses.read(2**16):
+                await self._thawed()
+                client.write(content)
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, *given: Any) -> None:
-        self._open: set[socket.socket] = set()
-        super().__init__(*given)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._open.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._open.discard(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that was cut is no error."""
-
-    def cut(self) -> None:
-        """End every connection, in the middle of a request too."""
-        for connection in list(self._open):
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # it has ended by itself
+    async def _thawed(self) -> None:
+        while self.frozen:  # noqa: ASYNC110  (set by another thread)
+            await asyncio.sleep(0.05)

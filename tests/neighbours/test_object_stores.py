@@ -1,26 +1,33 @@
 """A batch's manifest and receipts in object stores that people really use, through Airflow's ``ObjectStoragePath``.
 
+The scenarios of an outage run at the same time, each with an emulator, a gateway and processes of its own; a test waits for one.
 Slow, and with needs of its own: ``make test-neighbours`` runs it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch import job as job_module
+from airflow_provider_cloudstore.batch.receipts import Receipts, Try
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.protocol import errors
 from tests.dags import batch_dags as dags
+from tests.guarantees import Proof, guarantee
+from tests.neighbours.buckets import FIRST, NAME, SECOND, AzureContainer, Bucket, S3Bucket
 from tests.neighbours.gateway import Gateway
-from tests.neighbours.servers import S3, Azurite
+from tests.neighbours.servers import S3, Azurite, Missing
+from tests.neighbours.tries import CONCURRENCY, IDENTITY, RATE, Process
 from tests.support import eventually, run_dag
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]
@@ -29,8 +36,9 @@ URLS = [f"https://source.example/{number}?sig=hunter{number}" for number in rang
 MANIFEST = "\n".join(["id,link", *(f"{number},{url}" for number, url in enumerate(URLS))]).encode()
 REGION = "us-east-1"
 LOGIN = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
-MANY = [f"https://source.example/{number}?sig=hunter{number}" for number in range(2_000)]
-RATE, CONCURRENCY = 200, 8
+MANY = [f"https://source.example/{number}?sig=hunter{number}" for number in range(480)]
+TWICE = CONCURRENCY + 2 * RATE  # what one outage may send twice: what was in flight, and two seconds of sending
+PARTS, LINES = 3_600, 10
 
 
 @pytest.fixture
@@ -107,122 +115,302 @@ def test_azure_blob(emulator: Emulator, azurite: Azurite, monkeypatch: pytest.Mo
             assert_is_refused(emulator, manifest, "abfs://store@staging/others")
 
 
-class Away:
-    """A way in which a store is away, and back."""
+@dataclass
+class Figures:
+    """What a scenario came to.
 
-    def __init__(self, gateway: Gateway, s3: S3, how: str) -> None:
-        self.begin, self.end = {
-            "frozen": (s3.freeze, s3.thaw),
+    :param urls: what had to be sent.
+    :param ended: what its last try returned.
+    :param requests: how many uploads the service got.
+    :param arrived: the same, by URL.
+    :param seconds: until work went on.
+    :param receipts: those in the store.
+    :param seen: what else the test checks.
+    """
+
+    urls: list[str]
+    ended: dict[str, Any]
+    requests: int
+    arrived: Counter[str]
+    seconds: float
+    receipts: list[dict[str, Any]]
+    seen: dict[str, Any]
+
+    def prove(self, proven: Proof, at_most: int) -> None:
+        assert self.ended.get("queued") == len(self.urls), self.ended
+        reported = {line["digest"] for line in self.receipts if line["status"] == "queued"}
+        assert reported >= {hashlib.sha256(url.encode()).hexdigest() for url in self.urls}
+        effects = sum(self.arrived.values())
+        proven(
+            requests=self.requests,
+            effects=effects,
+            twice=effects - len(self.arrived),
+            at_most=at_most,
+            lost=len(set(self.urls) - self.arrived.keys()),
+            seconds=self.seconds,
+        )
+
+
+@dataclass
+class Scenario:
+    """A batch whose manifest and receipts are behind a gateway; each has a folder of its own in the bucket.
+
+    :param bucket: the bucket.
+    :param name: its folder.
+    :param folder: where its tries leave their results.
+    :param latency: of each request to the store, in seconds.
+    """
+
+    bucket: Bucket
+    name: str
+    folder: Path
+    latency: float = 0.0
+    seen: dict[str, Any] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    @contextmanager
+    def prepared(self, urls: list[str] = MANY) -> Iterator[tuple[Emulator, Gateway]]:
+        with Emulator(fetch_delay=3600) as emulator, Gateway(self.bucket.port, self.bucket.refusal, self.latency) as gateway:
+            self.emulator, self.gateway = emulator, gateway
+            self.bucket.fill({f"{self.name}/urls.txt": "\n".join(urls).encode()})
+            yield emulator, gateway
+
+    def start(self, credential: str = FIRST, outage_limit: float = 300.0, number: int = 0) -> Process:
+        """Start the next try."""
+        conn_id = f"{self.name}_{credential}".replace("-", "_")
+        env = {
+            "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": self.emulator.connection,
+            f"AIRFLOW_CONN_{conn_id.upper()}": json.dumps(self.bucket.connection(self.gateway.url, credential)),
+        }
+        root = f"{self.bucket.scheme}://{conn_id}@{NAME}/{self.name}"
+        arguments = {"urls": f"{root}/urls.txt", "receipts": f"{root}/receipts"}
+        number = number or next(self._numbers)
+        return Process(number, env, arguments, self.folder / f"{self.name}-{number}", outage_limit)
+
+    def uploads(self) -> int:
+        return int(self.emulator.state()["requests"].get("upload", 0))
+
+    def until_sent(self, more_than: int) -> float:
+        """Wait for uploads, and return how long that took."""
+        since = time.monotonic()
+        eventually(lambda: self.uploads() > more_than, 120)
+        return time.monotonic() - since
+
+    def figures(self, ended: dict[str, Any], seconds: float, urls: list[str] = MANY) -> Figures:
+        state = self.emulator.state()
+        arrived = Counter(stored["source"] for stored in state["files"])
+        texts = self.bucket.texts(f"{self.name}/receipts/part-")
+        receipts = [json.loads(line) for text in texts for line in text.splitlines()]
+        return Figures(urls, ended, state["requests"]["upload"], arrived, seconds, receipts, self.seen)
+
+
+def away(scenario: Scenario, how: str) -> Figures:
+    """The store is away for ten seconds in the middle of the batch."""
+    with scenario.prepared() as (_, gateway):
+        begin, end = {
+            "frozen": (gateway.freeze, gateway.thaw),
             "refused": (gateway.close, gateway.open),
-            "expired": (lambda: setattr(gateway, "expired", True), lambda: setattr(gateway, "expired", False)),
+            "expired": (
+                lambda: setattr(gateway, "expired", scenario.bucket.marks(FIRST)),
+                lambda: setattr(gateway, "expired", b""),
+            ),
         }[how]
-
-
-@pytest.fixture
-def gateway(s3: S3) -> Iterator[Gateway]:
-    """A gateway before the S3."""
-    with Gateway(s3.port) as running:
-        yield running
-
-
-@pytest.fixture
-def send(gateway: Gateway, s3: S3, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Any]:
-    """Run one try of a large batch, whose receipts go through the gateway."""
-    import boto3
-
-    client: Any = boto3.client("s3", endpoint_url=s3.url, region_name=REGION, **LOGIN)
-    client.create_bucket(Bucket="staging")
-    conn_id = f"store_{gateway.port}"  # Airflow keeps the filesystem of a connection for as long as the process lives
-    connection = {"conn_type": "aws", "login": "testing", "password": "testing"}
-    extra = {"endpoint_url": gateway.url, "region_name": REGION}
-    monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps({**connection, "extra": extra}))
-
-    def run(number: int) -> Any:
-        ti = SimpleNamespace(
-            dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=number, max_tries=9, xcom_push=lambda **_: None
-        )
-        operator = RemoteUrlBatchUploadOperator(
-            task_id="t",
-            urls=MANY,
-            receipts=f"s3://{conn_id}@staging/receipts",
-            requests_per_second=RATE,
-            max_concurrency=CONCURRENCY,
-            retries=9,
-        )
-        return operator.execute({"ti": ti})  # type: ignore[typeddict-item]
-
-    return run
-
-
-def uploads(emulator: Emulator) -> int:
-    return int(emulator.state()["requests"].get("upload", 0))
-
-
-def receipts_of(s3: S3) -> list[dict[str, Any]]:
-    import boto3
-
-    client: Any = boto3.client("s3", endpoint_url=s3.url, region_name=REGION, **LOGIN)
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket="staging", Prefix="receipts/part-")
-    keys = [one["Key"] for page in pages for one in page.get("Contents", ())]
-    parts = (client.get_object(Bucket="staging", Key=key)["Body"].read() for key in keys)
-    return [json.loads(line) for part in parts for line in part.decode().splitlines()]
-
-
-@pytest.mark.parametrize("how", ["frozen", "refused", "expired"])
-def test_a_batch_pauses_while_its_object_store_is_away_and_goes_on(
-    emulator: Emulator, gateway: Gateway, s3: S3, send: Callable[[int], Any], how: str
-) -> None:
-    store, sent = Away(gateway, s3, how), []
-
-    def interrupt() -> None:
-        eventually(lambda: uploads(emulator) > 300, 60)
-        store.begin()
-        sent.append(uploads(emulator))
+        running = scenario.start()
+        scenario.until_sent(2 * RATE)
+        begin()
+        before = scenario.uploads()
         time.sleep(6)  # longer than the lease
-        sent.append(uploads(emulator))
+        paused = scenario.uploads()
         time.sleep(4)
-        sent.append(uploads(emulator))
-        store.end()
-
-    interruption = threading.Thread(target=interrupt)
-    interruption.start()
-    summary = send(1)
-    interruption.join()
-    before, paused, still = sent
-    print(f"{how}: {paused - before} sent after the store went away (at most {CONCURRENCY + 2 * RATE}), {still - paused} later")
-    assert (summary["total"], summary["queued"]) == (len(MANY), len(MANY))
-    assert uploads(emulator) == len(MANY)
-    assert paused - before <= CONCURRENCY + 2 * RATE
-    assert still == paused < len(MANY)
-    assert sorted(receipt["position"] for receipt in receipts_of(s3)) == list(range(len(MANY)))
-    assert gateway.refused > 0 if how == "expired" else gateway.refused == 0
+        scenario.seen |= {"after": paused - before, "later": scenario.uploads() - paused, "refused": gateway.refused}
+        end()
+        seconds = scenario.until_sent(paused)
+        return scenario.figures(running.finish(), seconds)
 
 
-@pytest.mark.parametrize("how", ["frozen", "refused", "expired"])
-def test_a_batch_whose_object_store_stays_away_ends_so_that_a_retry_resumes(
-    emulator: Emulator, gateway: Gateway, s3: S3, send: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch, how: str
+def renewed(scenario: Scenario) -> Figures:
+    """The connection's credentials expire for good; the retry, in a new process, has others."""
+    with scenario.prepared() as (_, gateway):
+        running = scenario.start(outage_limit=5.0)
+        scenario.until_sent(2 * RATE)
+        gateway.expired = scenario.bucket.marks(FIRST)
+        scenario.seen |= running.finish()
+        sent = scenario.uploads()
+        retry = scenario.start(SECOND)
+        seconds = scenario.until_sent(sent)
+        return scenario.figures(retry.finish(), seconds)
+
+
+def killed(scenario: Scenario) -> Figures:
+    """The process of the first try is killed; Airflow's retry starts as soon as that is known."""
+    with scenario.prepared():
+        running = scenario.start()
+        scenario.until_sent(len(MANY) // 2)
+        running.kill()
+        sent = scenario.uploads()
+        retry = scenario.start()
+        seconds = scenario.until_sent(sent)
+        return scenario.figures(retry.finish(), seconds)
+
+
+class Memory:
+    """A folder in memory."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def read(self, name: str) -> bytes | None:
+        return self.files.get(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        self.files[name] = content
+
+    def names(self) -> list[str]:
+        return list(self.files)
+
+
+def an_hour_of_receipts() -> tuple[list[str], dict[str, bytes]]:
+    """The URLs that a first try has sent in an hour, and the files that it has written meanwhile."""
+    urls = [f"https://source.example/{number}" for number in range(PARTS * LINES)]
+    memory = Memory()
+    receipts = Receipts(memory, Try(tuple(str(value) for value in IDENTITY.values()), 1))
+    receipts.begin()
+    for part in range(PARTS):
+        lines = []
+        for position in range(part * LINES, (part + 1) * LINES):
+            digest = hashlib.sha256(urls[position].encode()).hexdigest()
+            lines.append(
+                json.dumps({"position": position, "digest": digest, "url": urls[position], "status": "queued", "try": 1})
+            )
+        receipts.write(lines)
+    return urls, memory.files
+
+
+def parts_of(scenario: Scenario) -> Figures:
+    """A second try reads the receipts of an hour, and sends the rest; each request to the store takes 20 ms longer."""
+    earlier, files = an_hour_of_receipts()
+    with scenario.prepared([*earlier, *MANY[:20]]) as (_, gateway):
+        scenario.bucket.fill({f"{scenario.name}/receipts/{name}": content for name, content in files.items()})
+        running = scenario.start(number=2)
+        seconds = scenario.until_sent(0)
+        scenario.seen["requests"] = gateway.requests
+        ended = running.finish()
+        state = scenario.emulator.state()
+        arrived = Counter(stored["source"] for stored in state["files"])
+        return Figures(MANY[:20], ended, state["requests"]["upload"], arrived, seconds, [], scenario.seen)
+
+
+Run = Callable[[str, str], Figures]
+SCENARIOS: dict[str, Callable[[Scenario], Figures]] = {
+    "frozen": lambda scenario: away(scenario, "frozen"),
+    "refused": lambda scenario: away(scenario, "refused"),
+    "expired": lambda scenario: away(scenario, "expired"),
+    "renewed": renewed,
+    "killed": killed,
+}
+
+
+@pytest.fixture(scope="module")
+def figures(airflow_db: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """The figures of a scenario with a store; all of them run at once, and those of the parts after them."""
+    kinds: dict[str, Callable[[ExitStack], Bucket]] = {
+        "s3": lambda stack: S3Bucket(stack.enter_context(S3())),
+        "azure": lambda stack: AzureContainer(stack.enter_context(Azurite())),
+    }
+    folder = tmp_path_factory.mktemp("tries")
+    runs: dict[tuple[str, str], Future[Figures]] = {}
+    missing: dict[str, str] = {}
+    with ExitStack() as stack:
+        for store, kind in kinds.items():
+            try:
+                bucket = kind(stack)
+            except Missing as reason:
+                missing[store] = str(reason)
+                continue
+            threads = stack.enter_context(ThreadPoolExecutor(len(SCENARIOS)))
+            for name, play in SCENARIOS.items():
+                runs[store, name] = threads.submit(play, Scenario(bucket, f"{store}-{name}", folder))
+            runs[store, "parts"] = threads.submit(parts_of, Scenario(bucket, f"{store}-parts", folder, latency=0.02))
+
+        def of(store: str, name: str) -> Figures:
+            if store in missing:
+                pytest.skip(missing[store])
+            return runs[store, name].result()
+
+        yield of
+
+
+@pytest.mark.parametrize(
+    ("store", "how"),
+    [
+        pytest.param("s3", "frozen", marks=guarantee("object-stores", "S3: hangs for ten seconds")),
+        pytest.param("s3", "refused", marks=guarantee("object-stores", "S3: refuses connections for ten seconds")),
+        pytest.param("s3", "expired", marks=guarantee("object-stores", "S3: refuses the credentials for ten seconds")),
+        pytest.param("azure", "frozen", marks=guarantee("object-stores", "Azure Blob: hangs for ten seconds")),
+        pytest.param("azure", "refused", marks=guarantee("object-stores", "Azure Blob: refuses connections for ten seconds")),
+        pytest.param("azure", "expired", marks=guarantee("object-stores", "Azure Blob: refuses the credentials for ten seconds")),
+    ],
+)
+def test_a_batch_pauses_while_its_object_store_is_away_and_resumes(figures: Run, store: str, how: str, proven: Proof) -> None:
+    found = figures(store, how)
+    assert found.seen["after"] <= TWICE
+    assert found.seen["later"] == 0
+    assert (found.seen["refused"] > 0) == (how == "expired")
+    assert sorted(line["position"] for line in found.receipts) == list(range(len(MANY)))
+    found.prove(proven, at_most=0)
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        pytest.param("s3", marks=guarantee("object-stores", "S3: the credentials expire; the retry has new ones")),
+        pytest.param("azure", marks=guarantee("object-stores", "Azure Blob: the credentials expire; the retry has new ones")),
+    ],
+)
+def test_a_batch_whose_credentials_have_expired_ends_so_that_a_retry_with_new_ones_resumes(
+    figures: Run, store: str, proven: Proof
 ) -> None:
-    monkeypatch.setattr(job_module, "OUTAGE_LIMIT", 5.0)
-    store = Away(gateway, s3, how)
+    found = figures(store, "renewed")
+    assert "BatchStoreError" in found.seen["error"]
+    assert "AirflowFailException" not in found.seen["error"]  # Airflow retries it
+    assert "receipts folder cannot be written: retried for 5 s" in found.seen["text"]
+    found.prove(proven, at_most=TWICE)
 
-    def interrupt() -> None:
-        eventually(lambda: uploads(emulator) > 300, 60)
-        store.begin()
 
-    interruption = threading.Thread(target=interrupt)
-    interruption.start()
-    with pytest.raises(errors.BatchStoreError, match="receipts folder cannot be written: retried for 5 s") as ended:
-        send(1)
-    interruption.join()
-    assert not ended.value.permanent
-    sent = uploads(emulator)
-    assert 300 < sent < len(MANY)
-    store.end()
-    monkeypatch.setattr(job_module, "OUTAGE_LIMIT", 120.0)
-    summary = send(2)
-    twice = uploads(emulator) - len(MANY)
-    print(f"{how}: {sent} sent by the first try, {twice} of them again by the second one (at most {CONCURRENCY + 2 * RATE})")
-    assert (summary["total"], summary["queued"]) == (len(MANY), len(MANY))
-    assert 0 <= twice <= CONCURRENCY + 2 * RATE
-    assert {stored["source"] for stored in emulator.state()["files"]} == set(MANY)
-    assert {receipt["position"] for receipt in receipts_of(s3)} == set(range(len(MANY)))
+@pytest.mark.parametrize(
+    "store",
+    [
+        pytest.param("s3", marks=guarantee("object-stores", "S3: the process is killed; the retry resumes from receipts")),
+        pytest.param(
+            "azure", marks=guarantee("object-stores", "Azure Blob: the process is killed; the retry resumes from receipts")
+        ),
+    ],
+)
+def test_a_retry_resumes_from_the_receipts_of_a_killed_process(figures: Run, store: str, proven: Proof) -> None:
+    figures(store, "killed").prove(proven, at_most=TWICE)
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        pytest.param("s3", marks=guarantee("object-stores", "S3: a retry reads 3,600 parts at 20 ms a request")),
+        pytest.param(
+            "azure",
+            marks=guarantee("object-stores", "Azure Blob: a retry reads 3,600 parts at 20 ms a request"),
+        ),
+    ],
+)
+def test_a_retry_reads_an_hour_of_receipts_with_a_few_requests_and_sends_only_the_rest(
+    figures: Run, store: str, proven: Proof
+) -> None:
+    found = figures(store, "parts")
+    assert found.ended["queued_earlier"] == PARTS * LINES
+    assert found.seen["requests"] < PARTS / 10
+    proven(
+        requests=found.requests,
+        effects=sum(found.arrived.values()),
+        twice=sum(found.arrived.values()) - len(found.arrived),
+        at_most=0,
+        lost=len(set(found.urls) - found.arrived.keys()),
+        seconds=found.seconds,
+    )
