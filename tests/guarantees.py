@@ -118,23 +118,20 @@ def proofs() -> dict[str, dict[str, str]]:
     """
     found: dict[str, dict[str, str]] = {}
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.FunctionDef):
-                test = str(file.relative_to(ROOT))
-                for promise, fault in _marks(node, f"{test}::{node.name}"):
-                    faults = found.setdefault(promise, {})
-                    assert fault not in faults, f"{test} and {faults[fault]} prove the same: {fault}"
-                    faults[fault] = test
+        test = str(file.relative_to(ROOT))
+        for promise, fault in _marks(ast.parse(file.read_text()), test):
+            faults = found.setdefault(promise, {})
+            assert fault not in faults, f"{test} and {faults[fault]} prove the same: {fault}"
+            faults[fault] = test
     return found
 
 
-def _marks(function: ast.FunctionDef, test: str) -> Iterator[tuple[str, str]]:
-    for decorator in function.decorator_list:
-        for node in ast.walk(decorator):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == guarantee.__name__:
-                literals = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
-                assert len(literals) == 2, f"{test}: guarantee() needs two literals"
-                yield str(literals[0]), str(literals[1])
+def _marks(tree: ast.Module, test: str) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == guarantee.__name__:
+            literals = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+            assert len(literals) == 2, f"{test}:{node.lineno}: guarantee() needs two literals"
+            yield str(literals[0]), str(literals[1])
 
 
 def shown() -> dict[str, dict[str, Row]]:

@@ -13,8 +13,8 @@ ROW = Row("the node is lost", 4_012, 4_012, 12, 308, 0, 11.4, "tests/distributed
 
 
 def test_every_proof_has_its_row_and_every_row_its_proof() -> None:
-    shown = guarantees.shown()
-    assert {promise: {fault: row.test for fault, row in rows.items()} for promise, rows in shown.items()} == guarantees.proofs()
+    shown = {(promise, fault): row.test for promise, rows in guarantees.shown().items() for fault, row in rows.items()}
+    assert shown == {(promise, fault): test for promise, faults in guarantees.proofs().items() for fault, test in faults.items()}
 
 
 def test_no_row_breaks_its_promise() -> None:
