@@ -148,22 +148,23 @@ def _rows(table: str) -> Iterator[Row]:
 def write() -> None:
     """Write every table anew: a row for each test, with its last figures, or with those that the page already shows.
 
-    :raises SystemExit: for a row that has no figures yet, and for a promise without a table.
+    :raises SystemExit: for rows that have no figures yet, whose tables stay as they are, and for a promise without a table.
     """
     files = [json.loads(file.read_text()) for file in sorted(FIGURES.glob("*.json"))]
     measured = {(figures.pop("promise"), figures["fault"]): Row(**figures) for figures in files}
-    old, page = shown(), PAGE.read_text()
+    old, page, missing = shown(), PAGE.read_text(), []
     for promise, faults in proofs().items():
         if promise not in old:
             raise SystemExit(
                 f"docs/guarantees.md has no table for {promise!r}: add '<!-- proven: {promise} -->' and '<!-- end -->'"
             )
-        known = {fault: measured.get((promise, fault)) or old[promise].get(fault) for fault in faults}
-        missing = [f"{fault} ({faults[fault]})" for fault, row in known.items() if row is None]
-        if missing:
-            raise SystemExit("no figures yet; run these tests first:\n" + "\n".join(missing))
-        page = _with_table(page, promise, {fault: row for fault, row in known.items() if row})
+        rows = {fault: measured.get((promise, fault)) or old[promise].get(fault) for fault in faults}
+        if all(rows.values()):
+            page = _with_table(page, promise, {fault: row for fault, row in rows.items() if row})
+        missing += [f"{fault} ({faults[fault]})" for fault, row in rows.items() if row is None]
     PAGE.write_text(page)
+    if missing:
+        raise SystemExit("no figures yet; run these tests first:\n" + "\n".join(missing))
 
 
 def _with_table(page: str, promise: str, rows: Mapping[str, Row]) -> str:

@@ -88,11 +88,11 @@ def run_and_kill(folder: Path, *, kills: int, count: int, longest: float, **env:
         pytest.param(
             "state-store",
             marks=[
-                guarantee("batch", "the task's process is killed fifty times; progress in the state store"),
+                guarantee("batch", "its process is killed fifty times (state store)"),
                 pytest.mark.skipif(AIRFLOW_2, reason="Airflow 2 has no state store"),
             ],
         ),
-        pytest.param("receipts", marks=guarantee("batch", "the task's process is killed fifty times; progress in receipts")),
+        pytest.param("receipts", marks=guarantee("batch", "its process is killed fifty times (receipts only)")),
     ],
 )
 def test_after_fifty_kills_every_url_has_arrived_and_few_twice(progress: str, tmp_path: Path, proven: Proof) -> None:
@@ -101,7 +101,7 @@ def test_after_fifty_kills_every_url_has_arrived_and_few_twice(progress: str, tm
     run.assert_its_word_is_kept(KILLS, proven)
 
 
-@guarantee("batch", "the task's process is killed twenty times while reads and writes of its stores fail at random")
+@guarantee("batch", "its process is killed twenty times while its stores fail at random")
 def test_the_same_holds_while_reads_and_writes_of_the_stores_fail_at_random(tmp_path: Path, proven: Proof) -> None:
     failures = tmp_path / "failures"
     kept = {"KILLED_RECEIPTS": f"unreliable://{tmp_path}/receipts", "UNRELIABLE_LOG": str(failures)}
@@ -117,7 +117,7 @@ def test_the_same_holds_while_reads_and_writes_of_the_stores_fail_at_random(tmp_
 
 
 @pytest.mark.skipif(AIRFLOW_2, reason="Airflow 2 has no state store to go on from; the signal itself is tested with Airflow 3")
-@guarantee("batch", "the task is terminated (SIGTERM)")
+@guarantee("batch", "it is terminated (SIGTERM)")
 def test_sigterm_saves_the_progress_and_the_retry_goes_on_with_nothing_sent_twice(tmp_path: Path, proven: Proof) -> None:
     manifest, pid_file = tmp_path / "urls.txt", tmp_path / "pid"
     urls = [f"https://source.example/{number}" for number in range(2_000)]

@@ -22,7 +22,7 @@ DAGS = Path(__file__).resolve().parent / "dags"
 MIB = 1024 * 1024
 
 
-@guarantee("files", "a download loses its connection three times, and its link expires")
+@guarantee("files", "the connection is lost three times, and the link expires")
 def test_a_deferred_wait_a_broken_download_and_airflows_own_transfer_bring_every_byte(tmp_path: Path, proven: Proof) -> None:
     data = os.urandom(16 * MIB)
     sha256 = hashlib.sha256(data).hexdigest()

@@ -96,7 +96,7 @@ def log(airflow: RealAirflow, run_id: str, number: int) -> str:
 
 
 @needs_a_state_store
-@guarantee("uploads", "the task's process is killed before the service's response; the retry fails and says what to check")
+@guarantee("uploads", "its process is killed before the service's response")
 def test_a_retry_after_a_kill_sends_nothing_and_says_what_to_look_for(
     airflow: RealAirflow, emulator: Emulator, pids: Path, proven: Proof
 ) -> None:
@@ -118,7 +118,7 @@ def test_a_retry_after_a_kill_sends_nothing_and_says_what_to_look_for(
 
 
 @needs_a_state_store
-@guarantee("uploads", "the same with `retry_unknown_outcome=True`, which allows it")
+@guarantee("uploads", "the same, with `retry_unknown_outcome=True`")
 def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(
     airflow: RealAirflow, emulator: Emulator, pids: Path, proven: Proof
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(
 
 
 @needs_a_state_store
-@guarantee("uploads", "the task's process is killed after the service's response; the retry succeeds with it")
+@guarantee("uploads", "its process is killed after the service's response")
 def test_a_try_that_was_killed_after_its_upload_was_queued_hands_its_result_to_the_retry(
     airflow: RealAirflow, emulator: Emulator, proven: Proof
 ) -> None:

@@ -24,7 +24,7 @@ COUNT = 100
 AS_SHIPPED = {"AIRFLOW__CORE__PARALLELISM": "16", "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1"}
 
 
-@guarantee("waits", "a hundred files become available one to five seconds after their waits have deferred")
+@guarantee("waits", "100 files become available 1 to 5 s after their waits have deferred")
 def test_a_hundred_waits_whose_files_come_one_to_five_seconds_after_they_deferred_succeed(tmp_path: Path, proven: Proof) -> None:
     chance = random.Random(1)
     due: dict[int, float] = {}
