@@ -413,7 +413,9 @@ class Ledger:
         self._failures_before = {failure["position"]: failure for failure in earlier.failures}
         self._recorded = recorded or RecordedOutcomes()
         self._skip, self._retry_unknown = skip_duplicates, retry_unknown
-        self._writes_receipts, self._try = writes_receipts, try_number
+        self._try = try_number
+        self.writes_receipts = writes_receipts
+        """Whether outcomes are kept in full; otherwise responses need not be."""
         self._index = 0
         self._resolved_keys = KeySet()
         self._waiting: dict[bytes, list[Ticket]] = {}
@@ -502,7 +504,8 @@ class Ledger:
         if ticket.before and status is Status.FAILED:
             status = Status.UNKNOWN  # an earlier try may have queued it
         self.now[status] += 1
-        self._add_receipt(ticket, status, {"url": url, **({"error": error} if error else {"response": response})})
+        if self.writes_receipts:
+            self._add_receipt(ticket, status, {"url": url, **({"error": error} if error else {"response": response})})
         if status is Status.FAILED:
             self._failed.add(ticket.index)
             if self._skip and not ticket.entry.problem:
@@ -562,7 +565,7 @@ class Ledger:
         return failure
 
     def _add_receipt(self, ticket: Ticket, status: Status, more: dict[str, Any]) -> None:
-        if not self._writes_receipts:
+        if not self.writes_receipts:
             return
         entry = ticket.entry
         receipt = {
