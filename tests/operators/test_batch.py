@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -166,6 +167,32 @@ def test_a_batch_that_queued_all_succeeds_although_its_state_cannot_be_deleted(
     again = batch.execute(context(store, try_number=2, max_tries=1))
     assert (again["queued"], again["queued_earlier"]) == (5, 5)
     assert emulator.state()["requests"] == {"upload": 5}
+
+
+def test_sigterm_ends_a_batch_that_queued_all_although_the_deletion_of_its_state_hangs(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, release, ended = (threading.Event() for _ in range(3))
+
+    def hang(store: Store, key: str) -> None:
+        begun.set()
+        release.wait(20)
+        ended.set()
+
+    def kill() -> None:
+        assert begun.wait(20)
+        batch.on_kill()
+
+    monkeypatch.setattr(Store, "delete", hang)
+    monkeypatch.setattr(RemoteUrlBatchUploadOperator, "log", logging.getLogger("test"))
+    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5))
+    killing = threading.Thread(target=kill)
+    killing.start()
+    assert batch.execute(context(Store()))["queued"] == 5
+    assert not ended.is_set()
+    assert "Terminated while the batch's state was deleted" in caplog.text
+    release.set()
+    killing.join()
 
 
 def test_a_manifest_that_cannot_be_opened_is_an_error_of_ours_that_airflow_retries(emulator: Emulator, tmp_path: Path) -> None:
