@@ -221,7 +221,7 @@ def test_both_hooks_refuse_a_connection_that_cannot_be_used(fields: dict[str, An
     connect(monkeypatch, **{"host": "files.example.com", "password": "hunter2x", **fields})
     if version("apache-airflow").startswith(("3.0.", "3.1.")) and not isinstance(fields.get("extra", {}), dict):
         # Airflow itself reads no such connection from the environment.
-        with pytest.raises(errors.ConfigurationError, match="it is not defined"):
+        with pytest.raises(errors.ConfigurationError, match="cannot parse the environment variable"):
             CloudStoreHook().delete_folder("d1")
         return
     with pytest.raises(errors.ConfigurationError) as blocking:
@@ -359,6 +359,32 @@ def test_a_connection_that_is_not_defined_is_permanent_and_says_where_to_define_
     with pytest.raises(errors.ConfigurationError, match=MISSING) as failed:
         getattr(CloudStoreHook("nowhere"), method)("https://h/f")
     assert isinstance(failed.value, AirflowFailException)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"host": "h", "password": "hunter2x"',
+        '{"host": "h", "password": "hunter2x", "nope": 1}',
+        "cloudstore://x:hunter2x@h:port/",
+        "cloudstore://x:hunter2x@[h/",
+        " ",
+    ],
+)
+def test_a_variable_that_airflow_cannot_parse_is_named_and_its_value_is_not_shown(
+    value: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", value)
+
+    async def enter() -> None:
+        async with CloudStoreAsyncHook():
+            pass
+
+    for use in (lambda: CloudStoreHook().settings, lambda: asyncio.run(enter())):
+        with pytest.raises(errors.ConfigurationError, match="cannot parse the environment variable AIRFLOW_CONN_CLOUD") as failed:
+            use()
+        assert isinstance(failed.value, AirflowFailException)
+        assert "hunter2x" not in "".join(traceback.format_exception(failed.value)) + caplog.text + str(capfd.readouterr())
 
 
 def test_an_async_hook_says_the_same_of_a_connection_that_is_not_defined() -> None:
