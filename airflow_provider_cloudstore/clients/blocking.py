@@ -250,7 +250,7 @@ class _Transport(HTTPAdapter):
         self.state = _RequestState()
         self._proxy = Proxy.of(settings.proxy)
         addresses = (settings.base_url, self._proxy.url if self._proxy else "")
-        self._tls = tls_context(settings.verify) if any(url.startswith("https:") for url in addresses) else None
+        self._tls = tls_context(settings) if any(url.startswith("https:") for url in addresses) else None
         super().__init__()
 
     def exchange(self, request: Request) -> tuple[int, dict[str, str], bytes]:

@@ -396,6 +396,7 @@ def _settings_of(connection: Connection, warn: Callable[[str], None]) -> Setting
         password=connection.password,
         extra=extra,
     )
+    settings = replace(settings, conn_id=connection.conn_id or "")
     if settings.proxy:
         return settings
     return replace(settings, proxy=environment_proxy(settings.base_url, os.environ), proxy_is_inherited=True)

@@ -10,8 +10,10 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+import pendulum
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
@@ -19,6 +21,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connec
 from airflow_provider_cloudstore.hooks import cloudstore, masking
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS
@@ -359,6 +362,38 @@ def test_a_connection_that_is_not_defined_is_permanent_and_says_where_to_define_
     with pytest.raises(errors.ConfigurationError, match=MISSING) as failed:
         getattr(CloudStoreHook("nowhere"), method)("https://h/f")
     assert isinstance(failed.value, AirflowFailException)
+
+
+@pytest.mark.parametrize("content", [b"", b"no certificate", b"\0" * 99, None])
+@pytest.mark.parametrize("source", ["extra 'verify'", "the environment variable REQUESTS_CA_BUNDLE"])
+def test_an_unreadable_ca_bundle_is_an_error_that_names_the_connection_and_the_bundle(
+    content: bytes | None, source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "ca.pem"
+    if content is not None:
+        bundle.write_bytes(content)
+    elif source == "extra 'verify'":
+        bundle = Path("/proc/self/mem")  # it exists, and reading it fails
+    if source == "extra 'verify'":
+        connect(monkeypatch, host="files.example.com", password="hunter2x", extra={"verify": str(bundle)})
+    else:
+        connect(monkeypatch, host="files.example.com", password="hunter2x")
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(bundle))
+
+    async def delete() -> None:
+        async with CloudStoreAsyncHook() as hook:
+            await hook.delete_folder("d1")
+
+    link = DownloadLink("f1", "t", "https://files.example.com/f1", pendulum.now(), None)
+    message = f"connection 'cloudstore_default': the CA bundle of {source} cannot be read: {bundle} "
+    for use in (
+        lambda: CloudStoreHook().delete_folder("d1"),
+        lambda: asyncio.run(delete()),
+        lambda: CloudStoreHook().download("f1", str(tmp_path / "target"), link=link),
+    ):
+        with pytest.raises(errors.ConfigurationError, match=message) as failed:
+            use()
+        assert isinstance(failed.value, AirflowFailException)
 
 
 @pytest.mark.parametrize(
