@@ -13,6 +13,7 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Protocol
@@ -134,8 +135,13 @@ class PathFolder:
         if self._local:
             # A local file is visible while it is written, so it is renamed when complete. An object appears when it is closed.
             unfinished = self._path / f".{name}.{uuid.uuid4().hex[:8]}"
-            _fill(unfinished, content)
-            unfinished.replace(path)
+            try:
+                _fill(unfinished, content)
+                unfinished.replace(path)
+            except OSError:
+                with suppress(OSError):  # what prevents this must not hide why
+                    unfinished.unlink()
+                raise
         else:
             _fill(path, content)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+import resource
 import threading
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,20 @@ def test_a_part_that_was_not_finished_is_absent_and_its_lines_can_be_written_aga
     assert read(receipts) == []
     receipts.write(['{"position": 0}'])
     assert read(receipts) == [{"position": 0}]
+
+
+@pytest.mark.parametrize("kind", [Path, ObjectStoragePath])
+def test_a_full_disk_leaves_no_unfinished_part(tmp_path: Path, kind: Any) -> None:
+    receipts = Receipts(PathFolder(kind(str(tmp_path))), Try())
+    receipts.begin()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            receipts.write(["x" * 100_000])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in tmp_path.iterdir()] == [f"batch-{Try().batch}.json"]
 
 
 def test_parts_of_other_programs_are_left_alone(tmp_path: Path) -> None:
