@@ -301,6 +301,7 @@ def _connection_class(state: _RequestState) -> type[HTTPConnection]:
 
         def _tunnel(self) -> None:
             super()._tunnel()
+            state.status = None  # the proxy refused nothing
             self.sock.settimeout(state.time_left())  # for the handshake
 
         def connect(self) -> None:
