@@ -13,12 +13,14 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from tenacity import Retrying, stop_after_attempt, wait_random_exponential
 
+from airflow_provider_cloudstore.batch.ledger import DAMAGES
 from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError, ReceiptsLostError
 
 _READERS = 32
@@ -133,8 +135,13 @@ class PathFolder:
         if self._local:
             # A local file is visible while it is written, so it is renamed when complete. An object appears when it is closed.
             unfinished = self._path / f".{name}.{uuid.uuid4().hex[:8]}"
-            _fill(unfinished, content)
-            unfinished.replace(path)
+            try:
+                _fill(unfinished, content)
+                unfinished.replace(path)
+            except OSError:
+                with suppress(OSError):  # what prevents this must not hide why
+                    unfinished.unlink()
+                raise
         else:
             _fill(path, content)
 
@@ -173,18 +180,23 @@ class Receipts:
         self._validate(begins=True)
         self._folder.write(self._mark, json.dumps(self._writer.to_mark()).encode())
 
-    def read(self, add: Callable[[dict[str, Any]], None], since: int = 0) -> None:
+    def read(self, add: Callable[[Any], None], since: int = 0) -> None:
         """Read the receipts of earlier tries, many parts concurrently: object stores are slow.
 
-        :param add: receives each receipt, in the order of writing.
+        :param add: receives each receipt, in the order of writing; it raises one of ``DAMAGES`` for what is none.
         :param since: the first try that counts.
+        :raises InvalidInputError: if a part is damaged: unlike an outage, that does not pass.
         """
         part = re.compile(rf"part-{self._writer.batch}-(\d{{4,}})-[0-9a-f]+-\d{{8,}}\.jsonl")
         found = ((part.fullmatch(name), name) for name in self._folder.names())
-        names = sorted((int(match.group(1)), name) for match, name in found if match and int(match.group(1)) >= since)
-        for content in _read_all(self._folder, [name for _, name in names]):
-            for line in content.splitlines():
-                add(json.loads(line))
+        numbered = sorted((int(match.group(1)), name) for match, name in found if match and int(match.group(1)) >= since)
+        names = [name for _, name in numbered]
+        for name, content in zip(names, _read_all(self._folder, names), strict=True):
+            if line := _first_damaged_line(content, add):
+                raise InvalidInputError(
+                    f"line {line} of the receipts {self.place.rstrip('/')}/{name} is damaged: restore this file, or move it "
+                    "away and clear the task, which resends its URLs unless Airflow's state store has them; nothing was sent"
+                )
 
     def write(self, lines: list[str]) -> None:
         """Write a part, unless a newer try has taken over. After a failure, call it again with the same lines.
@@ -209,6 +221,15 @@ class Receipts:
         except ValueError:
             mark = None  # not the mark of a newer try: marks are written whole
         self._writer.validate(mark, begins=begins)
+
+
+def _first_damaged_line(content: bytes, add: Callable[[Any], None]) -> int | None:
+    for number, line in enumerate(content.splitlines(), 1):
+        try:
+            add(json.loads(line))
+        except DAMAGES:
+            return number
+    return None
 
 
 def _read_all(folder: Folder, names: list[str]) -> Iterator[bytes]:
