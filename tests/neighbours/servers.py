@@ -51,6 +51,7 @@ class Neighbour:
     def __init__(self, name: str, config: str = "") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"cloudstore-{name}-"))
         self.port = free_port()
+        self.given = config
         self.config = self.folder / "config"
         self.config.write_text(self.configuration(config))
         self._program = Program(name, self.command(), self.folder / "output.txt", cwd=self.folder, user=self.user)
