@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -81,7 +80,10 @@ class Batch:
 
     def hand_in(self, proven: Proof) -> None:
         """What is reported as queued has arrived, and nothing has arrived twice."""
-        print(", ".join(f"{len(urls):,} {status}" for status, urls in self.outcomes.items()))
+        unknown = self.outcomes["unknown"]
+        print(
+            f"{len(unknown)} of {sum(map(len, self.outcomes.values())):,} unknown, {len(unknown & self.arrived.keys())} arrived"
+        )
         proven(
             requests=self.requests,
             effects=self.arrived.total(),
@@ -121,15 +123,22 @@ def batch(emulator: Emulator, tmp_path: Path) -> Callable[..., Batch]:
     return run
 
 
-def reloading(front_end: FrontEnd, emulator: Emulator, every: int) -> None:
+def until_arrived(count: int, emulator: Emulator) -> None:
+    eventually(lambda: emulator.state()["requests"].get("upload", 0) >= count, 60)
+
+
+def reload_often(front_end: FrontEnd, emulator: Emulator, every: int) -> None:
     """Reload a front end each time so many uploads have arrived."""
-
-    def have_arrived(count: int) -> bool:
-        return bool(emulator.state()["requests"].get("upload", 0) >= count)
-
     for number in range(1, RELOADS + 1):
-        eventually(partial(have_arrived, number * every), 60)
+        until_arrived(number * every, emulator)
         front_end.reload(front_end.given)
+
+
+def restart(front_end: FrontEnd, emulator: Emulator) -> None:
+    """Stop a front end in the middle of what it does, and start it again."""
+    until_arrived(300, emulator)
+    front_end.stop()
+    front_end.start()
 
 
 @pytest.mark.parametrize(
@@ -171,10 +180,21 @@ def test_a_batch_across_reloads(
     """What was in transit over a kept connection that closes is unknown; over a fresh one, nothing is."""
     running = front_end(config)
     with ThreadPoolExecutor(1) as thread:
-        reloads = thread.submit(reloading, running, emulator, count // 10)
+        reloads = thread.submit(reload_often, running, emulator, count // 10)
         done = batch(count, fresh_connections=fresh)
         reloads.result()
     assert len(done.outcomes["unknown"]) <= (0 if fresh else RELOADS * CONCURRENCY)
+    done.hand_in(proven)
+
+
+@guarantee("front-ends", "nginx: it is stopped and started again while a batch sends 1,000 URLs")
+def test_a_batch_whose_front_end_restarts(front_end: Any, emulator: Emulator, batch: Callable[..., Batch], proven: Proof) -> None:
+    """Those whose responses it took with it are unknown, and may have arrived."""
+    with ThreadPoolExecutor(1) as thread:
+        restarted = thread.submit(restart, front_end(server(LOCATION)), emulator)
+        done = batch(1_000)
+        restarted.result()
+    assert len(done.outcomes["unknown"]) <= CONCURRENCY
     done.hand_in(proven)
 
 
