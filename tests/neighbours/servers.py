@@ -123,7 +123,7 @@ class FrontEnd(Neighbour):
 class Nginx(FrontEnd):
     """nginx.
 
-    :param config: what stands in ``http { }``; ``{port}`` and ``{folder}`` are replaced.
+    :param config: what stands in ``http { }``; ``{port}`` is replaced.
     """
 
     log = "access.log"
@@ -143,7 +143,7 @@ class Nginx(FrontEnd):
         folders = "".join(
             f"{kind}_temp_path {self.folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
-        filled = config.replace("{port}", str(self.port)).replace("{folder}", str(self.folder))
+        filled = config.replace("{port}", str(self.port))
         return (
             f"daemon off; worker_processes 1; {user} pid {self.folder}/pid; error_log stderr;\n"
             f"events {{ }}\nhttp {{\naccess_log {self.folder}/{self.log};\n{folders}{filled}\n}}\n"
