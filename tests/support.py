@@ -12,14 +12,14 @@ from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.app import Service
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.emulator.store import StoredFile
-from airflow_provider_cloudstore.protocol.calls import Call
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.real_airflow import AIRFLOW_2
 
 TOKEN = "s3cret-access-token"
-_CALL_TYPES: dict[str, type[Call[Any]]] = {kind.operation.key: kind for kind in Call.__subclasses__()}
+_CALL_TYPES: dict[str, type[Call[Any]]] = {kind.operation.key: kind for kind in (DeleteFolder, UploadFromUrl, CreateDownloadLink)}
 _SUBJECTS = {
     "delete": "staging",
     "upload": "ftp://127.0.0.1:9/file",  # never fetched: the emulator's queue fails it

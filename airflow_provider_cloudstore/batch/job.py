@@ -34,6 +34,7 @@ _REPORT_INTERVAL = 5.0
 _KILL_CHECK_INTERVAL = 0.1
 _GRACE = 0.6  # for responses in transit when the task is terminated
 _TIME_TO_SAVE = 0.8
+_NOT_LOADED = "the progress of earlier tries cannot be read"
 OUTAGE_LIMIT = 300.0
 """Seconds that a store may be unavailable."""
 
@@ -139,6 +140,7 @@ class Job:
     connect: Callable[[Settings, Any, Options], AbstractAsyncContextManager[AsyncClient]] = connect
     clock: Callable[[], float] = field(default_factory=Clock)
     in_thread: InThread = in_daemon_thread
+    _is_loaded: bool = field(default=False, init=False)
     _sender: Sender | None = field(default=None, init=False)
     _lease: Lease | None = field(default=None, init=False)
     _ledger: Ledger | None = field(default=None, init=False)
@@ -156,7 +158,7 @@ class Job:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 await self._abort(work)
-                return self._report_of(BatchInterruptedError(watch.result(), operation="batch upload"))
+                return self._report_of(watch.result())
             try:
                 error = work.result()
             except CloudStoreError as failed:
@@ -169,7 +171,7 @@ class Job:
             if not work.done():  # this task itself was cancelled
                 await self._abort(work)
 
-    async def _watch(self) -> str:
+    async def _watch(self) -> CloudStoreError:
         """Wait until the task has to end, and return why."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self.time_limit
@@ -177,9 +179,16 @@ class Job:
         while not self.killed() and loop.time() < ends_at:  # noqa: ASYNC110
             await asyncio.sleep(_KILL_CHECK_INTERVAL)
         if self.killed():
-            return "the task was terminated"
-        stale = self._lease.stale if self._lease else []
-        return f"execution_timeout is nearly over{''.join(f', and the {name} cannot be written' for name in stale)}"
+            return BatchInterruptedError("the task was terminated", operation="batch upload")
+        kind = BatchStoreError if self._unavailable else BatchInterruptedError
+        return kind(" and ".join(["execution_timeout is nearly over", *self._unavailable]), operation="batch upload")
+
+    @property
+    def _unavailable(self) -> list[str]:
+        """What the batch waits for, if it waits for a store."""
+        if not self._is_loaded:
+            return [_NOT_LOADED]
+        return [f"the {name} cannot be written" for name in self._lease.stale] if self._lease else []
 
     async def _abort(self, work: asyncio.Task[Any]) -> None:
         """End within two seconds: accept responses that arrive at once, and store the progress if the stores respond."""
@@ -200,9 +209,10 @@ class Job:
         """Run the try, and return why it ended early, or None."""
         progress = await retry_until(
             lambda: self.in_thread(lambda: load_progress(self.store, self.receipts, self.writer, self.options.since_try)),
-            "the progress of earlier tries cannot be read",
-            self._outage_limit,
+            _NOT_LOADED,
+            OUTAGE_LIMIT,
         )
+        self._is_loaded = True
         self._survey, match = await self.in_thread(lambda: self._count(progress))
         if self._is_resumable:
             for line in progress.explain(match, self._survey.total):
@@ -219,7 +229,7 @@ class Job:
             try_number=self.writer.number,
             secrets=lambda: self.settings.secrets,
         )
-        lease = self._lease = Lease([*self._stores(ledger)], self._outage_limit, self.clock, self.in_thread)
+        lease = self._lease = Lease([*self._stores(ledger)], OUTAGE_LIMIT, self.clock, self.in_thread)
         async with self.connect(self.settings, self._reload, self.options) as client:
             sender = self._sender = Sender(
                 client,
@@ -263,10 +273,6 @@ class Job:
     @property
     def _is_resumable(self) -> bool:
         return bool(self.store or self.receipts)
-
-    @property
-    def _outage_limit(self) -> float:
-        return min(OUTAGE_LIMIT, self.time_limit)
 
     def _stores(self, ledger: Ledger) -> Iterator[Store]:
         if store := self.store:

@@ -43,16 +43,24 @@ class KeySet:
     def _find(self, key: bytes) -> tuple[bytearray, int]:
         """Where a key is, or would be."""
         table = self._tables[key[0]]
-        size = len(table)
-        at = int.from_bytes(key[1:8]) * KEY_SIZE % size
-        while not (table.startswith(key, at) or table.startswith(_EMPTY, at)):
-            at = (at + KEY_SIZE) % size
-        return table, at
+        return table, _slot(table, key)
 
     def _grow(self, shard: int) -> None:
-        table = self._tables[shard]
-        self._tables[shard], self._used[shard] = bytearray(2 * len(table)), 0
-        for start in range(0, len(table), KEY_SIZE):
-            key = bytes(table[start : start + KEY_SIZE])
+        old = self._tables[shard]
+        table, used = bytearray(2 * len(old)), 0
+        for start in range(0, len(old), KEY_SIZE):
+            key = bytes(old[start : start + KEY_SIZE])
             if key not in (_EMPTY, _REMOVED):
-                self.add(key)
+                at = _slot(table, key)
+                table[at : at + KEY_SIZE] = key
+                used += 1
+        self._tables[shard], self._used[shard] = table, used
+
+
+def _slot(table: bytearray, key: bytes) -> int:
+    """Where a key is in a table, or would be."""
+    size = len(table)
+    at = int.from_bytes(key[1:8]) * KEY_SIZE % size
+    while not (table.startswith(key, at) or table.startswith(_EMPTY, at)):
+        at = (at + KEY_SIZE) % size
+    return at

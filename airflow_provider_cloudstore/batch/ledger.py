@@ -15,6 +15,7 @@ import zlib
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -22,12 +23,15 @@ from typing import Any
 from airflow_provider_cloudstore.batch.keys import KEY_SIZE, KeySet
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.protocol.encodings import hides_secret
-from airflow_provider_cloudstore.protocol.errors import ManifestChangedError
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError, ManifestChangedError
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 
+DAMAGES = (ValueError, TypeError, KeyError, RecursionError)
+"""What parsing raises for stored data that is damaged."""
 FAILURES_REPORTED = 20
 CHUNK = 256
 """Entries that are read, and compared with the first pass, together."""
+_DIGEST = hashlib.sha256().digest_size
 _CHUNK_DIGEST = 8
 STATE_FORMAT = 3
 """The format of the stored state."""
@@ -310,11 +314,20 @@ class State:
 
     @classmethod
     def from_dict(cls, stored: Any) -> State | None:
-        """The state that :meth:`to_dict` returned, or None if it has another format."""
+        """The state that :meth:`to_dict` returned, or None if it has another format.
+
+        :raises InvalidInputError: if it is damaged.
+        """
         if not isinstance(stored, dict) or stored.get("version") != STATE_FORMAT:
             return None
-        survey = Survey(int(stored["total"]), base64.b85decode(stored["segments"]))
-        return cls(survey, Ranges.decode(stored["settled"]), Ranges.decode(stored["unknown"]), list(stored["failures"]))
+        with suppress(*DAMAGES, zlib.error):
+            survey = Survey(int(stored["total"]), base64.b85decode(stored["segments"]))
+            failures = [failure | {"position": int(failure["position"])} for failure in stored["failures"]]
+            return cls(survey, Ranges.decode(stored["settled"]), Ranges.decode(stored["unknown"]), failures)
+        raise InvalidInputError(
+            "the batch's state in Airflow's state store is damaged: delete it and clear the task, which resends every URL that "
+            "no receipts have; nothing was sent"
+        )
 
 
 class RecordedOutcomes:
@@ -328,22 +341,29 @@ class RecordedOutcomes:
         self._skipped: Counter[bytes] = Counter()
         self._unknown: dict[bytes, list[dict[str, Any]]] = {}
 
-    def add(self, receipt: dict[str, Any]) -> None:
-        """Add a receipt, in the order of writing; a failed URL is not settled."""
-        key = bytes.fromhex(receipt["digest"])[:KEY_SIZE]
-        status = receipt["status"]
+    def add(self, receipt: Any) -> None:
+        """Add a receipt, in the order of writing; a failed URL is not settled.
+
+        :raises ValueError: or another of ``DAMAGES``, if it is not a receipt.
+        """
+        digest, status = bytes.fromhex(receipt["digest"]), Status(receipt["status"])
+        if len(digest) != _DIGEST:
+            raise ValueError
+        key = digest[:KEY_SIZE]
         if receipt.get("before") == Status.UNKNOWN.value and self._unknown.get(key):
             self._unknown[key].pop()
             self.finished -= 1
-        self.finished += status != Status.FAILED.value
-        if status == Status.QUEUED.value:
+        self.finished += status is not Status.FAILED
+        if status is Status.QUEUED:
             if key in self._queued:
                 self._more[key] += 1
             self._queued.add(key)
-        elif status == Status.SKIPPED.value:
+        elif status is Status.SKIPPED:
             self._skipped[key] += 1
-        elif status == Status.UNKNOWN.value:
+        elif status is Status.UNKNOWN:
             failure = {name: receipt.get(name) or "" for name in ("url", "error")}
+            if not all(isinstance(text, str) for text in failure.values()):
+                raise TypeError
             self._unknown.setdefault(key, []).append(failure)
 
     def pop(self, key: bytes) -> tuple[Status, dict[str, Any]] | None:
@@ -413,7 +433,9 @@ class Ledger:
         self._failures_before = {failure["position"]: failure for failure in earlier.failures}
         self._recorded = recorded or RecordedOutcomes()
         self._skip, self._retry_unknown = skip_duplicates, retry_unknown
-        self._writes_receipts, self._try = writes_receipts, try_number
+        self._try = try_number
+        self.writes_receipts = writes_receipts
+        """Whether outcomes are kept in full; otherwise responses need not be."""
         self._index = 0
         self._resolved_keys = KeySet()
         self._waiting: dict[bytes, list[Ticket]] = {}
@@ -502,7 +524,8 @@ class Ledger:
         if ticket.before and status is Status.FAILED:
             status = Status.UNKNOWN  # an earlier try may have queued it
         self.now[status] += 1
-        self._add_receipt(ticket, status, {"url": url, **({"error": error} if error else {"response": response})})
+        if self.writes_receipts:
+            self._add_receipt(ticket, status, {"url": url, **({"error": error} if error else {"response": response})})
         if status is Status.FAILED:
             self._failed.add(ticket.index)
             if self._skip and not ticket.entry.problem:
@@ -562,7 +585,7 @@ class Ledger:
         return failure
 
     def _add_receipt(self, ticket: Ticket, status: Status, more: dict[str, Any]) -> None:
-        if not self._writes_receipts:
+        if not self.writes_receipts:
             return
         entry = ticket.entry
         receipt = {

@@ -14,12 +14,14 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from tenacity import Retrying, stop_after_attempt, wait_random_exponential
 
+from airflow_provider_cloudstore.batch.ledger import DAMAGES
 from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError, ReceiptsLostError
 
 _READERS = 32
@@ -135,8 +137,13 @@ class PathFolder:
         if self._local:
             # A local file is visible while it is written, so it is renamed when complete. An object appears when it is closed.
             unfinished = self._path / f".{name}.{uuid.uuid4().hex[:8]}"
-            _fill(unfinished, content)
-            unfinished.replace(path)
+            try:
+                _fill(unfinished, content)
+                unfinished.replace(path)
+            except OSError:
+                with suppress(OSError):  # what prevents this must not hide why
+                    unfinished.unlink()
+                raise
         else:
             _fill(path, content)
 
@@ -176,15 +183,21 @@ class Receipts:
         self._validate(begins=True)
         self._folder.write(self._mark, json.dumps(self._writer.to_mark()).encode())
 
-    def read(self, add: Callable[[dict[str, Any]], None], since: int = 0) -> None:
+    def read(self, add: Callable[[Any], None], since: int = 0) -> None:
         """Read the receipts of earlier tries, many parts concurrently: object stores are slow.
 
-        :param add: receives each receipt, in the order of writing; from an index, without what :func:`_indexed` omits.
+        :param add: receives each receipt, in the order of writing; from an index, without what :func:`_indexed` omits. It raises
+            one of ``DAMAGES`` for what is none.
         :param since: the first try that counts.
+        :raises InvalidInputError: if a part is damaged: unlike an outage, that does not pass.
         """
-        for content in _read_all(self._folder, self._files(since)):
-            for line in content.splitlines():
-                add(json.loads(line))
+        names = self._files(since)
+        for name, content in zip(names, _read_all(self._folder, names), strict=True):
+            if line := _first_damaged_line(content, add):
+                raise InvalidInputError(
+                    f"line {line} of the receipts {self.place.rstrip('/')}/{name} is damaged: restore this file, or move it "
+                    "away and clear the task, which resends its URLs unless Airflow's state store has them; nothing was sent"
+                )
 
     def write(self, lines: list[str]) -> None:
         """Write a part, unless a newer try has taken over. After a failure, call it again with the same lines.
@@ -249,6 +262,15 @@ def _indexed(line: str) -> str:
     receipt = json.loads(line)
     names = ("digest", "status", "before", *(("url", "error") if receipt.get("status") == "unknown" else ()))
     return json.dumps({name: receipt[name] for name in names if name in receipt})
+
+
+def _first_damaged_line(content: bytes, add: Callable[[Any], None]) -> int | None:
+    for number, line in enumerate(content.splitlines(), 1):
+        try:
+            add(json.loads(line))
+        except DAMAGES:
+            return number
+    return None
 
 
 def _read_all(folder: Folder, names: list[str]) -> Iterator[bytes]:

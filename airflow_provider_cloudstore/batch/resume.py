@@ -76,7 +76,7 @@ def load_progress(store: StateStore | None, receipts: Receipts | None, writer: T
     :param writer: this try.
     :param since: the first try whose progress counts.
     :raises BatchSupersededError: if a newer try has left its mark.
-    :raises InvalidInputError: if there cannot be receipts at their place.
+    :raises InvalidInputError: if there cannot be receipts at their place, or what is stored is damaged.
     """
     unused = f"resume=False ignores what was stored before try {since}" if since > 1 else "no finished URL of this run is stored"
     state, recorded, missing = None, None, False
@@ -107,7 +107,7 @@ def _claim_state(store: StateStore, writer: Try, since: int) -> dict[str, Any]:
     stored = store.load()
     mark = _mark_of(stored)
     writer.validate(mark, begins=True)
-    counts = isinstance(stored, dict) and (mark or {}).get("number", 0) >= since
+    counts = isinstance(stored, dict) and mark.get("number", 0) >= since
     store.save({**(stored if counts else {}), "writer": writer.to_mark()})
     return dict(store.load()) if counts else {}
 
@@ -121,8 +121,9 @@ def save_state(store: StateStore, writer: Try, state: dict[str, Any]) -> None:
     store.save({**state, "writer": writer.to_mark()})
 
 
-def _mark_of(stored: Any) -> Any:
-    return stored.get("writer") if isinstance(stored, dict) else None
+def _mark_of(stored: Any) -> dict[str, Any]:
+    mark = stored.get("writer") if isinstance(stored, dict) else None
+    return mark if isinstance(mark, dict) else {}
 
 
 def _is_missing_bucket(error: BaseException | None) -> bool:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 from airflow_provider_cloudstore.batch.lease import InThread
 from airflow_provider_cloudstore.batch.ledger import CHUNK, Ledger, Status, Ticket
@@ -15,8 +16,9 @@ from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.throttle import SERVICE_ERRORS, Drained, Throttle, service_error
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.calls import UploadFromUrl
+from airflow_provider_cloudstore.protocol.calls import Call, QueueUpload, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.results import RemoteUpload
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -142,9 +144,9 @@ class Sender:
         return bool(self._buffer or self.ledger.retries)
 
     async def _send(self, ticket: Ticket) -> None:
-        retry_unknown = self.options.retry_unknown_outcome
+        kind: type[Call[Any]] = UploadFromUrl if self.ledger.writes_receipts else QueueUpload
         try:
-            call = UploadFromUrl(ticket.entry.url, self.settings(), retry_unknown_outcome=retry_unknown)
+            call = kind(ticket.entry.url, self.settings(), retry_unknown_outcome=self.options.retry_unknown_outcome)
             upload = await self.client.perform(call, budget=math.inf, on_retry=log.debug, throttle=self.throttle)
         except errors.InvalidInputError as error:
             self.ledger.record(ticket, Status.FAILED, error=f"line {ticket.entry.line}: {error.reason}")
@@ -154,7 +156,10 @@ class Sender:
         except CloudStoreError as error:
             self._record_failure(ticket, error)
         else:
-            self.ledger.record(ticket, Status.QUEUED, url=upload.url, response=upload.response)
+            if isinstance(upload, RemoteUpload):
+                self.ledger.record(ticket, Status.QUEUED, url=upload.url, response=upload.response)
+            else:
+                self.ledger.record(ticket, Status.QUEUED)
             self._consecutive_failures = 0
             self._resolve_suspects()
 

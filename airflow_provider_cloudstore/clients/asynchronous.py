@@ -391,7 +391,7 @@ async def shared_session(
 async def _open(settings: Settings, limit: int, fresh: bool) -> Session:
     proxy = Proxy.of(settings.proxy)
     tls = any(url.startswith("https:") for url in (settings.base_url, proxy.url if proxy else ""))
-    context = await asyncio.to_thread(tls_context, settings.verify) if tls else False  # reads files
+    context = await asyncio.to_thread(tls_context, settings) if tls else False  # reads files
     reuse: dict[str, Any] = {"force_close": True} if fresh else {"keepalive_timeout": _KEEP_ALIVE}
     connector = aiohttp.TCPConnector(limit=limit, ssl=context, **reuse)
     # Both are private in aiohttp: the class of a connection (_factory), and its own resending of a GET (_retry_connection).

@@ -250,7 +250,7 @@ class _Transport(HTTPAdapter):
         self.state = _RequestState()
         self._proxy = Proxy.of(settings.proxy)
         addresses = (settings.base_url, self._proxy.url if self._proxy else "")
-        self._tls = tls_context(settings.verify) if any(url.startswith("https:") for url in addresses) else None
+        self._tls = tls_context(settings) if any(url.startswith("https:") for url in addresses) else None
         super().__init__()
 
     def exchange(self, request: Request) -> tuple[int, dict[str, str], bytes]:
@@ -301,6 +301,7 @@ def _connection_class(state: _RequestState) -> type[HTTPConnection]:
 
         def _tunnel(self) -> None:
             super()._tunnel()
+            state.status = None  # the proxy refused nothing
             self.sock.settimeout(state.time_left())  # for the handshake
 
         def connect(self) -> None:

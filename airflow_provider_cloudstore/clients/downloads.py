@@ -204,7 +204,7 @@ class _Transport:
 
     def __init__(self, settings: Settings, proxy_url: Secret | None, *, tls: bool) -> None:
         self.state = _RequestState()
-        context, proxy = tls_context(settings.verify) if tls else None, Proxy.of(proxy_url)
+        context, proxy = tls_context(settings) if tls else None, Proxy.of(proxy_url)
         self._pools = pool_manager(proxy, context, _connection_class(self.state))
         self._absolute_form = proxy is not None  # RFC 9112 section 3.2.2, for plain http
 

@@ -49,7 +49,7 @@ def reason_for(error: BaseException) -> str:
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
-            return f"TLS certificate verification failed: {cause.verify_message}"
+            return f"TLS certificate verification failed: {cause.verify_message.rstrip('.')}"
         if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
             return "TLS failed: the server does not speak TLS"
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}

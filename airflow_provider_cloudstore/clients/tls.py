@@ -9,24 +9,30 @@ from pathlib import Path
 import certifi
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
+from airflow_provider_cloudstore.protocol.settings import Settings
 
 
-def tls_context(verify: bool | str) -> ssl.SSLContext:
+def tls_context(settings: Settings) -> ssl.SSLContext:
     """Build the TLS context for a connection's ``verify``. It reads files, so never call it in an event loop.
 
-    :param verify: whether to verify certificates, or the path of a CA bundle. The default bundle is that of
-        ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``, else certifi's, as in ``requests``.
-    :raises ConfigurationError: if the bundle cannot be read.
+    :param settings: the connection. The default bundle is that of ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``, else certifi's,
+        as in ``requests``.
+    :raises ConfigurationError: if the bundle cannot be read, or has no certificate.
     """
-    if verify is False:
+    if settings.verify is False:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
-    chosen = verify if isinstance(verify, str) else None
-    bundle = chosen or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or certifi.where()
+    sources = (
+        ("extra 'verify'", settings.verify),
+        *((f"the environment variable {name}", os.environ.get(name)) for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")),
+        ("certifi", certifi.where()),
+    )
+    source, bundle = next((source, bundle) for source, bundle in sources if bundle and isinstance(bundle, str))
     folder = Path(bundle).is_dir()
     try:
         return ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
     except OSError:  # includes ssl.SSLError
         pass
-    raise ConfigurationError("the CA bundle of extra 'verify', or of REQUESTS_CA_BUNDLE, cannot be read")
+    reason = f"the CA bundle of {source} cannot be read: {bundle} must be a readable file with certificates in PEM format"
+    raise ConfigurationError(reason, operation="connection", subject=settings.conn_id)

@@ -369,15 +369,17 @@ rejected token bypasses the cache."""
 
 @contextmanager
 def _named_errors(conn_id: str) -> Iterator[None]:
-    """Make errors name the connection, and say where to define one that Airflow does not know."""
+    """Make errors name the connection, and say where to define or to correct one that Airflow does not find."""
     try:
         yield
         return
     except AirflowNotFoundException:
-        reason = (
-            f"it is not defined: add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable "
-            f"AIRFLOW_CONN_{conn_id.upper()}"
-        )
+        variable = f"AIRFLOW_CONN_{conn_id.upper()}"
+        if os.environ.get(variable):  # Airflow treats one that it cannot parse as missing
+            reason = f"Airflow cannot parse the environment variable {variable}: it must hold a connection as JSON or as a URI"
+        else:
+            where = f"in Admin > Connections with type '{CONN_TYPE}', or set the environment variable {variable}"
+            reason = f"it is not defined: add it {where}"
     except ConfigurationError as error:
         reason = error.reason
     raise ConfigurationError(reason, operation="connection", subject=conn_id)
@@ -394,6 +396,7 @@ def _settings_of(connection: Connection, warn: Callable[[str], None]) -> Setting
         password=connection.password,
         extra=extra,
     )
+    settings = replace(settings, conn_id=connection.conn_id or "")
     if settings.proxy:
         return settings
     return replace(settings, proxy=environment_proxy(settings.base_url, os.environ), proxy_is_inherited=True)

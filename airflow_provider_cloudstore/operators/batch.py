@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_provider_cloudstore.operators.base import TypedOperator, validate_flags
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
 _TIME_TO_SAVE = 3.0
+_KILL_CHECK_INTERVAL = 0.1
 
 
 class RemoteUrlBatchUploadOperator(TypedOperator):
@@ -216,8 +219,18 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         if report.error is not None:
             raise report.error
         if store := state_of(context):
-            store.delete()
+            self._delete_state(store.delete)
         return summary
+
+    def _delete_state(self, delete: Callable[[], None]) -> None:
+        """Delete the state in a thread: on SIGTERM Airflow 3 only calls ``on_kill``, which interrupts no store that hangs."""
+        deleting = Thread(target=copy_context().run, args=(delete,), name="cloudstore-batch", daemon=True)
+        deleting.start()
+        while deleting.is_alive():
+            if self._killed:
+                self.log.warning("Terminated while the batch's state was deleted: a cleared task may resume from it")
+                return
+            deleting.join(_KILL_CHECK_INTERVAL)
 
     def _log_summary(self, summary: dict[str, Any]) -> None:
         counts = {**summary, "now": summary["queued"] - summary["queued_earlier"]}

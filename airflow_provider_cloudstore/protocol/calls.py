@@ -9,6 +9,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from tenacity import RetryCallState, retry_if_exception, stop_before_delay
@@ -52,7 +53,6 @@ class Call(ABC, Generic[T]):
     :param retry_unknown_outcome: whether an upload is resent if its outcome is unknown.
     :param ignore_missing: whether deleting a folder that does not exist is a success.
     :ivar outcomes: how each attempt ended: the type of its error, or None for success.
-    :ivar secrets: what no message may contain: every token used, and the credentials in a source URL.
     :raises InvalidInputError: if the guard rejects the subject; nothing was sent.
     """
 
@@ -66,8 +66,6 @@ class Call(ABC, Generic[T]):
         self.outcomes: list[type[errors.CloudStoreError] | None] = []
         self.token_rejected = False
         self._subject = self._validated(subject)
-        self.secrets: tuple[Secret, ...] = (*settings.secrets, *self.operation.secrets(self._subject))
-        self._redacted = redact(self.operation.redacted(self._subject), self.secrets)
         self._context = CallContext(self.operation, retry_unknown_outcome, ignore_missing, settings.not_found_pattern)
 
     @abstractmethod
@@ -84,6 +82,15 @@ class Call(ABC, Generic[T]):
             reason = error.reason
         raise errors.InvalidInputError(reason, operation=self.operation.name)
 
+    @cached_property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What no message may contain: every token used, and the credentials in a source URL."""
+        return (*self.settings.secrets, *self.operation.secrets(self._subject))
+
+    @property
+    def _redacted(self) -> str:
+        return redact(self.operation.redacted(self._subject), self.secrets)
+
     @property
     def exhausted(self) -> bool:
         """Whether no attempt is left. The one with a new token is extra: it does not retry the same request."""
@@ -97,9 +104,9 @@ class Call(ABC, Generic[T]):
         """
         if settings.access_token == self.settings.access_token:
             raise self._error(UNCHANGED_TOKEN, status=401)
+        self.secrets += settings.secrets
         self.settings = settings
         self.token_rejected = False
-        self.secrets += settings.secrets
         self._context = replace(self._context, not_found_pattern=settings.not_found_pattern)
 
     def discount_attempt(self) -> None:
@@ -195,6 +202,16 @@ class UploadFromUrl(Call[RemoteUpload]):
         is_clean = self._is_clean(content)
         file_id = results.find_file_id(content.data, self.settings.file_id_path, self.secrets, is_clean=is_clean)
         return RemoteUpload(self._redacted, response.sent_at, self._storable(content, is_clean), file_id)
+
+
+class QueueUpload(Call[bool]):
+    """The same, for a batch that keeps no receipts: only whether the service accepted it."""
+
+    operation = UPLOAD_FROM_URL
+
+    def result(self, response: Response, content: Content, existed: bool | None) -> bool:
+        """True: the upload is queued."""
+        return True
 
 
 class CreateDownloadLink(Call[DownloadLink]):

@@ -254,7 +254,7 @@ class BatchFailedError(CloudStoreError):
 
 
 class BatchInterruptedError(CloudStoreError):
-    """The task of a batch was terminated."""
+    """The task of a batch was terminated, or ``execution_timeout`` was nearly over."""
 
     hint = "With receipts or Airflow's state store (3.3 and later), a retry of the task resumes; without, it resends every URL."
 

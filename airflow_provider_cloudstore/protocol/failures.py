@@ -50,6 +50,11 @@ _REJECTIONS: dict[int, type[errors.RequestRejectedError]] = {
 # What nginx, Apache and Go respond to plain HTTP on a TLS port.
 _WANTS_TLS = re.compile(r"HTTP request (?:was sent )?to (?:an )?HTTPS|HTTP to an SSL-enabled", re.IGNORECASE)
 
+_PROXY_REFUSED = (
+    "the proxy refused the credentials (HTTP 407), and forwarded nothing: set extra 'proxy' of the connection to "
+    "http://user:password@proxy.example.com:3128, with user and password percent-encoded"
+)
+
 _MAX_MESSAGE_LENGTH = 2000  # of an error envelope that a user's own regular expression is applied to
 
 _MAX_PAUSE = 1e9  # seconds, some thirty years
@@ -139,12 +144,7 @@ def connect_refused(status: int) -> TransportFailure:
     :param status: the HTTP status of its response to ``CONNECT``.
     """
     if status == 407:
-        return TransportFailure(
-            FailureKind.PROXY_REFUSED,
-            "the proxy refused the credentials (HTTP 407), and nothing was sent: "
-            "set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, "
-            "with user and password percent-encoded",
-        )
+        return TransportFailure(FailureKind.PROXY_REFUSED, _PROXY_REFUSED)
     return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")
 
 
@@ -201,8 +201,7 @@ def _classify_rejection(context: CallContext, status: int, content: Content) -> 
     if status == 401:
         return Failure(errors.AuthenticationError, "HTTP 401", retry_with_new_token=not context.token_was_rejected)
     if status == 407:
-        reason = "HTTP 407: the proxy refused its credentials; set them in extra 'proxy' of the connection"
-        return _failure(context, errors.ConfigurationError, f"{reason} (http://user:password@host:port)")
+        return _failure(context, errors.ConfigurationError, _PROXY_REFUSED)
     if status == 400 and _WANTS_TLS.search(content.text):
         reason = "HTTP 400: this port expects TLS; start the connection's host with https://"
         return _failure(context, errors.ConfigurationError, reason)

@@ -42,6 +42,7 @@ class Settings:
     :param download_url: the URL to download from, with ``{token}`` for the token, if the service returns none.
     :param allow_http: whether plain http is allowed to other machines.
     :param proxy_is_inherited: whether the proxy is the environment's, which may define another one for another host.
+    :param conn_id: the Airflow connection, for errors that show only when it is used.
     """
 
     base_url: str
@@ -57,6 +58,7 @@ class Settings:
     download_url: str = ""
     allow_http: bool = False
     proxy_is_inherited: bool = False
+    conn_id: str = ""
 
     @classmethod
     def from_connection(
@@ -99,7 +101,7 @@ class Settings:
         return (self.access_token, *(url_secrets(self.proxy.reveal()) if self.proxy else ()))
 
 
-EXTRA_KEYS = frozenset(one.name for one in fields(Settings)) - {"base_url", "access_token", "proxy_is_inherited"}
+EXTRA_KEYS = frozenset(one.name for one in fields(Settings)) - {"base_url", "access_token", "proxy_is_inherited", "conn_id"}
 
 
 def is_loopback(host: str) -> bool:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import resource
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from upath import UPath
 from airflow_provider_cloudstore.batch.keys import KEY_SIZE
 from airflow_provider_cloudstore.batch.ledger import RecordedOutcomes, Status
 from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
-from airflow_provider_cloudstore.protocol.errors import BatchSupersededError
+from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError
 
 
 def read(receipts: Receipts, since: int = 0) -> list[Any]:
@@ -66,6 +67,20 @@ def test_a_part_that_was_not_finished_is_absent_and_its_lines_can_be_written_aga
     assert read(receipts) == []
     receipts.write(['{"position": 0}'])
     assert read(receipts) == [{"position": 0}]
+
+
+@pytest.mark.parametrize("kind", [Path, ObjectStoragePath])
+def test_a_full_disk_leaves_no_unfinished_part(tmp_path: Path, kind: Any) -> None:
+    receipts = Receipts(PathFolder(kind(str(tmp_path))), Try())
+    receipts.begin()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            receipts.write(["x" * 100_000])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in tmp_path.iterdir()] == [f"batch-{Try().batch}.json"]
 
 
 def test_parts_of_other_programs_are_left_alone(tmp_path: Path) -> None:
@@ -205,3 +220,39 @@ def test_a_part_that_cannot_be_read_is_an_error() -> None:
     broken = Broken({f"part-{writer.batch}-0001-aa-00000000.jsonl": b""})
     with pytest.raises(PermissionError):
         read(Receipts(broken, writer))
+
+
+QUEUED = json.dumps({"position": 0, "digest": "ab" * 32, "status": "queued"})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        QUEUED[:-20],
+        QUEUED[20:],
+        "<html>",
+        "\0" * 20,
+        "\xff",
+        "[" * 100_000,
+        "null",
+        "7",
+        "[]",
+        "{}",
+        QUEUED.replace("ab", "zz"),
+        QUEUED.replace("ab", ""),
+        QUEUED.replace("queued", "sent"),
+        QUEUED.replace('"queued"', "[]"),
+        QUEUED.replace(f'"{"ab" * 32}"', "5"),
+        QUEUED.replace('"queued"', '"unknown", "url": 5'),
+    ],
+)
+def test_a_damaged_part_is_named_and_is_no_outage(line: str) -> None:
+    writer = Try(("dag",), 2)
+    names = [f"part-{writer.batch}-0001-aa-{number:08d}.jsonl" for number in range(3)]
+    files = dict.fromkeys(names, f"{QUEUED}\n".encode())
+    files[names[1]] = f"{QUEUED}\n{line}\n{QUEUED}\n".encode("latin-1")
+    message = f"line 2 of the receipts s3://b/r/{names[1]} is damaged.*nothing was sent"
+    with pytest.raises(InvalidInputError, match=message) as error:
+        Receipts(Kept(files), writer, "s3://b/r/").read(RecordedOutcomes().add)
+    assert error.value.permanent
+    assert error.value.__context__ is None

@@ -104,6 +104,39 @@ def test_a_state_of_a_newer_format_is_named_and_not_used(lines: Any, urls: Urls,
     ]
 
 
+def test_a_damaged_receipt_is_no_outage_and_nothing_is_sent(
+    lines: Any, urls: Urls, folder: Any, emulator: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines(urls(5), folder=folder)
+    part = next(name for name in folder.files if name.startswith("part-"))
+    folder.files[part] = folder.files[part][:-9]
+    with pytest.raises(errors.InvalidInputError, match=f"line 5 of the receipts the folder/{part} is damaged"):
+        lines(urls(9), folder=folder, number=2)
+    assert "retrying" not in caplog.text
+    del folder.files[part]
+    lines(urls(9), folder=folder, number=3)
+    assert emulator.state()["requests"] == {"upload": 5 + 9}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"total": "x"}, {"total": None}, {"segments": 5}, {"segments": '"'}, {"settled": "VPa!s"}, {"settled": {}},
+        {"unknown": None}, {"failures": 5}, {"failures": [5]}, {"failures": [{}]}, {"writer": "x", "settled": ""},
+    ],
+)  # fmt: skip
+def test_a_damaged_state_is_no_outage_and_nothing_is_sent(
+    lines: Any, urls: Urls, state: Any, emulator: Any, caplog: pytest.LogCaptureFixture, damage: dict[str, Any]
+) -> None:
+    lines(urls(5), store=state)
+    state.text = json.dumps(json.loads(state.text) | damage)
+    with pytest.raises(errors.InvalidInputError, match="state in Airflow's state store is damaged: delete it") as failed:
+        lines(urls(9), store=state, number=2)
+    assert failed.value.permanent
+    assert "retrying" not in caplog.text
+    assert emulator.state()["requests"] == {"upload": 5}
+
+
 @pytest.mark.parametrize("keep", ["state", "receipts"])
 def test_a_task_cleared_with_resume_false_says_what_it_ignores(
     lines: Any, urls: Urls, state: Any, folder: Any, keep: str

@@ -143,12 +143,12 @@ def test_the_same_certificates_are_trusted_as_with_requests(monkeypatch: pytest.
     trustme.CA().cert_pem.write_to_path(bundle)
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    usual = tls_context(True).cert_store_stats()["x509_ca"]
+    usual = tls_context(settings()).cert_store_stats()["x509_ca"]
     assert usual > 50
-    assert tls_context(str(bundle)).cert_store_stats()["x509_ca"] == 1
+    assert tls_context(settings(verify=str(bundle))).cert_store_stats()["x509_ca"] == 1
     for name in ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.setenv(name, str(bundle))
-        assert tls_context(True).cert_store_stats()["x509_ca"] == 1
+        assert tls_context(settings()).cert_store_stats()["x509_ca"] == 1
         monkeypatch.delenv(name)
-    assert tls_context(str(tmp_path)).verify_mode.name == "CERT_REQUIRED"
-    assert tls_context(False).verify_mode.name == "CERT_NONE"
+    assert tls_context(settings(verify=str(tmp_path))).verify_mode.name == "CERT_REQUIRED"
+    assert tls_context(settings(verify=False)).verify_mode.name == "CERT_NONE"

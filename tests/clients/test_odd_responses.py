@@ -6,6 +6,7 @@ import gzip
 import logging
 import resource
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -14,12 +15,14 @@ from importlib.metadata import version
 from typing import Any
 
 import pytest
+import trustme
 
 from airflow_provider_cloudstore.protocol import errors, messages
 from airflow_provider_cloudstore.protocol.content import read_content
 from airflow_provider_cloudstore.protocol.failures import CallContext, Failure, classify_response
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import TOKEN, settings
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -352,3 +355,22 @@ def test_no_answer_costs_more_memory_or_time_than_its_limit(
         assert (outcome.too_large, len(outcome.body)) == (True, MAX_BODY_BYTES)
     else:
         assert outcome.kind is FailureKind.OUTCOME_UNKNOWN
+
+
+@pytest.mark.parametrize("closes", [True, False], ids=["closed", "untrusted"])
+def test_what_fails_in_a_tunnel_is_not_blamed_on_the_proxys_response(send: Any, serve: Any, closes: bool) -> None:
+    host = "files.example.com"
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert(host).configure_cert(tls)
+
+    def tunnel(own: Any, connection: socket.socket) -> None:
+        own.read_request(connection)
+        connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        if not closes:
+            tls.wrap_socket(connection, server_side=True)
+
+    proxy = Secret(f"http://127.0.0.1:{serve(handler=tunnel).port}")
+    outcome = send(settings(f"https://{host}", proxy=proxy))[0]
+    assert outcome.kind is FailureKind.NEVER_SENT
+    assert "HTTP 200" not in outcome.reason
+    assert closes or "TLS certificate verification failed" in outcome.reason

@@ -292,6 +292,19 @@ def test_a_certificate_that_nobody_vouches_for_stops_the_request_before_it_is_se
         assert emulator.state()["requests"] == {operation: 2}
 
 
+def test_a_certificate_for_another_host_is_reported_as_such(perform: Perform, tmp_path: Any) -> None:
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.2").configure_cert(tls)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    with Emulator(access_token=TOKEN, tls=tls) as emulator:
+        own = settings(emulator.url, max_attempts=1, verify=str(tmp_path / "ca.pem"))
+        with pytest.raises(errors.ServiceUnreachableError, match=r"is not valid for '127\.0\.0\.1', at https://") as failed:
+            perform(CreateDownloadLink("f1", own), own, unused, 60)
+        assert not failed.value.sent
+        assert emulator.state()["requests"] == {}
+
+
 @pytest.mark.parametrize("operation", CALLS)
 def test_a_server_that_speaks_no_tls_is_known_as_never_sent(perform: Perform, fresh: Emulator, operation: str) -> None:
     kind, subject = CALLS[operation]

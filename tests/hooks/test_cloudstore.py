@@ -10,8 +10,10 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+import pendulum
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
@@ -19,6 +21,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connec
 from airflow_provider_cloudstore.hooks import cloudstore, masking
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS
@@ -221,7 +224,7 @@ def test_both_hooks_refuse_a_connection_that_cannot_be_used(fields: dict[str, An
     connect(monkeypatch, **{"host": "files.example.com", "password": "hunter2x", **fields})
     if version("apache-airflow").startswith(("3.0.", "3.1.")) and not isinstance(fields.get("extra", {}), dict):
         # Airflow itself reads no such connection from the environment.
-        with pytest.raises(errors.ConfigurationError, match="it is not defined"):
+        with pytest.raises(errors.ConfigurationError, match="cannot parse the environment variable"):
             CloudStoreHook().delete_folder("d1")
         return
     with pytest.raises(errors.ConfigurationError) as blocking:
@@ -359,6 +362,64 @@ def test_a_connection_that_is_not_defined_is_permanent_and_says_where_to_define_
     with pytest.raises(errors.ConfigurationError, match=MISSING) as failed:
         getattr(CloudStoreHook("nowhere"), method)("https://h/f")
     assert isinstance(failed.value, AirflowFailException)
+
+
+@pytest.mark.parametrize("content", [b"", b"no certificate", b"\0" * 99, None])
+@pytest.mark.parametrize("source", ["extra 'verify'", "the environment variable REQUESTS_CA_BUNDLE"])
+def test_an_unreadable_ca_bundle_is_an_error_that_names_the_connection_and_the_bundle(
+    content: bytes | None, source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "ca.pem"
+    if content is not None:
+        bundle.write_bytes(content)
+    elif source == "extra 'verify'":
+        bundle = Path("/proc/self/mem")  # it exists, and reading it fails
+    if source == "extra 'verify'":
+        connect(monkeypatch, host="files.example.com", password="hunter2x", extra={"verify": str(bundle)})
+    else:
+        connect(monkeypatch, host="files.example.com", password="hunter2x")
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(bundle))
+
+    async def delete() -> None:
+        async with CloudStoreAsyncHook() as hook:
+            await hook.delete_folder("d1")
+
+    link = DownloadLink("f1", "t", "https://files.example.com/f1", pendulum.now(), None)
+    message = f"connection 'cloudstore_default': the CA bundle of {source} cannot be read: {bundle} "
+    for use in (
+        lambda: CloudStoreHook().delete_folder("d1"),
+        lambda: asyncio.run(delete()),
+        lambda: CloudStoreHook().download("f1", str(tmp_path / "target"), link=link),
+    ):
+        with pytest.raises(errors.ConfigurationError, match=message) as failed:
+            use()
+        assert isinstance(failed.value, AirflowFailException)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"host": "h", "password": "hunter2x"',
+        '{"host": "h", "password": "hunter2x", "nope": 1}',
+        "cloudstore://x:hunter2x@h:port/",
+        "cloudstore://x:hunter2x@[h/",
+        " ",
+    ],
+)
+def test_a_variable_that_airflow_cannot_parse_is_named_and_its_value_is_not_shown(
+    value: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", value)
+
+    async def enter() -> None:
+        async with CloudStoreAsyncHook():
+            pass
+
+    for use in (lambda: CloudStoreHook().settings, lambda: asyncio.run(enter())):
+        with pytest.raises(errors.ConfigurationError, match="cannot parse the environment variable AIRFLOW_CONN_CLOUD") as failed:
+            use()
+        assert isinstance(failed.value, AirflowFailException)
+        assert "hunter2x" not in "".join(traceback.format_exception(failed.value)) + caplog.text + str(capfd.readouterr())
 
 
 def test_an_async_hook_says_the_same_of_a_connection_that_is_not_defined() -> None:

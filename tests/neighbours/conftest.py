@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.neighbours.servers import PROXY_LOGIN, PROXY_PASSWORD, S3, Azurite, Missing, Squid
+from tests.neighbours.servers import S3, Azurite, Missing
 
 
 @pytest.fixture
@@ -23,18 +23,6 @@ def run_neighbour() -> Iterator[Callable[[Callable[[], Any]], Any]]:
                 pytest.skip(str(missing))
 
         yield run
-
-
-@pytest.fixture
-def squid(run_neighbour: Callable[[Callable[[], Squid]], Squid]) -> Squid:
-    """A forward proxy with one user."""
-    return run_neighbour(lambda: Squid(PROXY_LOGIN, PROXY_PASSWORD))
-
-
-@pytest.fixture
-def proxy_url(squid: Squid) -> str:
-    """Its URL, with the right credentials."""
-    return f"http://{PROXY_LOGIN}:{PROXY_PASSWORD}@127.0.0.1:{squid.port}"
 
 
 @pytest.fixture

@@ -47,10 +47,12 @@ class Neighbour:
 
     reload_signal = signal.SIGHUP
     user: int | None = None
+    log = "output.txt"
 
     def __init__(self, name: str, config: str = "") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"cloudstore-{name}-"))
         self.port = free_port()
+        self.given = config
         self.config = self.folder / "config"
         self.config.write_text(self.configuration(config))
         self._program = Program(name, self.command(), self.folder / "output.txt", cwd=self.folder, user=self.user)
@@ -84,6 +86,11 @@ class Neighbour:
         """Stop it; its port and files stay its own."""
         self._program.stop()
 
+    def logged(self) -> str:
+        """What its log holds; a line is written when a request, or for squid a connection, is over."""
+        log = self.folder / self.log
+        return log.read_text() if log.exists() else ""
+
     def freeze(self) -> None:
         """SIGSTOP: it takes connections and answers nothing, until :meth:`thaw`."""
         self._program.freeze()
@@ -116,8 +123,10 @@ class FrontEnd(Neighbour):
 class Nginx(FrontEnd):
     """nginx.
 
-    :param config: what stands in ``http { }``; ``{port}`` and ``{folder}`` are replaced.
+    :param config: what stands in ``http { }``; ``{port}`` is replaced.
     """
+
+    log = "access.log"
 
     def __init__(self, config: str) -> None:
         self._binary = _installed("nginx", "nginx")
@@ -134,10 +143,10 @@ class Nginx(FrontEnd):
         folders = "".join(
             f"{kind}_temp_path {self.folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
-        filled = config.replace("{port}", str(self.port)).replace("{folder}", str(self.folder))
+        filled = config.replace("{port}", str(self.port))
         return (
             f"daemon off; worker_processes 1; {user} pid {self.folder}/pid; error_log stderr;\n"
-            f"events {{ }}\nhttp {{\naccess_log {self.folder}/access.log;\n{folders}{filled}\n}}\n"
+            f"events {{ }}\nhttp {{\naccess_log {self.folder}/{self.log};\n{folders}{filled}\n}}\n"
         )
 
 
@@ -160,8 +169,9 @@ class Haproxy(FrontEnd):
         return [self._binary, "-c", "-f", self.config]
 
     def configuration(self, config: str) -> str:
-        defaults = "defaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n"
-        return f"global\n  log stderr format raw local0\n{defaults}{config.replace('{port}', str(self.port))}\n"
+        logs = "global\n  log stderr format raw local0\ndefaults\n  log global\n  option httplog\n"
+        defaults = "  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n"
+        return f"{logs}{defaults}{config.replace('{port}', str(self.port))}\n"
 
 
 class Squid(Neighbour):
@@ -171,6 +181,7 @@ class Squid(Neighbour):
     :param password: the user's password.
     """
 
+    log = "access.log"
     # It refuses to be root, and sees no folder that only root can enter.
     user = NOBODY if os.geteuid() == 0 else None
 
@@ -196,7 +207,7 @@ class Squid(Neighbour):
             f"http_port 127.0.0.1:{self.port}",
             f"pid_filename {self.folder}/pid",
             f"cache_log {self.folder}/cache.log",
-            f"access_log stdio:{self.folder}/access.log",
+            f"access_log stdio:{self.folder}/{self.log}",
             f"coredump_dir {self.folder}",
             "cache deny all",
             "shutdown_lifetime 0 seconds",
@@ -209,9 +220,8 @@ class Squid(Neighbour):
         return "\n".join(lines) + "\n"
 
     def requests(self) -> list[tuple[str, str, str]]:
-        """What went through, as its access log tells: method, target, user. A line is written when the connection is over."""
-        log = self.folder / "access.log"
-        lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+        """What went through: method, target, user."""
+        lines = [line.split() for line in self.logged().splitlines()]
         return [(line[5], line[6], line[7]) for line in lines]
 
 

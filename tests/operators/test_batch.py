@@ -3,9 +3,12 @@ from __future__ import annotations
 import copy
 import gzip
 import hashlib
+import itertools
 import json
 import logging
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -166,6 +169,69 @@ def test_a_batch_that_queued_all_succeeds_although_its_state_cannot_be_deleted(
     again = batch.execute(context(store, try_number=2, max_tries=1))
     assert (again["queued"], again["queued_earlier"]) == (5, 5)
     assert emulator.state()["requests"] == {"upload": 5}
+
+
+def test_sigterm_ends_a_batch_that_queued_all_although_the_deletion_of_its_state_hangs(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, release, ended = (threading.Event() for _ in range(3))
+
+    def hang(store: Store, key: str) -> None:
+        begun.set()
+        release.wait(20)
+        ended.set()
+
+    def kill() -> None:
+        assert begun.wait(20)
+        batch.on_kill()
+
+    monkeypatch.setattr(Store, "delete", hang)
+    monkeypatch.setattr(RemoteUrlBatchUploadOperator, "log", logging.getLogger("test"))
+    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5))
+    killing = threading.Thread(target=kill)
+    killing.start()
+    assert batch.execute(context(Store()))["queued"] == 5
+    assert not ended.is_set()
+    assert "Terminated while the batch's state was deleted" in caplog.text
+    release.set()
+    killing.join()
+
+
+@pytest.fixture
+def alarm() -> Iterator[Callable[[float], object]]:
+    """Airflow's alarm for ``execution_timeout``, which fails the test: a batch has to end before it."""
+
+    def ring(*args: object) -> None:
+        pytest.fail("the batch did not end before execution_timeout")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    ("calls_before", "reason"),
+    [(0, "the progress of earlier tries cannot be read"), (2, "the task state cannot be written")],
+)
+def test_at_execution_timeout_the_error_says_which_store_the_batch_waited_for(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, alarm: Callable[[float], object], calls_before: int, reason: str
+) -> None:
+    calls, release, pushed = itertools.count(), threading.Event(), dict[str, Any]()
+
+    def hang(store: Store, key: str) -> Any:
+        if next(calls) >= calls_before:
+            release.wait(60)
+        return dict.get(store, key)
+
+    monkeypatch.setattr(Store, "get", hang)
+    emulator.fault("delay", seconds=0.2, times=0)
+    alarm(6.0)
+    with pytest.raises(errors.BatchStoreError, match=f"execution_timeout is nearly over and {reason}") as ended:
+        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(2000)).execute(context(Store(), pushed))
+    release.set()
+    assert not ended.value.permanent
+    assert pushed == {}
 
 
 def test_a_manifest_that_cannot_be_opened_is_an_error_of_ours_that_airflow_retries(emulator: Emulator, tmp_path: Path) -> None:
