@@ -223,6 +223,7 @@ class Job:
             self._survey,
             progress.matching(match),
             progress.recorded,
+            unchanged=match.unchanged,
             skip_duplicates=self.options.skip_duplicates,
             retry_unknown=self.options.retry_unknown_outcome,
             writes_receipts=self.receipts is not None,

@@ -406,6 +406,7 @@ class Ledger:
     :param survey: the manifest.
     :param state: the state of earlier tries, as far as it applies to this manifest.
     :param recorded: the outcomes in the receipts of earlier tries.
+    :param unchanged: the ranges of positions at which the manifest is that of the state.
     :param skip_duplicates: send duplicate URLs only once.
     :param retry_unknown: resend uploads that an earlier try may have queued.
     :param writes_receipts: whether receipts are written.
@@ -419,6 +420,7 @@ class Ledger:
         state: State | None = None,
         recorded: RecordedOutcomes | None = None,
         *,
+        unchanged: Iterable[tuple[int, int]] = (),
         skip_duplicates: bool = True,
         retry_unknown: bool = False,
         writes_receipts: bool = False,
@@ -430,6 +432,9 @@ class Ledger:
         self._state = State(survey, earlier.settled, earlier.unknown, list(earlier.failures))
         self._settled_before = Ranges(earlier.settled)
         self._unknown_before = Ranges(earlier.unknown)
+        # A receipt does not tell which occurrence of a URL it is of: where the state knows better, it may be a later one.
+        last = max((end for _, end in earlier.settled), default=0)
+        self._known_before = Ranges() if skip_duplicates else Ranges(unchanged).within([(0, last)])
         self._failures_before = {failure["position"]: failure for failure in earlier.failures}
         self._recorded = recorded or RecordedOutcomes()
         self._skip, self._retry_unknown = skip_duplicates, retry_unknown
@@ -498,7 +503,8 @@ class Ledger:
         """Resolve an entry that earlier tries settled, and return its status; None if it needs a request."""
         index, entry = ticket.index, ticket.entry
         by_state = index in self._settled_before
-        receipt = self._recorded.pop(key) if not entry.problem else None
+        by_receipt = not entry.problem and (by_state or index not in self._known_before)
+        receipt = self._recorded.pop(key) if by_receipt else None
         if receipt is None and not by_state:
             return None
         status = receipt[0] if receipt else Status.UNKNOWN if index in self._unknown_before else Status.QUEUED

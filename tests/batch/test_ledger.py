@@ -107,6 +107,19 @@ def test_receipts_tell_of_each_occurrence_once() -> None:
     assert [recorded.pop(digest_of("b")[:12]), recorded.pop(digest_of("b")[:12])] == [(Status.QUEUED, {}), None]
 
 
+@pytest.mark.parametrize("recorded", [["b", "a"], ["b", "a", "a"], []], ids=str)
+def test_the_first_occurrence_that_failed_is_sent_although_a_later_one_was_queued(recorded: list[str]) -> None:
+    survey, match = surveyed(["https://h/a", "https://h/b", "https://h/a"])
+    state, receipts = State(survey, Ranges([(1, 3)])), RecordedOutcomes()
+    for name in recorded:
+        receipts.add(receipt(f"https://h/{name}", "queued"))
+    urls = ["https://h/a", "https://h/b", "https://h/a", "https://h/a"]
+    survey, match = surveyed(urls, state)
+    ledger = Ledger(survey, state, receipts, unchanged=match.unchanged, skip_duplicates=False)
+    sent = [ledger.admit(entry, digest) is not None for entry, digest in with_digests(entries_of_list(urls))]
+    assert sent == [True, False, False, recorded.count("a") < 2]
+
+
 def test_what_the_service_says_is_bounded_in_a_receipt() -> None:
     deep: list[object] = []
     for _ in range(5000):
