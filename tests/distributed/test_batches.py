@@ -36,7 +36,7 @@ STORM = 30
 """Requests that the service answers with 429."""
 OUTAGES = {"api-server": 20.0, "scheduler": 5.0, "redis": 2.0, "postgres": 2.0}
 """Seconds for which each is away, in this order."""
-SPACING = 5 * RATE
+SPACING = 3 * RATE
 ENDED = re.compile("BatchSupersededError|BatchInterruptedError")
 """How a try ends that finds the mark of another, or that Airflow terminates."""
 
@@ -149,8 +149,8 @@ def until_ended(cluster: Cluster, dag_id: str, run_id: str, task_id: str) -> Non
 
 
 @guarantee("batch", "the worker node that runs it is lost")
-def test_a_batch_whose_node_is_lost_resumes_on_the_other(cluster: Cluster, serve: Serve, proven: Proof) -> None:
-    service = serve("lost_node", 1_400)
+def test_a_batch_whose_node_is_lost_resumes_on_the_other(running_cluster: Cluster, serve: Serve, proven: Proof) -> None:
+    cluster, service = running_cluster, serve("lost_node", 1_400)
     run_id = cluster.trigger("batch", manifest=str(service.manifest), conn_id=service.conn_id)
     cluster.until("much has arrived", lambda: service.effects > 3 * TWICE)
     lost = cluster.tasks("batch", run_id)["batch"]["hostname"]
@@ -168,31 +168,20 @@ def test_a_batch_whose_node_is_lost_resumes_on_the_other(cluster: Cluster, serve
 Figures = dict[str, float]
 
 
-@dataclass(frozen=True)
-class Thawed:
-    """What became of a batch whose first try was frozen.
-
-    :param worker: where the retry ran.
-    :param log: the log of the frozen try.
-    """
-
-    worker: str
-    log: str
-    figures: Figures
-
-
 @pytest.fixture(scope="module")
-def frozen(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Thawed]:
-    """Two batches on w1, which is frozen until both retries run on w2."""
+def frozen(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figures]:
+    """Two batches on one node, which is frozen until both retries run on the other."""
     cluster, dag_id = running_cluster, "batches_that_freeze"
-    services = {"state-store": serve("frozen", 2_000), "receipts": serve("frozen-receipts", 2_000)}
+    services = {"state-store": serve("frozen", 1_500), "receipts": serve("frozen-receipts", 1_500)}
     manifest, receipts = str(services["receipts"].manifest), str(tmp_path_factory.mktemp("receipts"))
-    cluster["w2"].kill()  # so that both begin on w1
+    other = next((name for name in WORKERS if not cluster[name].runs), "w2")
+    cluster[other].kill()  # so that both begin on one node
+    [node] = {*WORKERS} - {other}
     run_id = cluster.trigger(dag_id, manifest=manifest, conn_id="frozen", receipts=receipts)
     cluster.until("much of both has arrived", lambda: all(service.effects > 2 * TWICE for service in services.values()))
-    cluster["w1"].freeze()
+    cluster[node].freeze()
     frozen_at, before = time.monotonic(), {name: service.effects for name, service in services.items()}
-    cluster.start("w2")
+    cluster.start(other)
     silences: dict[str, float] = {}
 
     def both_resumed() -> bool:
@@ -202,14 +191,14 @@ def frozen(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.Temp
         return silences.keys() == services.keys()
 
     cluster.until("both retries run", both_resumed)
-    cluster["w1"].thaw()
+    cluster[node].thaw()
     tasks = cluster.finish(dag_id, run_id)
-    found = {}
+    found: dict[str, Figures] = {}
     for name, service in services.items():
         assert (tasks[name]["state"], tasks[name]["try_number"]) == ("success", 2)
         until_ended(cluster, dag_id, run_id, name)
-        figures: Figures = {**service.figures(TWICE), "seconds": silences[name]}
-        found[name] = Thawed(tasks[name]["hostname"], cluster.log(dag_id, run_id, name), figures)
+        assert tasks[name]["hostname"] == other
+        found[name] = {**service.figures(TWICE), "seconds": silences[name]}
     return found
 
 
@@ -220,15 +209,14 @@ def frozen(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.Temp
         pytest.param("receipts", marks=guarantee("batch", "its node is frozen, and thaws while the retry runs (receipts only)")),
     ],
 )
-def test_a_frozen_try_stops_when_it_thaws(progress: str, frozen: dict[str, Thawed], proven: Proof) -> None:
-    assert frozen[progress].worker == "w2"
-    proven(**frozen[progress].figures)  # type: ignore[arg-type]
+def test_a_frozen_try_stops_when_it_thaws(progress: str, frozen: dict[str, Figures], proven: Proof) -> None:
+    proven(**frozen[progress])  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def outages(running_cluster: Cluster, serve: Serve) -> dict[str, Figures]:
     """One batch that suffers all outages, one after the other: the figures of each, until the next one begins."""
-    cluster, service = running_cluster, serve("outages", SPACING * (len(OUTAGES) + 2))
+    cluster, service = running_cluster, serve("outages", 2 * SPACING * len(OUTAGES))
     run_id = cluster.trigger("batch", manifest=str(service.manifest), conn_id=service.conn_id)
     began, seconds = [], []
     for number, (name, away) in enumerate(OUTAGES.items(), start=1):
@@ -244,7 +232,10 @@ def outages(running_cluster: Cluster, serve: Serve) -> dict[str, Figures]:
 
     def is_over() -> bool:
         cluster.heal()  # without its database the scheduler ends, sooner or later
-        return bool(cluster.api("GET", f"/dags/batch/dagRuns/{run_id}")["state"] in {"success", "failed"})
+        try:
+            return bool(cluster.api("GET", f"/dags/batch/dagRuns/{run_id}")["state"] in {"success", "failed"})
+        except OSError:  # URLError is one: the API server has just lost its database
+            return False
 
     until("the batch is over", is_over)
     batch = cluster.tasks("batch", run_id)["batch"]
@@ -275,14 +266,16 @@ def test_a_batch_outlasts_an_outage(component: str, outages: dict[str, Figures],
 def test_the_shards_of_a_lost_node_resume_with_the_new_token_at_one_rate(
     cluster: Cluster, serve: Serve, tmp_path: Path, proven: Proof
 ) -> None:
-    service, dag_id = serve("shards", 1_200), "batch_in_shards"
+    service, dag_id = serve("shards", 1_600), "batch_in_shards"
     emulator, rates = service.emulator, Rates(service.emulator)
     cluster.api("POST", "/pools", {"name": "uploads", "slots": SHARDS})
     run_id = cluster.trigger(dag_id, manifest=str(service.manifest), conn_id=service.conn_id, receipts=str(tmp_path))
-    cluster.until("the shards send", lambda: rates.sample()["effects"].get("upload", 0) > 100)
+    cluster.until("all shards run", lambda: {one["state"] for one in cluster.instances(dag_id, run_id)} == {"running"})
+    cluster.until("they send", lambda: rates.sample()["effects"].get("upload", 0) > SHARDS * SHARD_RATE)
+    before = service.effects
     storm = {"kind": "status", "status": 429, "headers": {"Retry-After": "1"}, "operation": "upload", "times": STORM}
     emulator.control("POST", "faults", json.dumps(storm))
-    cluster.until("much has arrived", lambda: rates.sample()["effects"]["upload"] > 4 * SHARDS * SHARD_RATE)
+    cluster.until("much has arrived", lambda: rates.sample()["effects"]["upload"] > before + 3 * SHARDS * SHARD_RATE)
     killed = [one["map_index"] for one in cluster.instances(dag_id, run_id) if one["hostname"] == "w1"]
     assert len(killed) == SHARDS / 2
 
