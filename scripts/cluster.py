@@ -162,12 +162,12 @@ class Cluster:
         self._token = self._token or self._request("GET", "/auth/token")["access_token"]
         return self._request(method, f"/api/v2{path}", body, {"Authorization": f"Bearer {self._token}"})
 
-    def connect(self, url: str, access_token: str) -> None:
-        """Point the connection ``cloudstore_default`` to a service, for all tasks started from now on."""
-        connection = {"connection_id": "cloudstore_default", **json.loads(airflow_connection(url, access_token))}
+    def connect(self, url: str, access_token: str, conn_id: str = "cloudstore_default") -> None:
+        """Point a connection to a service, for all tasks started from now on."""
+        connection = {"connection_id": conn_id, **json.loads(airflow_connection(url, access_token))}
         action = {"action": "create", "entities": [connection], "action_on_existence": "overwrite"}
         result = self.api("PATCH", "/connections", {"actions": [action]})
-        assert result["create"]["success"] == ["cloudstore_default"], result
+        assert result["create"]["success"] == [conn_id], result
 
     def trigger(self, dag_id: str, **conf: Any) -> str:
         """Trigger a run once the DAG is known.
@@ -192,8 +192,17 @@ class Cluster:
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, dict[str, Any]]:
         """The task instances of a run as the REST API returns them (``state``, ``hostname``, ``try_number``, ...), by task id."""
-        found = self.api("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")["task_instances"]
-        return {task["task_id"]: task for task in found}
+        return {task["task_id"]: task for task in self.instances(dag_id, run_id)}
+
+    def instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """As :meth:`tasks`, with every instance of a mapped task (``map_index``)."""
+        return list(self.api("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")["task_instances"])
+
+    def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
+        """The log of a task's try, from the folder that all components share; empty if there is none yet."""
+        name = f"dag_id={dag_id}/run_id={run_id}/task_id={task_id}/attempt={try_number}.log"
+        file = self.home / "logs" / name
+        return file.read_text(errors="replace") if file.exists() else ""
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
         """An XCom's value."""
@@ -334,10 +343,13 @@ class EmulatorProcess(Program):
 
     def state(self) -> dict[str, Any]:
         """Its files, folders, tokens and counters."""
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-            f"{self.url}/_emulator/state", timeout=60
-        ) as response:
-            return dict(json.load(response))
+        return dict(json.loads(self.control("GET", "state")))
+
+    def control(self, method: str, name: str, body: str = "") -> bytes:
+        """Call one of its endpoints for tests, such as ``faults`` or ``access-token``."""
+        request = urllib.request.Request(f"{self.url}/_emulator/{name}", body.encode() or None, method=method)
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as response:
+            return bytes(response.read())
 
 
 def _in_wheel(package: str) -> Path:
