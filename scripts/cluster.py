@@ -46,7 +46,7 @@ _AIRFLOW: Mapping[str, tuple[str, ...]] = {
         name: ("celery", "worker", "-H", f"{name}@{name}", "-c", "2", "-q", f"default,{name}", "--skip-serve-logs")
         for name in WORKERS
     },
-    "w3": ("celery", "worker", "-H", "w3@w3", "-c", "16", "-q", "w3", "--skip-serve-logs"),
+    "w3": ("celery", "worker", "-H", "w3@w3", "-c", "24", "-q", "w3", "--skip-serve-logs"),
     "triggerer-2": ("triggerer", "--skip-serve-logs"),
 }
 _HTTP_TIMEOUT = 60

@@ -73,13 +73,14 @@ class Stage:
     def log(self, dag_id: str, task_id: str) -> str:
         """The log of a task's last try."""
         folder = self.cluster.home / "logs" / f"dag_id={dag_id}" / f"run_id={self.runs[dag_id]}" / f"task_id={task_id}"
-        return max(folder.glob("attempt=*.log"), key=lambda file: file.name).read_text()
+        return max(folder.glob("attempt=?.log"), key=lambda file: file.name).read_text()
 
     def reported(self, asset: str) -> list[str]:
-        """The file of each event of an asset."""
+        """The files of all events of an asset."""
         sql = "select asset_event.extra from asset_event join asset on asset.id = asset_id where uri = %s order by asset_event.id"
         extras = [extra for (extra,) in self.cluster.rows(sql, f"cloudstore://files.example.com/{asset}")]
-        return [(extra["payload"] if extra.get("from_trigger") else extra)["file_id"] for extra in extras]
+        of_events = [extra["payload"]["file_ids"] if extra.get("from_trigger") else [extra["file_id"]] for extra in extras]
+        return [file_id for of_event in of_events for file_id in of_event]
 
     def used(self, dag_id: str) -> list[str]:
         """The files that triggered the runs of a DAG."""
