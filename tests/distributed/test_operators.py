@@ -236,16 +236,20 @@ def triggerer_lost(stage: Stage) -> TriggererLost:
     cluster.until("all waits are deferred", lambda: stage.states("many_waits")["wait", "deferred"] == WAITS, 600)
     recorded = "select 1 from asset_state_store"
     cluster.until("the first files are reported", lambda: len(cluster.rows(recorded)) == len(EARLY))
+    in_each = (
+        "select triggerer_id, count(*) from task_instance join trigger on trigger.id = trigger_id"
+        " where run_id = %s and triggerer_id is not null group by 1"
+    )
+
+    def counts() -> list[int]:
+        return [count for _, count in cluster.rows(in_each, stage.runs["many_waits"])]
+
+    cluster.until("one triggerer has all of them", lambda: counts() == [WAITS])
     running = "select count(*) from job where job_type = 'TriggererJob' and state = 'running'"
     before = cluster.rows(running)[0][0]
     cluster.start("triggerer-2")
     cluster.until("there are two triggerers", lambda: cluster.rows(running)[0][0] > before)
-    of_waits = (
-        "select trigger.triggerer_id, count(*) from task_instance join trigger on trigger.id = trigger_id"
-        " where run_id = %s group by 1"
-    )
-    ((_, in_one),) = cluster.rows(of_waits, stage.runs["many_waits"])
-    assert in_one == WAITS
+    assert counts() == [WAITS]
     watched.put_file(b"", *AT_THE_KILL)
     cluster.until("another file is reported", lambda: AT_THE_KILL[0] in stage.reported("watched-on-cluster"))
     cluster["triggerer"].kill()
@@ -254,7 +258,7 @@ def triggerer_lost(stage: Stage) -> TriggererLost:
         waits.put_file(b"", stored["file_id"])
     for file_id in LATE:
         watched.put_file(b"", file_id)
-    cluster.until("the second triggerer polls", lambda: stage.requests("many_waits", "link") > polls)
+    cluster.until("the second triggerer finds a file", lambda: stage.effects("many_waits", "link"))
     return TriggererLost(at, polls, time.monotonic() - at)
 
 
