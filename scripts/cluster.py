@@ -171,15 +171,6 @@ class Cluster:
         result = self.api("PATCH", "/connections", {"actions": [action]})
         assert result["create"]["success"] == [conn_id], result
 
-    def unpause(self, dag_id: str) -> None:
-        """Unpause a DAG once it is known."""
-        self.until(f"the DAG {dag_id} is known", lambda: self._knows(dag_id))
-        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
-
-    def pause(self, dag_id: str) -> None:
-        """Pause a DAG."""
-        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
-
     def trigger(self, dag_id: str, **conf: Any) -> str:
         """Trigger a run once the DAG is known.
 
@@ -209,6 +200,15 @@ class Cluster:
         """An XCom's value."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}?deserialize=true"
         return self.api("GET", path)["value"]
+
+    def unpause(self, dag_id: str) -> None:
+        """Unpause a DAG once it is known."""
+        self.until(f"the DAG {dag_id} is known", lambda: self._knows(dag_id))
+        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+
+    def pause(self, dag_id: str) -> None:
+        """Pause a DAG."""
+        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query of Airflow's database returns; cheaper than the REST API.
