@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+NODE_NAME = "CLUSTER_NODE"
+"""The environment variable with the host name of a node of ``scripts.cluster``."""
 
 
 def environment(home: Path, **extra: str) -> dict[str, str]:
@@ -29,6 +31,14 @@ def environment(home: Path, **extra: str) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', '')}",
     }
     return {**inherited, **own, **extra}
+
+
+def node_name() -> str:
+    """The host name that Airflow displays for a task: its worker's name, since all workers share one machine.
+
+    Every process of Airflow imports this file for it: it must stay cheap to import.
+    """
+    return os.environ.get(NODE_NAME, "localhost")
 
 
 def migrate(home: Path) -> None:

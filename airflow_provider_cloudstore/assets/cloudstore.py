@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 EXTRA_FILE_ID = "file_id"
 """The key in an asset event's extra."""
+PAYLOAD_FILE_IDS = "file_ids"
+"""The key in the payload of a watcher's event."""
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
@@ -67,10 +69,12 @@ def triggering_file_ids(context: Context) -> list[str]:
     :param context: the context of a task, in a DAG that is scheduled on assets; ``get_current_context()`` returns it.
     """
     events = [event for of_asset in triggering_events(context).values() for event in of_asset]
-    ids = [_file_id_of(event.extra or {}) for event in sorted(events, key=lambda event: event.timestamp)]
-    return list(dict.fromkeys(file_id for file_id in ids if file_id))
+    ids = [_file_ids_of(event.extra or {}) for event in sorted(events, key=lambda event: event.timestamp)]
+    return list(dict.fromkeys(file_id for of_event in ids for file_id in of_event if file_id))
 
 
-def _file_id_of(extra: Any) -> str | None:
+def _file_ids_of(extra: Any) -> list[Any]:
     payload = extra.get("payload") if extra.get("from_trigger") else None  # an asset watcher's event
-    return (payload if isinstance(payload, dict) else extra).get(EXTRA_FILE_ID)
+    if isinstance(payload, dict) and isinstance(of_round := payload.get(PAYLOAD_FILE_IDS), list):
+        return of_round
+    return [(payload if isinstance(payload, dict) else extra).get(EXTRA_FILE_ID)]  # a payload of an earlier release has one

@@ -26,7 +26,7 @@ _MAX_PUT_SIZE = 64 * 1024 * 1024
 class Service:
     """The routes over a store.
 
-    :param access_token: the one token that it accepts.
+    :param access_token: the token that it accepts; while a rotation overlaps, several, one a line.
     """
 
     store: Store
@@ -166,7 +166,8 @@ class Service:
         self._authorize(token if scheme == "Bearer" else None)
 
     def _authorize(self, token: str | None) -> None:
-        if not hmac.compare_digest((token or "").encode("utf-8", "replace"), self.access_token.encode()):
+        given = (token or "").encode("utf-8", "replace")
+        if not any(hmac.compare_digest(given, valid.encode()) for valid in self.access_token.splitlines()):
             raise web.HTTPUnauthorized(reason="Could not validate the access token")
 
     async def _form_field(self, request: web.Request, name: str) -> str:

@@ -13,7 +13,7 @@ from airflow.providers.common.compat.triggers import BaseEventTrigger
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from pendulum import DateTime
 
-from airflow_provider_cloudstore.assets.cloudstore import EXTRA_FILE_ID
+from airflow_provider_cloudstore.assets.cloudstore import PAYLOAD_FILE_IDS
 from airflow_provider_cloudstore.compat import asset_stores
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
@@ -86,12 +86,13 @@ _IDLE = 3600.0  # Airflow restarts a run() that returns after two seconds
 
 
 class FileAvailableEventTrigger(BaseEventTrigger):
-    """Sends an event for each file that becomes available, for the ``AssetWatcher`` of an asset (Airflow 3).
+    """Sends an event when files become available, for the ``AssetWatcher`` of an asset (Airflow 3).
 
     Each file is reported at least once, and exactly once unless the triggerer is killed within seconds of the event. Before
-    Airflow 3.3, a triggerer that restarts reports every available file again. The event's payload is ``{"file_id"}``; a DAG
-    scheduled on the asset reads it with :func:`~airflow_provider_cloudstore.assets.cloudstore.triggering_file_ids`. No error
-    ends the watch: after one that polling cannot resolve, it polls at longer intervals and logs the reason.
+    Airflow 3.3, a triggerer that restarts reports every available file again. The event's payload is ``{"file_ids": [...]}``,
+    the files that one round of polls found; a DAG scheduled on the asset reads it with
+    :func:`~airflow_provider_cloudstore.assets.cloudstore.triggering_file_ids`. No error ends the watch: after one that polling
+    cannot resolve, it polls at longer intervals and logs the reason.
 
     :param file_ids: the files, at most 1,000.
     :param poll_interval: seconds between two polls of a file.
@@ -119,7 +120,10 @@ class FileAvailableEventTrigger(BaseEventTrigger):
         return _serialized(self, "file_ids", "poll_interval", "cloudstore_conn_id")
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Poll indefinitely; send one event per file."""
+        """Poll indefinitely; send one event for all files that a round of polls finds.
+
+        Of events that are stored together, Airflow's scheduler can hand a DAG run the first only (apache/airflow 54659).
+        """
         from airflow_provider_cloudstore.assets.reported import ReportedFiles
 
         reported = ReportedFiles(asset_stores(self), self.cloudstore_conn_id)
@@ -132,7 +136,8 @@ class FileAvailableEventTrigger(BaseEventTrigger):
             found = [file_id for file_id in due if file_id not in errors]
             for file_id in found:
                 self.log.info("File '%s' is available", file_id)
-                yield TriggerEvent({EXTRA_FILE_ID: file_id})
+            if found:
+                yield TriggerEvent({PAYLOAD_FILE_IDS: found})
             for line, permanent in watch.record(errors, time.monotonic()):
                 self.log.log(logging.WARNING if permanent else logging.INFO, line)
             missing = [file_id for file_id in missing if file_id not in found]

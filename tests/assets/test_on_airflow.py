@@ -83,7 +83,7 @@ def extras(airflow: RealAirflow) -> list[dict[str, Any]]:
 
 
 def watched(airflow: RealAirflow, file_id: str) -> int:
-    return extras(airflow).count({"from_trigger": True, "payload": {"file_id": file_id}})
+    return [file_id in extra["payload"]["file_ids"] for extra in extras(airflow) if extra.get("from_trigger")].count(True)
 
 
 def returned(airflow: RealAirflow, dag_id: str, task_id: str) -> list[Any]:

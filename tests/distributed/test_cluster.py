@@ -1,4 +1,4 @@
-"""The provider on a distributed Airflow: tasks of one run on different machines, and a machine that is lost.
+"""The provider on a distributed Airflow: tasks of one run on different machines.
 
 Slow: ``make test-distributed`` runs it.
 """
@@ -7,21 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from scripts.cluster import WORKERS, Cluster, EmulatorProcess
+from scripts.cluster import Cluster, EmulatorProcess
 from scripts.source_server import serving
-from tests.guarantees import Proof, guarantee
 
 pytestmark = pytest.mark.slow
-
-RATE = 200  # as in dags/batch_on_cluster.py
-CONCURRENCY = 8
-TWICE = CONCURRENCY + 2 * RATE  # what one lost node may send twice: what was in flight, and two seconds of sending
 
 
 def test_the_staged_pipeline_runs_across_two_workers(cluster: Cluster, tmp_path: Path) -> None:
@@ -53,36 +46,3 @@ def test_the_staged_pipeline_runs_across_two_workers(cluster: Cluster, tmp_path:
     assert (state["effects"]["upload"], state["effects"]["delete"]) == (1, 1)
     assert state["requests"]["upload"] == 1
     assert (state["folders"], state["files"], state["tokens"]) == ([], [], [])
-
-
-@guarantee("batch", "the worker node that runs it is lost")
-def test_a_batch_whose_node_is_lost_resumes_on_the_other_with_nothing_lost_and_little_sent_twice(
-    cluster: Cluster, tmp_path: Path, proven: Proof
-) -> None:
-    urls = [f"https://source.example/{number}" for number in range(4_000)]
-    manifest = tmp_path / "urls.txt"
-    manifest.write_text("\n".join(urls))
-    with EmulatorProcess(tmp_path, "--fetch-delay", "3600") as emulator:
-        cluster.connect(emulator.url, emulator.access_token)
-        run_id = cluster.trigger("batch_on_cluster", manifest=str(manifest))
-        cluster.until("half of the batch has arrived", lambda: len(emulator.state()["files"]) > len(urls) / 2)
-        lost = cluster.tasks("batch_on_cluster", run_id)["batch"]["hostname"]
-        cluster[lost].kill()
-        lost_at, before = time.monotonic(), len(emulator.state()["files"])
-        cluster.until("the batch goes on", lambda: len(emulator.state()["files"]) > before)
-        silence = time.monotonic() - lost_at
-        batch = cluster.finish("batch_on_cluster", run_id)["batch"]
-        state = emulator.state()
-    assert lost in WORKERS
-    assert (batch["state"], batch["try_number"]) == ("success", 2)
-    assert batch["hostname"] == next(name for name in WORKERS if name != lost)
-    arrived = Counter(stored["source"] for stored in state["files"])
-    assert max(arrived.values()) <= 2
-    proven(
-        requests=state["requests"]["upload"],
-        effects=sum(arrived.values()),
-        twice=sum(arrived.values()) - len(urls),
-        at_most=TWICE,
-        lost=len(set(urls) - arrived.keys()),
-        seconds=silence,
-    )

@@ -138,6 +138,17 @@ def test_the_control_endpoints_return_the_state_and_change_it(emulator: Emulator
     assert emulator.access_token == "rotated"
 
 
+def test_a_rotation_may_overlap_and_ends_with_only_the_new_token(emulator: Emulator) -> None:
+    def rotate(valid: str) -> list[int]:
+        assert requests.put(f"{emulator.url}/_emulator/access-token", data=valid, timeout=5).status_code == 204
+        headers = [{"Authorization": f"Bearer {token}"} for token in ("old", "new", "")]
+        url, data = f"{emulator.url}{API}/file/url_upload_add", {"url": "ftp://h/f"}
+        return [requests.post(url, data, headers=one, timeout=5).status_code for one in headers]
+
+    assert rotate("old\nnew") == [200, 200, 401]
+    assert rotate("new") == [401, 200, 401]
+
+
 def test_faults_are_injected_over_http_and_used_up_in_order(emulator: Emulator) -> None:
     base = f"{emulator.url}/_emulator/faults"
     script = [{"kind": "status", "status": 503, "operation": "link", "times": 2}, {"kind": "status", "status": 418}]

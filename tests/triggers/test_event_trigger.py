@@ -79,7 +79,7 @@ class Running:
         return self.events
 
 
-def test_each_file_is_one_event_and_the_watch_never_ends(emulator: Emulator) -> None:
+def test_each_round_that_finds_files_is_one_event_and_the_watch_never_ends(emulator: Emulator) -> None:
     async def watch() -> list[Any]:
         store = Store()
         running = Running(trigger(["f1", "f2"], store))
@@ -91,8 +91,22 @@ def test_each_file_is_one_event_and_the_watch_never_ends(emulator: Emulator) -> 
         await running.until(lambda: len(store.values) == 2)
         return await running.kill()
 
-    assert asyncio.run(watch()) == [{"file_id": "f2"}, {"file_id": "f1"}]
+    assert asyncio.run(watch()) == [{"file_ids": ["f2"]}, {"file_ids": ["f1"]}]
     assert emulator.state()["requests"].keys() == {"link"}
+
+
+def test_files_that_become_available_together_are_one_event(emulator: Emulator) -> None:
+    for file_id in ("f1", "f2", "f3"):
+        store_file(emulator, file_id=file_id)
+
+    async def watch() -> list[Any]:
+        store = Store()
+        running = Running(trigger(["f1", "missing", "f2", "f3"], store))
+        await running.until(lambda: len(store.values) == 3)
+        return await running.kill()
+
+    # As separate events, all but the first could wait for the next event to trigger a DAG run: apache/airflow 54659.
+    assert asyncio.run(watch()) == [{"file_ids": ["f1", "f2", "f3"]}]
 
 
 def test_a_triggerer_that_starts_again_reports_nothing_twice(emulator: Emulator) -> None:
@@ -108,7 +122,7 @@ def test_a_triggerer_that_starts_again_reports_nothing_twice(emulator: Emulator)
         await second.until(lambda: len(store.values) == 2)
         return [first.events, await second.kill()]
 
-    assert asyncio.run(watch()) == [[{"file_id": "f1"}], [{"file_id": "f2"}]]
+    assert asyncio.run(watch()) == [[{"file_ids": ["f1"]}], [{"file_ids": ["f2"]}]]
 
 
 def test_an_event_that_the_kill_may_have_swallowed_is_sent_again(emulator: Emulator) -> None:
@@ -124,7 +138,7 @@ def test_an_event_that_the_kill_may_have_swallowed_is_sent_again(emulator: Emula
         await second.until(lambda: store.values)
         return [*first.events, *await second.kill()]
 
-    assert asyncio.run(watch()) == [{"file_id": "f1"}] * 2
+    assert asyncio.run(watch()) == [{"file_ids": ["f1"]}] * 2
 
 
 def test_without_a_state_store_a_restart_reports_again_and_one_run_does_not(emulator: Emulator) -> None:
@@ -139,7 +153,7 @@ def test_without_a_state_store_a_restart_reports_again_and_one_run_does_not(emul
             seen += await running.kill()
         return seen
 
-    assert asyncio.run(watch()) == [{"file_id": "f1"}] * 2
+    assert asyncio.run(watch()) == [{"file_ids": ["f1"]}] * 2
 
 
 def test_every_asset_that_watches_with_one_trigger_must_know_of_a_file(emulator: Emulator) -> None:
@@ -154,8 +168,8 @@ def test_every_asset_that_watches_with_one_trigger_must_know_of_a_file(emulator:
         return await running.kill()
 
     first, second = Store(), Store()
-    assert asyncio.run(watch(first)) == [{"file_id": "f1"}]
-    assert asyncio.run(watch(first, second)) == [{"file_id": "f1"}]
+    assert asyncio.run(watch(first)) == [{"file_ids": ["f1"]}]
+    assert asyncio.run(watch(first, second)) == [{"file_ids": ["f1"]}]
     assert asyncio.run(watch(first, second)) == []
 
 
@@ -171,7 +185,7 @@ def test_a_record_that_fails_is_written_later_and_ends_nothing(emulator: Emulato
         await running.until(lambda: store.values)
         return await running.kill()
 
-    assert asyncio.run(watch()) == [{"file_id": "f1"}]
+    assert asyncio.run(watch()) == [{"file_ids": ["f1"]}]
     assert "secret" not in caplog.text
 
 
@@ -186,7 +200,7 @@ def test_no_error_ends_the_watch(emulator: Emulator, monkeypatch: pytest.MonkeyP
         await running.until(lambda: running.events)
         return await running.kill()
 
-    assert asyncio.run(watch()) == [{"file_id": "f1"}]
+    assert asyncio.run(watch()) == [{"file_ids": ["f1"]}]
 
 
 def test_a_connection_that_is_mended_is_picked_up(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +218,7 @@ def test_a_connection_that_is_mended_is_picked_up(emulator: Emulator, monkeypatc
         await running.until(lambda: running.events)
         return await running.kill()
 
-    assert asyncio.run(watch()) == [{"file_id": "f1"}]
+    assert asyncio.run(watch()) == [{"file_ids": ["f1"]}]
 
 
 def test_an_error_of_one_file_does_not_hold_the_others_up(emulator: Emulator) -> None:

@@ -1,0 +1,55 @@
+"""Batches for tests that kill, freeze and interrupt them; where they read, write and send comes with the run."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG, Param
+
+from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
+
+SHARDS = 4
+BATCH: dict[str, Any] = {
+    "urls": "{{ params.manifest }}",
+    "cloudstore_conn_id": "{{ params.conn_id }}",
+    "requests_per_second": 100,
+    "max_concurrency": 8,
+    "retries": 20,
+    "retry_delay": timedelta(seconds=0),
+}
+RUN: dict[str, Any] = {
+    "start_date": datetime(2026, 1, 1),
+    "params": {name: Param("", type="string") for name in ("manifest", "receipts", "conn_id")},
+}
+
+
+class WithoutStateStore(RemoteUrlBatchUploadOperator):
+    """The operator as before Airflow 3.3: only receipts say what was sent."""
+
+    def execute(self, context: Any) -> Any:
+        return super().execute({"ti": context["ti"]})
+
+
+with DAG("batch", schedule=None, **RUN):
+    RemoteUrlBatchUploadOperator(task_id="batch", **BATCH)
+
+with DAG("batches_that_freeze", schedule=None, **RUN):
+    RemoteUrlBatchUploadOperator(task_id="state-store", **BATCH)
+    receipts = {"receipts": "{{ params.receipts }}", "cloudstore_conn_id": "{{ params.conn_id }}-receipts"}
+    WithoutStateStore(task_id="receipts", **BATCH | receipts)
+
+with DAG("batch_with_timeout", schedule=None, **RUN):
+    # It ends three seconds before, so that there is time to save its progress.
+    RemoteUrlBatchUploadOperator(task_id="batch", execution_timeout=timedelta(seconds=8), **BATCH)
+
+with DAG("batch_in_shards", schedule=None, **RUN):
+    sharded = {"receipts": "{{ params.receipts }}", "requests_per_second": 25, "max_concurrency": 4, "pool": "uploads"}
+    RemoteUrlBatchUploadOperator.partial(task_id="batch", **BATCH | sharded).expand(
+        shard=[[number, SHARDS] for number in range(SHARDS)]
+    )
+
+# Periodic, because only then Airflow backfills it; it ended long ago, so that no run starts by itself.
+with DAG("batch_of_each_run", schedule="@daily", end_date=datetime(2026, 1, 2), catchup=False, **RUN):
+    slow = {"receipts": "{{ params.receipts }}", "requests_per_second": 40}
+    RemoteUrlBatchUploadOperator(task_id="batch", **BATCH | slow)

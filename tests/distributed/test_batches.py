@@ -1,0 +1,387 @@
+"""Batches on a distributed Airflow whose parts are lost, frozen, away or restarted: nothing is lost, and little is sent twice.
+
+Slow: ``make test-distributed`` runs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.cluster import WORKERS, Cluster, EmulatorProcess
+from scripts.processes import until
+from tests.guarantees import Proof, guarantee
+
+pytestmark = pytest.mark.slow
+
+RATE = 100  # this and what follows as in dags/batches.py
+CONCURRENCY = 8
+SHARD_RATE = 25
+SHARD_CONCURRENCY = 4
+SHARDS = 4
+TWICE = CONCURRENCY + 2 * RATE  # what one interruption may send twice: what was in flight, and two seconds of sending
+TWICE_OF_SHARD = SHARD_CONCURRENCY + 2 * SHARD_RATE
+RUNS = 3
+STORM = 30
+"""Requests that the service answers with 429."""
+OUTAGES = {"api-server": 20.0, "scheduler": 5.0, "redis": 2.0, "postgres": 2.0}
+"""Seconds for which each is away, in this order."""
+SPACING = 3 * RATE
+ENDED = re.compile("BatchSupersededError|BatchInterruptedError")
+"""How a try ends that finds the mark of another, or that Airflow terminates."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """An emulator with a connection of its own, and a manifest for it."""
+
+    emulator: EmulatorProcess
+    conn_id: str
+    urls: list[str]
+    manifest: Path
+
+    @property
+    def effects(self) -> int:
+        """How many uploads the service has accepted."""
+        return int(self.emulator.state()["effects"].get("upload", 0))
+
+    def arrived(self) -> Counter[str]:
+        """How often each URL has arrived."""
+        return Counter(stored["source"] for stored in self.emulator.state()["files"])
+
+    @property
+    def digests(self) -> set[str]:
+        """The URLs as receipts name them."""
+        return {hashlib.sha256(url.encode()).hexdigest() for url in self.urls}
+
+    def until_arrived(self, more_than: int) -> None:
+        """Wait until more than so many URLs have arrived, whatever becomes of Airflow's components."""
+        until(f"more than {more_than} URLs have arrived", lambda: len(self.arrived()) > more_than)
+
+    def figures(self, at_most: int, copies: int = 1) -> dict[str, int]:
+        """The figures of a batch that has ended.
+
+        :param copies: how often each URL was asked for.
+        """
+        state, arrived = self.emulator.state(), self.arrived()
+        assert arrived.keys() <= set(self.urls)
+        return {
+            "requests": state["requests"]["upload"],
+            "effects": state["effects"]["upload"],
+            "twice": sum(max(0, arrived[url] - copies) for url in self.urls),
+            "lost": sum(max(0, copies - arrived[url]) for url in self.urls),
+            "at_most": at_most,
+        }
+
+
+Serve = Callable[[str, int], Service]
+
+
+@pytest.fixture(scope="module")
+def serve(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """Starts a service under a connection id, with a manifest of so many URLs."""
+    with ExitStack() as stack:
+
+        def start(conn_id: str, count: int) -> Service:
+            folder = tmp_path_factory.mktemp(conn_id)
+            emulator = stack.enter_context(EmulatorProcess(folder, "--fetch-delay", "3600"))
+            running_cluster.connect(emulator.url, emulator.access_token, conn_id)
+            manifest = folder / "urls.txt"
+            urls = [f"https://source.example/{number}" for number in range(count)]
+            manifest.write_text("\n".join(urls))
+            return Service(emulator, conn_id, urls, manifest)
+
+        yield start
+
+
+def queued(receipts: Path) -> dict[tuple[str, str], list[str]]:
+    """The digests of the URLs that a folder of receipts calls queued, by run id and map index."""
+    found = {}
+    for mark in receipts.glob("batch-*.json"):
+        _, run_id, _, map_index = json.loads(mark.read_text())["scope"]
+        parts = receipts.glob(f"part-{mark.stem.removeprefix('batch-')}-*.jsonl")
+        lines = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
+        found[run_id, map_index] = [line["digest"] for line in lines if line["status"] == "queued"]
+    return found
+
+
+class Rates:
+    """How many requests arrive at a service in any few seconds."""
+
+    def __init__(self, emulator: EmulatorProcess) -> None:
+        self._emulator = emulator
+        self._samples: list[tuple[float, float, int]] = []
+
+    def sample(self) -> dict[str, Any]:
+        """Ask the service for its state, and count."""
+        asked_at = time.monotonic()
+        state = self._emulator.state()
+        self._samples.append((asked_at, time.monotonic(), state["requests"].get("upload", 0)))
+        return state
+
+    def of_windows(self, seconds: float = 4.0) -> Iterator[tuple[int, float]]:
+        """The requests between two samples at least so far apart, and the seconds in which they may have arrived."""
+        for number, (first_asked, first_answered, first) in enumerate(self._samples):
+            for asked, answered, last in self._samples[number:]:
+                if asked - first_answered >= seconds:
+                    yield last - first, answered - first_asked
+
+
+def seconds_until(cluster: Cluster, what: str, true: Callable[[], Any], since: float) -> float:
+    """Wait for an event, and return the seconds from ``since`` (of the monotonic clock)."""
+    cluster.until(what, true)
+    return time.monotonic() - since
+
+
+def until_ended(cluster: Cluster, dag_id: str, run_id: str, task_id: str) -> None:
+    """Wait until the first try has found that it is superseded or terminated."""
+    cluster.until(f"the first try of {task_id} has ended", lambda: ENDED.search(cluster.log(dag_id, run_id, task_id)))
+
+
+# First, because after an outage of the broker, Celery's workers take fewer tasks for a while.
+@guarantee("batch", "one of two nodes that send four shards is lost, while the service answers 429 and the token is rotated")
+def test_the_shards_of_a_lost_node_resume_with_the_new_token_at_one_rate(
+    running_cluster: Cluster, serve: Serve, tmp_path: Path, proven: Proof
+) -> None:
+    cluster, service, dag_id = running_cluster, serve("shards", 1_600), "batch_in_shards"
+    emulator, rates = service.emulator, Rates(service.emulator)
+    cluster.api("POST", "/pools", {"name": "uploads", "slots": SHARDS})
+    run_id = cluster.trigger(dag_id, manifest=str(service.manifest), conn_id=service.conn_id, receipts=str(tmp_path))
+    cluster.until("all shards run", lambda: {one["state"] for one in cluster.instances(dag_id, run_id)} == {"running"})
+    cluster.until("they send", lambda: rates.sample()["effects"].get("upload", 0) > SHARDS * SHARD_RATE)
+    before = service.effects
+    storm = {"kind": "status", "status": 429, "headers": {"Retry-After": "1"}, "operation": "upload", "times": STORM}
+    emulator.control("POST", "faults", json.dumps(storm))
+    cluster.until("much has arrived", lambda: rates.sample()["effects"]["upload"] > before + 3 * SHARDS * SHARD_RATE)
+    killed = [one["map_index"] for one in cluster.instances(dag_id, run_id) if one["hostname"] == "w1"]
+    assert len(killed) == SHARDS / 2
+
+    cluster["w1"].kill()
+    killed_at = time.monotonic()
+    old, new = emulator.access_token, "the-new-access-token"
+    emulator.control("PUT", "access-token", f"{old}\n{new}")
+    cluster.connect(emulator.url, new, service.conn_id)
+    emulator.control("PUT", "access-token", new)
+
+    def resumed() -> bool:
+        rates.sample()
+        shards = {one["map_index"]: one for one in cluster.instances(dag_id, run_id)}
+        return all(shards[shard]["try_number"] == 2 and shards[shard]["hostname"] == "w2" for shard in killed)
+
+    silence = seconds_until(cluster, "both shards run on the other node", resumed, killed_at)
+    cluster.until("all has arrived", lambda: len({one["source"] for one in rates.sample()["files"]}) == len(service.urls))
+    cluster.finish(dag_id, run_id)
+    shards = cluster.instances(dag_id, run_id)
+    assert {one["state"] for one in shards} == {"success"}
+    assert {one["map_index"] for one in shards if one["try_number"] > 1} == set(killed)
+    figures = service.figures(TWICE_OF_SHARD * len(killed))
+    refused = figures["requests"] - figures["effects"] - STORM
+    fastest = max(requests / seconds for requests, seconds in rates.of_windows())
+    print(f"at most {fastest:.0f} requests a second; {refused} with the old token")
+    assert refused >= SHARDS - len(killed)
+    # Requests in flight may be late, and arrive together with the next ones.
+    assert all(count <= SHARDS * (SHARD_RATE * seconds + SHARD_CONCURRENCY) for count, seconds in rates.of_windows())
+    recorded = [digest for digests in queued(tmp_path).values() for digest in digests]
+    assert set(recorded) == service.digests
+    proven(**figures, seconds=silence)
+
+
+Figures = dict[str, float]
+
+
+@pytest.fixture(scope="module")
+def frozen(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figures]:
+    """Two batches on one node, which is frozen until both retries run on the other."""
+    cluster, dag_id = running_cluster, "batches_that_freeze"
+    services = {"state-store": serve("frozen", 1_500), "receipts": serve("frozen-receipts", 1_500)}
+    manifest, receipts = str(services["receipts"].manifest), str(tmp_path_factory.mktemp("receipts"))
+    other = next((name for name in WORKERS if not cluster[name].runs), "w2")
+    cluster[other].kill()  # so that both begin on one node
+    [node] = {*WORKERS} - {other}
+    run_id = cluster.trigger(dag_id, manifest=manifest, conn_id="frozen", receipts=receipts)
+    cluster.until("much of both has arrived", lambda: all(service.effects > 2 * TWICE for service in services.values()))
+    cluster[node].freeze()
+    frozen_at, before = time.monotonic(), {name: service.effects for name, service in services.items()}
+    cluster.start(other)
+    silences: dict[str, float] = {}
+
+    def both_resumed() -> bool:
+        for name, service in services.items():
+            if name not in silences and service.effects > before[name]:
+                silences[name] = time.monotonic() - frozen_at
+        return silences.keys() == services.keys()
+
+    cluster.until("both retries run", both_resumed)
+    cluster[node].thaw()
+    tasks = cluster.finish(dag_id, run_id)
+    found: dict[str, Figures] = {}
+    for name, service in services.items():
+        assert (tasks[name]["state"], tasks[name]["try_number"]) == ("success", 2)
+        until_ended(cluster, dag_id, run_id, name)
+        assert tasks[name]["hostname"] == other
+        found[name] = {**service.figures(TWICE), "seconds": silences[name]}
+    return found
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        pytest.param("state-store", marks=guarantee("batch", "its node is frozen, and thaws while the retry runs (state store)")),
+        pytest.param("receipts", marks=guarantee("batch", "its node is frozen, and thaws while the retry runs (receipts only)")),
+    ],
+)
+def test_a_frozen_try_stops_when_it_thaws(progress: str, frozen: dict[str, Figures], proven: Proof) -> None:
+    proven(**frozen[progress])  # type: ignore[arg-type]
+
+
+# Nobody restarts the lost node until the outages below.
+@guarantee("batch", "the worker node that runs it is lost")
+def test_a_batch_whose_node_is_lost_resumes_on_the_other(running_cluster: Cluster, serve: Serve, proven: Proof) -> None:
+    cluster, service = running_cluster, serve("lost_node", 1_400)
+    run_id = cluster.trigger("batch", manifest=str(service.manifest), conn_id=service.conn_id)
+    cluster.until("much has arrived", lambda: service.effects > 3 * TWICE)
+    lost = cluster.tasks("batch", run_id)["batch"]["hostname"]
+    cluster[lost].kill()
+    lost_at, before = time.monotonic(), service.effects
+    silence = seconds_until(cluster, "the batch goes on", lambda: service.effects > before, lost_at)
+    batch = cluster.finish("batch", run_id)["batch"]
+    assert lost in WORKERS
+    assert (batch["state"], batch["try_number"]) == ("success", 2)
+    assert batch["hostname"] == next(name for name in WORKERS if name != lost)
+    assert max(service.arrived().values()) <= 2
+    proven(**service.figures(TWICE), seconds=silence)
+
+
+@pytest.fixture(scope="module")
+def outages(running_cluster: Cluster, serve: Serve) -> dict[str, Figures]:
+    """One batch that suffers all outages, one after the other: the figures of each, until the next one begins."""
+    cluster, service = running_cluster, serve("outages", 2 * SPACING * len(OUTAGES))
+    run_id = cluster.trigger("batch", manifest=str(service.manifest), conn_id=service.conn_id)
+    began, seconds = [], []
+    for number, (name, away) in enumerate(OUTAGES.items(), start=1):
+        service.until_arrived(SPACING * number)
+        began.append(service.figures(TWICE))
+        cluster[name].kill()
+        time.sleep(away)
+        before = len(service.arrived())
+        cluster.heal()
+        ended_at = time.monotonic()
+        service.until_arrived(before)
+        seconds.append(time.monotonic() - ended_at)
+
+    def is_over() -> bool:
+        cluster.heal()  # without its database the scheduler ends, sooner or later
+        try:
+            return bool(cluster.api("GET", f"/dags/batch/dagRuns/{run_id}")["state"] in {"success", "failed"})
+        except OSError:  # URLError is one: the API server has just lost its database
+            return False
+
+    until("the batch is over", is_over)
+    batch = cluster.tasks("batch", run_id)["batch"]
+    print(f"try {batch['try_number']}")
+    assert batch["state"] == "success"
+    ended = [*began[1:], service.figures(TWICE)]
+    found = {}
+    for name, first, last, recovery in zip(OUTAGES, began, ended, seconds, strict=True):
+        counted = {key: last[key] - first[key] for key in ("requests", "effects", "twice")}
+        found[name] = {**counted, "at_most": TWICE, "lost": ended[-1]["lost"], "seconds": recovery}
+    return found
+
+
+@pytest.mark.parametrize(
+    "component",
+    [
+        pytest.param("api-server", marks=guarantee("batch", "the API server is killed, and away for 20 s")),
+        pytest.param("scheduler", marks=guarantee("batch", "the scheduler is killed, and away for 5 s")),
+        pytest.param("redis", marks=guarantee("batch", "Redis is killed, and away for 2 s")),
+        pytest.param("postgres", marks=guarantee("batch", "PostgreSQL is killed, and away for 2 s")),
+    ],
+)
+def test_a_batch_outlasts_an_outage(component: str, outages: dict[str, Figures], proven: Proof) -> None:
+    proven(**outages[component])  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Runs whose faults disturb only themselves, so that they run at the same time."""
+
+    cluster: Cluster
+    runs: Service
+    receipts: Path
+    run_ids: list[str]
+    marked: Service
+    marked_run: str
+    timed_out: Service
+    timed_out_run: str
+
+
+@pytest.fixture(scope="module")
+def side_by_side(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> SideBySide:
+    """All of these runs, triggered."""
+    cluster, receipts = running_cluster, tmp_path_factory.mktemp("receipts")
+    runs, marked, timed_out = serve("runs", 400), serve("marked_failed", 2_000), serve("timed_out", 1_200)
+    conf = {"manifest": str(runs.manifest), "conn_id": runs.conn_id, "receipts": str(receipts)}
+    for _ in range(2):
+        cluster.trigger("batch_of_each_run", **conf)
+    day = "2026-01-01T00:00:00Z"
+    backfill = {"dag_id": "batch_of_each_run", "from_date": day, "to_date": day, "dag_run_conf": conf}
+    cluster.api("POST", "/backfills", backfill)
+    run_ids = [one["dag_run_id"] for one in cluster.api("GET", "/dags/batch_of_each_run/dagRuns")["dag_runs"]]
+    marked_run = cluster.trigger("batch", manifest=str(marked.manifest), conn_id=marked.conn_id)
+    timed_out_run = cluster.trigger("batch_with_timeout", manifest=str(timed_out.manifest), conn_id=timed_out.conn_id)
+    return SideBySide(cluster, runs, receipts, run_ids, marked, marked_run, timed_out, timed_out_run)
+
+
+@guarantee("batch", "a user marks the running task failed, and clears it later")
+def test_a_batch_that_is_marked_failed_stops_and_a_cleared_one_sends_the_rest(side_by_side: SideBySide, proven: Proof) -> None:
+    cluster, service, run_id = side_by_side.cluster, side_by_side.marked, side_by_side.marked_run
+    cluster.until("much has arrived", lambda: service.effects > 3 * TWICE)
+    cluster.api("PATCH", f"/dags/batch/dagRuns/{run_id}/taskInstances/batch", {"new_state": "failed"})
+    marked_at = time.monotonic()
+    until_ended(cluster, "batch", run_id, "batch")
+    ended = time.monotonic() - marked_at
+    stopped = service.effects
+    print(f"the try ended {ended:.1f} s after it was marked; {stopped:,} had been sent")
+    assert cluster.finish("batch", run_id)["batch"]["state"] == "failed"
+    cluster.api("POST", "/dags/batch/clearTaskInstances", {"dry_run": False, "dag_run_id": run_id, "task_ids": ["batch"]})
+    cleared_at = time.monotonic()
+    resumed = seconds_until(cluster, "it goes on", lambda: service.effects > stopped, cleared_at)
+    batch = cluster.finish("batch", run_id)["batch"]
+    assert (batch["state"], batch["try_number"]) == ("success", 2)
+    assert stopped < len(service.urls)
+    proven(**service.figures(TWICE), seconds=resumed)
+
+
+@guarantee("batch", "execution_timeout ends it several times")
+def test_a_batch_that_needs_several_tries_goes_on_where_the_last_one_stopped(side_by_side: SideBySide, proven: Proof) -> None:
+    cluster, service, run_id = side_by_side.cluster, side_by_side.timed_out, side_by_side.timed_out_run
+    batch = cluster.finish("batch_with_timeout", run_id)["batch"]
+    logs = [cluster.log("batch_with_timeout", run_id, "batch", number + 1) for number in range(batch["try_number"])]
+    assert batch["state"] == "success"
+    assert len(logs) > 2
+    assert all("execution_timeout is nearly over" in log for log in logs[:-1])
+    assert "Resuming from the state store: the manifest is unchanged" in logs[-1]
+    proven(**service.figures(TWICE))
+
+
+@guarantee("batch", "two DAG runs and a backfill of it run at the same time, with one receipts folder")
+def test_runs_of_the_same_batch_do_not_touch_each_other(side_by_side: SideBySide, proven: Proof) -> None:
+    cluster, service = side_by_side.cluster, side_by_side.runs
+    batches = [cluster.finish("batch_of_each_run", run_id)["batch"] for run_id in side_by_side.run_ids]
+    assert len(batches) == RUNS
+    assert {(batch["state"], batch["try_number"]) for batch in batches} == {("success", 1)}
+    assert max(batch["start_date"] for batch in batches) < min(batch["end_date"] for batch in batches)
+    recorded = queued(side_by_side.receipts)
+    assert {run_id for run_id, _ in recorded} == set(side_by_side.run_ids)
+    assert all(sorted(digests) == sorted(service.digests) for digests in recorded.values())
+    proven(**service.figures(0, copies=RUNS))
