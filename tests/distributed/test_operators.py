@@ -142,7 +142,7 @@ def parts(stage: Stage) -> list[Path]:
 
 
 @guarantee("uploads", "the worker node that sends it is killed before the response")
-def test_an_upload_without_a_response_is_not_resent_by_another_node(stage: Stage, nodes_lost_at: float, proven: Proof) -> None:
+def test_an_upload_without_a_response_is_not_resent_by_the_retry(stage: Stage, nodes_lost_at: float, proven: Proof) -> None:
     ended = stage.ended("lost_nodes", "before_response")
     seconds = time.monotonic() - nodes_lost_at
     assert ended == ("failed", 2)  # of three: permanent
