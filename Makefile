@@ -109,7 +109,7 @@ test-histories: env-new ## compare batches in 2,500 simulated histories of fault
 test-differential: env-new ## compare both clients with an oracle on random raw responses; CASES=10000 for more
 	@CLOUDSTORE_CASES=$(CASES) $(BIN)/python -m pytest -m slow -s tests/differential
 
-test-distributed: env-workbench ## test two Celery workers with PostgreSQL and Redis, and a lost node
+test-distributed: env-workbench ## test a distributed Airflow whose nodes and components are killed, frozen and restarted
 	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/distributed
 
 neighbours: # installs what it can from Debian and npm

@@ -75,6 +75,5 @@ def triggering_file_ids(context: Context) -> list[str]:
 
 def _file_ids_of(extra: Any) -> list[Any]:
     payload = extra.get("payload") if extra.get("from_trigger") else None  # an asset watcher's event
-    if isinstance(payload, dict) and isinstance(of_round := payload.get(PAYLOAD_FILE_IDS), list):
-        return of_round
-    return [(payload if isinstance(payload, dict) else extra).get(EXTRA_FILE_ID)]  # a payload of an earlier release has one
+    found = payload.get(PAYLOAD_FILE_IDS) if isinstance(payload, dict) else None
+    return found if isinstance(found, list) else [extra.get(EXTRA_FILE_ID)]

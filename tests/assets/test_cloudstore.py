@@ -66,14 +66,13 @@ def test_the_consumer_finds_each_file_once_whether_a_task_or_a_watcher_sent_it()
         return SimpleNamespace(timestamp=datetime(2026, 1, 1, second=second), extra=extra)
 
     watched = {"from_trigger": True, "payload": {"file_ids": ["f2", "f2b"]}}
-    earlier = event(8, {"from_trigger": True, "payload": {"file_id": "f4"}})  # of a release before file_ids
     events = {
         "a": [event(3, {"file_id": "f3"}), event(1, {"file_id": "f1"})],
-        "b": [event(2, watched), event(4, watched), event(5, {}), event(6, None), event(7, {"payload": "of the user"}), earlier],
+        "b": [event(2, watched), event(4, watched), event(5, {}), event(6, None), event(7, {"payload": "of the user"})],
     }
     for name in ("triggering_asset_events", "triggering_dataset_events"):
         context: Any = {name: events}
-        assert triggering_file_ids(context) == ["f1", "f2", "f2b", "f3", "f4"]
+        assert triggering_file_ids(context) == ["f1", "f2", "f2b", "f3"]
     nothing: Any = {}
     assert triggering_file_ids(nothing) == []
 
