@@ -148,7 +148,90 @@ def until_ended(cluster: Cluster, dag_id: str, run_id: str, task_id: str) -> Non
     cluster.until(f"the first try of {task_id} has ended", lambda: ENDED.search(cluster.log(dag_id, run_id, task_id)))
 
 
-# First, because after an outage of the broker, Celery's workers take fewer tasks for a while.
+@dataclass(frozen=True)
+class SideBySide:
+    """Runs whose faults disturb only themselves, so that they run at the same time."""
+
+    cluster: Cluster
+    runs: Service
+    receipts: Path
+    run_ids: list[str]
+    marked: Service
+    marked_run: str
+    timed_out: Service
+    timed_out_run: str
+
+
+@pytest.fixture(scope="module")
+def side_by_side(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> SideBySide:
+    """All of these runs, triggered; those of one DAG can end only once all of them run."""
+    cluster, receipts = running_cluster, tmp_path_factory.mktemp("receipts")
+    runs, marked, timed_out = serve("runs", 400), serve("marked_failed", 2_000), serve("timed_out", 1_200)
+    conf = {"manifest": str(runs.manifest), "conn_id": runs.conn_id, "receipts": str(receipts)}
+    busy = {"kind": "status", "status": 429, "operation": "upload", "times": 0}
+    runs.emulator.control("POST", "faults", json.dumps(busy))
+    for _ in range(2):
+        cluster.trigger("batch_of_each_run", **conf)
+    day = "2026-01-01T00:00:00Z"
+    backfill = {"dag_id": "batch_of_each_run", "from_date": day, "to_date": day, "dag_run_conf": conf}
+    cluster.api("POST", "/backfills", backfill)
+    run_ids = [one["dag_run_id"] for one in cluster.api("GET", "/dags/batch_of_each_run/dagRuns")["dag_runs"]]
+    cluster.until(
+        "all runs wait for the service",
+        lambda: [one["state"] for run in run_ids for one in cluster.instances("batch_of_each_run", run)] == ["running"] * RUNS,
+    )
+    runs.emulator.control("DELETE", "faults")
+    marked_run = cluster.trigger("batch", manifest=str(marked.manifest), conn_id=marked.conn_id)
+    timed_out_run = cluster.trigger("batch_with_timeout", manifest=str(timed_out.manifest), conn_id=timed_out.conn_id)
+    return SideBySide(cluster, runs, receipts, run_ids, marked, marked_run, timed_out, timed_out_run)
+
+
+@guarantee("batch", "a user marks the running task failed, and clears it later")
+def test_a_batch_that_is_marked_failed_stops_and_a_cleared_one_sends_the_rest(side_by_side: SideBySide, proven: Proof) -> None:
+    cluster, service, run_id = side_by_side.cluster, side_by_side.marked, side_by_side.marked_run
+    cluster.until("much has arrived", lambda: service.effects > 3 * TWICE)
+    cluster.api("PATCH", f"/dags/batch/dagRuns/{run_id}/taskInstances/batch", {"new_state": "failed"})
+    marked_at = time.monotonic()
+    until_ended(cluster, "batch", run_id, "batch")
+    ended = time.monotonic() - marked_at
+    stopped = service.effects
+    print(f"the try ended {ended:.1f} s after it was marked; {stopped:,} had been sent")
+    assert cluster.finish("batch", run_id)["batch"]["state"] == "failed"
+    cluster.api("POST", "/dags/batch/clearTaskInstances", {"dry_run": False, "dag_run_id": run_id, "task_ids": ["batch"]})
+    cleared_at = time.monotonic()
+    resumed = seconds_until(cluster, "it goes on", lambda: service.effects > stopped, cleared_at)
+    batch = cluster.finish("batch", run_id)["batch"]
+    assert (batch["state"], batch["try_number"]) == ("success", 2)
+    assert stopped < len(service.urls)
+    proven(**service.figures(TWICE), seconds=resumed)
+
+
+@guarantee("batch", "execution_timeout ends it several times")
+def test_a_batch_that_needs_several_tries_goes_on_where_the_last_one_stopped(side_by_side: SideBySide, proven: Proof) -> None:
+    cluster, service, run_id = side_by_side.cluster, side_by_side.timed_out, side_by_side.timed_out_run
+    batch = cluster.finish("batch_with_timeout", run_id)["batch"]
+    logs = [cluster.log("batch_with_timeout", run_id, "batch", number + 1) for number in range(batch["try_number"])]
+    assert batch["state"] == "success"
+    assert len(logs) > 2
+    assert all("execution_timeout is nearly over" in log for log in logs[:-1])
+    assert "Resuming from the state store: the manifest is unchanged" in logs[-1]
+    proven(**service.figures(TWICE))
+
+
+@guarantee("batch", "two DAG runs and a backfill of it run at the same time, with one receipts folder")
+def test_runs_of_the_same_batch_do_not_touch_each_other(side_by_side: SideBySide, proven: Proof) -> None:
+    cluster, service = side_by_side.cluster, side_by_side.runs
+    batches = [cluster.finish("batch_of_each_run", run_id)["batch"] for run_id in side_by_side.run_ids]
+    assert len(batches) == RUNS
+    assert {(batch["state"], batch["try_number"]) for batch in batches} == {("success", 1)}
+    assert max(batch["start_date"] for batch in batches) < min(batch["end_date"] for batch in batches)
+    recorded = queued(side_by_side.receipts)
+    assert {run_id for run_id, _ in recorded} == set(side_by_side.run_ids)
+    assert all(sorted(digests) == sorted(service.digests) for digests in recorded.values())
+    proven(**service.figures(0, copies=RUNS))
+
+
+# Before the outages: after one of the broker, Celery's workers take fewer tasks for a while.
 @guarantee("batch", "one of two nodes that send four shards is lost, while the service answers 429 and the token is rotated")
 def test_the_shards_of_a_lost_node_resume_with_the_new_token_at_one_rate(
     running_cluster: Cluster, serve: Serve, tmp_path: Path, proven: Proof
@@ -309,79 +392,3 @@ def outages(running_cluster: Cluster, serve: Serve) -> dict[str, Figures]:
 )
 def test_a_batch_outlasts_an_outage(component: str, outages: dict[str, Figures], proven: Proof) -> None:
     proven(**outages[component])  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class SideBySide:
-    """Runs whose faults disturb only themselves, so that they run at the same time."""
-
-    cluster: Cluster
-    runs: Service
-    receipts: Path
-    run_ids: list[str]
-    marked: Service
-    marked_run: str
-    timed_out: Service
-    timed_out_run: str
-
-
-@pytest.fixture(scope="module")
-def side_by_side(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> SideBySide:
-    """All of these runs, triggered."""
-    cluster, receipts = running_cluster, tmp_path_factory.mktemp("receipts")
-    runs, marked, timed_out = serve("runs", 400), serve("marked_failed", 2_000), serve("timed_out", 1_200)
-    conf = {"manifest": str(runs.manifest), "conn_id": runs.conn_id, "receipts": str(receipts)}
-    for _ in range(2):
-        cluster.trigger("batch_of_each_run", **conf)
-    day = "2026-01-01T00:00:00Z"
-    backfill = {"dag_id": "batch_of_each_run", "from_date": day, "to_date": day, "dag_run_conf": conf}
-    cluster.api("POST", "/backfills", backfill)
-    run_ids = [one["dag_run_id"] for one in cluster.api("GET", "/dags/batch_of_each_run/dagRuns")["dag_runs"]]
-    marked_run = cluster.trigger("batch", manifest=str(marked.manifest), conn_id=marked.conn_id)
-    timed_out_run = cluster.trigger("batch_with_timeout", manifest=str(timed_out.manifest), conn_id=timed_out.conn_id)
-    return SideBySide(cluster, runs, receipts, run_ids, marked, marked_run, timed_out, timed_out_run)
-
-
-@guarantee("batch", "a user marks the running task failed, and clears it later")
-def test_a_batch_that_is_marked_failed_stops_and_a_cleared_one_sends_the_rest(side_by_side: SideBySide, proven: Proof) -> None:
-    cluster, service, run_id = side_by_side.cluster, side_by_side.marked, side_by_side.marked_run
-    cluster.until("much has arrived", lambda: service.effects > 3 * TWICE)
-    cluster.api("PATCH", f"/dags/batch/dagRuns/{run_id}/taskInstances/batch", {"new_state": "failed"})
-    marked_at = time.monotonic()
-    until_ended(cluster, "batch", run_id, "batch")
-    ended = time.monotonic() - marked_at
-    stopped = service.effects
-    print(f"the try ended {ended:.1f} s after it was marked; {stopped:,} had been sent")
-    assert cluster.finish("batch", run_id)["batch"]["state"] == "failed"
-    cluster.api("POST", "/dags/batch/clearTaskInstances", {"dry_run": False, "dag_run_id": run_id, "task_ids": ["batch"]})
-    cleared_at = time.monotonic()
-    resumed = seconds_until(cluster, "it goes on", lambda: service.effects > stopped, cleared_at)
-    batch = cluster.finish("batch", run_id)["batch"]
-    assert (batch["state"], batch["try_number"]) == ("success", 2)
-    assert stopped < len(service.urls)
-    proven(**service.figures(TWICE), seconds=resumed)
-
-
-@guarantee("batch", "execution_timeout ends it several times")
-def test_a_batch_that_needs_several_tries_goes_on_where_the_last_one_stopped(side_by_side: SideBySide, proven: Proof) -> None:
-    cluster, service, run_id = side_by_side.cluster, side_by_side.timed_out, side_by_side.timed_out_run
-    batch = cluster.finish("batch_with_timeout", run_id)["batch"]
-    logs = [cluster.log("batch_with_timeout", run_id, "batch", number + 1) for number in range(batch["try_number"])]
-    assert batch["state"] == "success"
-    assert len(logs) > 2
-    assert all("execution_timeout is nearly over" in log for log in logs[:-1])
-    assert "Resuming from the state store: the manifest is unchanged" in logs[-1]
-    proven(**service.figures(TWICE))
-
-
-@guarantee("batch", "two DAG runs and a backfill of it run at the same time, with one receipts folder")
-def test_runs_of_the_same_batch_do_not_touch_each_other(side_by_side: SideBySide, proven: Proof) -> None:
-    cluster, service = side_by_side.cluster, side_by_side.runs
-    batches = [cluster.finish("batch_of_each_run", run_id)["batch"] for run_id in side_by_side.run_ids]
-    assert len(batches) == RUNS
-    assert {(batch["state"], batch["try_number"]) for batch in batches} == {("success", 1)}
-    assert max(batch["start_date"] for batch in batches) < min(batch["end_date"] for batch in batches)
-    recorded = queued(side_by_side.receipts)
-    assert {run_id for run_id, _ in recorded} == set(side_by_side.run_ids)
-    assert all(sorted(digests) == sorted(service.digests) for digests in recorded.values())
-    proven(**service.figures(0, copies=RUNS))
