@@ -63,6 +63,7 @@ def main(engine: str = "standalone") -> int:
             wait_for(f"http://127.0.0.1:{port}/api/v2/version", airflow)
             print(f"\nAirflow   http://127.0.0.1:{port}   (no login; Ctrl-C stops everything)")
             print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
+            print(f"to upload {emulator.url}/_emulator/sources/report.csv")
             print(TRY)
             print("log       .up/airflow.log", flush=True)
             airflow.wait()
@@ -131,6 +132,7 @@ def distributed() -> int:
             with Cluster(Path(folder) / "home", ROOT / "dags_examples", free_port(8080), **env) as cluster:
                 print(f"\nAirflow   {cluster.url}   (no login; Ctrl-C stops everything)")
                 print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
+                print(f"to upload {emulator.url}/_emulator/sources/report.csv")
                 print(f"output    {cluster.output}")
                 for program in cluster.programs.values():
                     print(f"          {program.name:<14} process {program.pids[0]}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import queue
 import re
 import threading
@@ -23,6 +24,8 @@ from tenacity import Retrying, stop_after_attempt, wait_random_exponential
 
 from airflow_provider_cloudstore.batch.ledger import DAMAGES
 from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError, ReceiptsLostError
+
+log = logging.getLogger(__name__)
 
 _READERS = 32
 _READ_ATTEMPTS = 5
@@ -191,8 +194,7 @@ class Receipts:
         :param since: the first try that counts.
         :raises InvalidInputError: if a part is damaged: unlike an outage, that does not pass.
         """
-        names = self._files(since)
-        for name, content in zip(names, _read_all(self._folder, names), strict=True):
+        for name, content in self._contents(self._files(since)):
             if line := _first_damaged_line(content, add):
                 raise InvalidInputError(
                     f"line {line} of the receipts {self.place.rstrip('/')}/{name} is damaged: restore this file, or move it "
@@ -209,24 +211,34 @@ class Receipts:
         self._validate()
         if not lines:
             return
-        # The number stays until both are written: called again, this writes the same files again.
-        self._write(f"part-{self._name(self._number)}", lines)
-        unindexed = [*self._unindexed, *map(_indexed, lines)]
-        if (self._number + 1) % PARTS_PER_INDEX == 0:
-            first = self._number + 1 - PARTS_PER_INDEX
-            self._write(f"index-{self._name(first)}-{self._number:08d}", unindexed)
-            unindexed = []
-        self._unindexed = unindexed
+        self._folder.write(f"part-{self._name(self._number)}.jsonl", _as_lines(lines))
+        self._unindexed += map(_indexed, lines)
         self._number += 1
+        if self._number % PARTS_PER_INDEX == 0:
+            self._write_index()
+
+    def _write_index(self) -> None:
+        name = f"index-{self._name(self._number - PARTS_PER_INDEX)}-{self._number - 1:08d}.jsonl"
+        body, self._unindexed = _as_lines(self._unindexed), []
+        try:
+            self._folder.write(name, _checksum(body) + body)
+        except Exception as error:  # noqa: BLE001  (of any library; the parts hold everything, and need no index)
+            log.warning("An index of the receipts could not be written, so a retry reads its parts: %s", type(error).__name__)
 
     def _name(self, number: int) -> str:
         return f"{self._writer.batch}-{self._writer.number:04d}-{self._writer.process}-{number:08d}"
 
-    def _write(self, name: str, lines: list[str]) -> None:
-        self._folder.write(f"{name}.jsonl", "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
+    def _contents(self, files: dict[str, list[str]]) -> Iterator[tuple[str, bytes]]:
+        """The names and contents of files; the parts of an index in its place if it is damaged."""
+        for (name, parts), content in zip(files.items(), _read_all(self._folder, list(files)), strict=True):
+            checksum, line_end, body = content.partition(b"\n") if parts else (b"", b"", content)
+            if not parts or checksum + line_end == _checksum(body):
+                yield name, body
+            else:
+                yield from self._contents({part: [] for part in parts})
 
-    def _files(self, since: int) -> list[str]:
-        """The names of what has to be read, in the order of writing: an index in place of its parts, if all of them are there."""
+    def _files(self, since: int) -> dict[str, list[str]]:
+        """What has to be read, in the order of writing: parts, or an index with the names of its parts if they are all there."""
         named = re.compile(rf"(?:part|index)-{self._writer.batch}-(\d{{4,}})-([0-9a-f]+)-(\d{{8,}})(?:-(\d{{8,}}))?\.jsonl")
         files: dict[tuple[int, str, int], str] = {}
         indexes: dict[str, list[tuple[int, str, int]]] = {}
@@ -238,12 +250,12 @@ class Receipts:
                 indexes[match[0]] = [(number, process, part) for part in range(first, int(last) + 1)]
             else:
                 files[number, process, first] = match[0]
+        of_index: dict[str, list[str]] = {}
         for name, parts in indexes.items():
             if parts and files.keys() >= set(parts):
-                for part in parts:
-                    del files[part]
+                of_index[name] = [files.pop(part) for part in parts]
                 files[parts[0]] = name
-        return [name for _, name in sorted(files.items())]
+        return {name: of_index.get(name, []) for _, name in sorted(files.items())}
 
     def _validate(self, *, begins: bool = False) -> None:
         content = self._folder.read(self._mark)
@@ -255,6 +267,15 @@ class Receipts:
         except ValueError:
             mark = None  # not the mark of a newer try: marks are written whole
         self._writer.validate(mark, begins=begins)
+
+
+def _as_lines(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+
+
+def _checksum(body: bytes) -> bytes:
+    """The first line of an index: without it, a shortened one would hide what its parts hold."""
+    return json.dumps({"sha256": hashlib.sha256(body).hexdigest()}).encode() + b"\n"
 
 
 def _indexed(line: str) -> str:

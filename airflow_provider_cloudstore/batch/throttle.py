@@ -172,7 +172,10 @@ class Throttle:
         self._probing = False
         if not self.is_closed:
             self.times_closed += 1
-            self._report(f"The service fails ({error.reason}): sending single probes until one succeeds. Progress is kept.")
+            limit = f"at most {_OUTAGE_LIMIT / 60:.0f} minutes"
+            self._report(
+                f"The service fails ({error.reason}): sending single probes, {limit}, until one succeeds. Progress is kept."
+            )
         self._backoff = min(max(_INITIAL_PROBE_DELAY, 2 * self._backoff), _MAX_PROBE_DELAY)
         self._pause(self._backoff, error)
 

@@ -155,8 +155,9 @@ class Fault:
         """
         match self.kind:
             case Kind.DELAY:
+                response = await work()  # first: the client may not wait
                 await asyncio.sleep(self.seconds)
-                return await work()
+                return response
             case Kind.STATUS | Kind.REDIRECT:
                 if self.effect:
                     await work()

@@ -376,7 +376,8 @@ def _named_errors(conn_id: str) -> Iterator[None]:
     except AirflowNotFoundException:
         variable = f"AIRFLOW_CONN_{conn_id.upper()}"
         if os.environ.get(variable):  # Airflow treats one that it cannot parse as missing
-            reason = f"Airflow cannot parse the environment variable {variable}: it must hold a connection as JSON or as a URI"
+            form = "a URI, or a JSON object with no other keys than those of an Airflow connection"
+            reason = f"Airflow cannot parse the environment variable {variable}: it must be {form}"
         else:
             where = f"in Admin > Connections with type '{CONN_TYPE}', or set the environment variable {variable}"
             reason = f"it is not defined: add it {where}"

@@ -247,9 +247,9 @@ class BatchFailedError(CloudStoreError):
 
     permanent = True
     hint = (
-        "The XCom lists the first failures, the receipts all of them. Fix the cause, then clear the task: it resends what "
-        "failed, and nothing that was queued. Unknown uploads may have been queued: check in the service first; "
-        "retry_unknown_outcome=True resends them, too."
+        "The XCom lists the first failures; receipts, if the task has any, list all of them. If uploads failed, fix the cause, "
+        "then clear the task: it resends what failed, and nothing that was queued. Unknown uploads may have been queued: check "
+        "in the service first; retry_unknown_outcome=True resends them, too."
     )
 
 

@@ -154,27 +154,29 @@ def test_a_deleted_part_counts_as_deleted_although_an_index_repeats_it() -> None
     assert [number for number, outcome in enumerate(found) if outcome is None] == [61]
 
 
-def test_an_index_that_could_not_be_written_is_written_with_the_next_attempt() -> None:
-    class Failing(Kept):
-        fails = True
+@pytest.mark.parametrize("damage", [b"", b"{", b"{}\n", None], ids=["empty", "cut", "another line", "shortened"])
+def test_the_parts_are_read_in_place_of_a_damaged_index(damage: bytes | None) -> None:
+    folder = Kept({})
+    an_hour_written(folder)
+    _, found = outcomes(folder)
+    damaged = [name for name in folder.files if name.startswith("index-")][1]
+    folder.files[damaged] = folder.files[damaged][: folder.files[damaged].rindex(b"{")] if damage is None else damage
+    reads, healed = outcomes(folder)
+    assert healed == found
+    assert reads == 3_650 // 60 + 3_650 % 60 + 60
 
+
+def test_an_index_that_cannot_be_written_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Kept):
         def write(self, name: str, content: bytes) -> None:
-            if name.startswith("index-") and self.fails:
+            if name.startswith("index-"):
                 raise ConnectionError
             super().write(name, content)
 
     folder = Failing({})
-    receipts = Receipts(folder, Try())
-    receipts.begin()
-    for _ in range(59):
-        receipts.write(["{}"])
-    with pytest.raises(ConnectionError):
-        receipts.write(['{"status": "queued"}'])
-    folder.fails = False
-    receipts.write(['{"status": "queued"}'])
-    assert len([name for name in folder.files if name.startswith("part-")]) == 60
-    (index,) = [content for name, content in folder.files.items() if name.startswith("index-")]
-    assert index == b"{}\n" * 59 + b'{"status": "queued"}\n'
+    an_hour_written(folder)
+    assert "a retry reads its parts: ConnectionError" in caplog.text
+    assert outcomes(folder)[0] == 3_650
 
 
 def test_an_hour_of_parts_is_read_many_at_once() -> None:
