@@ -370,8 +370,8 @@ def outages(running_cluster: Cluster, serve: Serve) -> dict[str, Figures]:
 
     until("the batch is over", is_over)
     batch = cluster.tasks("batch", run_id)["batch"]
-    # Without its database the scheduler ends, sooner or later, and after an outage of Redis workers take fewer tasks for a while.
-    for name in ("scheduler", *WORKERS):
+    # Without their database components end, sooner or later, and after an outage of Redis workers take fewer tasks for a while.
+    for name in ("scheduler", "dag-processor", "triggerer", *WORKERS):
         cluster[name].kill()
     cluster.heal()
     print(f"try {batch['try_number']}")
