@@ -155,9 +155,8 @@ class Fault:
         """
         match self.kind:
             case Kind.DELAY:
-                response = await work()  # first: the client may not wait
                 await asyncio.sleep(self.seconds)
-                return response
+                return await work()
             case Kind.STATUS | Kind.REDIRECT:
                 if self.effect:
                     await work()

@@ -107,7 +107,7 @@ LOST: dict[str, tuple[dict[str, Any], int]] = {
     "drop-before": ({"kind": "drop_before"}, 0),
     "drop-after": ({"kind": "drop_after"}, 1),
     "half": ({"kind": "half"}, 1),
-    "too-slow": ({"kind": "delay", "seconds": 5}, 1),
+    "too-slow": ({"kind": "delay", "seconds": 5}, 0),
     "trickle": ({"kind": "trickle", "seconds": 0.05}, 1),
 }
 # Success, but not the service's own response.
