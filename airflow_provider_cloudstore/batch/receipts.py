@@ -1,8 +1,9 @@
 """Records the outcome of every URL in a folder: JSON Lines in parts, and a mark that names the try that writes them.
 
 Object stores cannot append, so each part is a file of its own, complete or absent. Its name consists of batch, try, process and
-number, so that any number of batches can share a folder without collisions. Once a minute an index repeats what a later try needs
-of the parts since the last one: reading thousands of objects one by one would take a minute of CPU.
+number, so that any number of batches can share a folder without collisions. Once a minute, or sooner if there are many lines, an
+index repeats what a later try needs of the parts since the last one: reading thousands of objects one by one would take a minute of
+CPU.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 _READERS = 32
 _READ_ATTEMPTS = 5
 PARTS_PER_INDEX = 60
+_LINES_PER_INDEX = 8_000  # about a MiB: indexes are read ahead, as parts are
 # In these stores a folder is only a prefix of names: it needs no creation, and creating it could create a bucket.
 _WITHOUT_FOLDERS = frozenset(
     {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "az", "wasb", "wasbs", "oss", "obs", "oci", "memory", "r2", "b2"}
@@ -177,6 +179,7 @@ class Receipts:
         self._mark = f"batch-{writer.batch}.json"
         self._number = 0
         self._unindexed: list[str] = []
+        self._first_unindexed = 0
 
     def begin(self) -> None:
         """Leave the mark of this try, which stops any older one.
@@ -214,12 +217,12 @@ class Receipts:
         self._folder.write(f"part-{self._name(self._number)}.jsonl", _as_lines(lines))
         self._unindexed += map(_indexed, lines)
         self._number += 1
-        if self._number % PARTS_PER_INDEX == 0:
+        if self._number - self._first_unindexed >= PARTS_PER_INDEX or len(self._unindexed) >= _LINES_PER_INDEX:
             self._write_index()
 
     def _write_index(self) -> None:
-        name = f"index-{self._name(self._number - PARTS_PER_INDEX)}-{self._number - 1:08d}.jsonl"
-        body, self._unindexed = _as_lines(self._unindexed), []
+        name = f"index-{self._name(self._first_unindexed)}-{self._number - 1:08d}.jsonl"
+        body, self._unindexed, self._first_unindexed = _as_lines(self._unindexed), [], self._number
         try:
             self._folder.write(name, _checksum(body) + body)
         except Exception as error:  # noqa: BLE001  (of any library; the parts hold everything, and need no index)

@@ -154,6 +154,21 @@ def test_a_deleted_part_counts_as_deleted_although_an_index_repeats_it() -> None
     assert [number for number, outcome in enumerate(found) if outcome is None] == [61]
 
 
+def test_an_index_of_many_lines_is_written_sooner() -> None:
+    folder = Kept({})
+    receipts = Receipts(folder, Try(("dag",), 1))
+    receipts.begin()
+    for part in range(5):
+        receipts.write([json.dumps({"digest": f"{part:02x}{line:062x}", "status": "queued"}) for line in range(4_000)])
+    indexes = sorted(name[-23:-6] for name in folder.files if name.startswith("index-"))
+    assert indexes == ["00000000-00000001", "00000002-00000003"]
+    recorded = RecordedOutcomes()
+    folder.reads.clear()
+    Receipts(folder, Try(("dag",), 2)).read(recorded.add)
+    assert len(folder.reads) == 3
+    assert recorded.finished == 20_000
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b"{}\n", None], ids=["empty", "cut", "another line", "shortened"])
 def test_the_parts_are_read_in_place_of_a_damaged_index(damage: bytes | None) -> None:
     folder = Kept({})
