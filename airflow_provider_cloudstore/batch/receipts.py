@@ -2,8 +2,7 @@
 
 Object stores cannot append, so each part is a file of its own, complete or absent. Its name consists of batch, try, process and
 number, so that any number of batches can share a folder without collisions. Once a minute, or sooner if there are many lines, an
-index repeats what a later try needs of the parts since the last one: reading thousands of objects one by one would take a minute of
-CPU.
+index repeats what a later try needs of the parts since the last one: reading thousands of objects one by one takes long.
 """
 
 from __future__ import annotations
