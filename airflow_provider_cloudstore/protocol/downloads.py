@@ -25,7 +25,7 @@ from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.failures import retry_after
+from airflow_provider_cloudstore.protocol.failures import is_rate_limit, retry_after
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure, is_unambiguous
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
@@ -293,8 +293,7 @@ class Download:
         if status in _LINK_REJECTED:
             raise self._link_rejected(head)
         if status == 429 or status >= 500:
-            limited = status == 429 or (status == 503 and "retry-after" in head.headers)
-            kind: type[errors.CloudStoreError] = errors.RateLimitError if limited else errors.TransientServiceError
+            kind: type[errors.CloudStoreError] = errors.RateLimitError if is_rate_limit(head) else errors.TransientServiceError
         elif status >= 300:
             kind = errors.RequestRejectedError if status >= 400 else errors.RedirectError
         else:

@@ -6,7 +6,7 @@ outcome                                           delete folder         remote u
 never sent: DNS, refused, connect timeout, TLS    retried               retried                  retried
 407, also from a proxy that refuses CONNECT       permanent             permanent                permanent
 400 from a TLS port that was sent plain HTTP      permanent             permanent                permanent
-429, or 503 with ``Retry-After``                  retried after it      retried after it         retried after it
+429, or 503 with a valid ``Retry-After``          retried after it      retried after it         retried after it
 sent, outcome unknown; other 5xx; 101             retried               ``OutcomeUnknownError``  retried
 401, the first of the call                        retried with a new token; permanent if the connection still holds the same
 401, the second of the call                       permanent             permanent                permanent
@@ -155,7 +155,7 @@ def classify_response(context: CallContext, response: Response, content: Content
         return _classify_missing(context, status)
     if 200 <= status < 300:
         return _classify_success(context, status, content)
-    if status == 429 or (status == 503 and "retry-after" in response.headers):
+    if is_rate_limit(response):
         return _failure(context, errors.RateLimitError, f"HTTP {status}")
     if 300 <= status < 500:
         return _classify_rejection(context, status, content)
@@ -222,6 +222,11 @@ def _failure(context: CallContext, kind: type[errors.CloudStoreError], reason: s
         elif kind is errors.ServiceUnreachableError:
             kind = errors.TransientServiceError
     return Failure(kind, reason)
+
+
+def is_rate_limit(response: Response) -> bool:
+    """Whether the service limits the rate, so the request had no effect: HTTP 429 (RFC 6585 section 4), or 503 with a time."""
+    return response.status == 429 or (response.status == 503 and retry_after(response) is not None)
 
 
 def retry_after(response: Response) -> float | None:

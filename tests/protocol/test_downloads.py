@@ -180,6 +180,7 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
     [
         (head(429, retry_after="7"), errors.RateLimitError, True),
         (head(503, retry_after="7"), errors.RateLimitError, True),
+        (head(503, retry_after="soon"), errors.TransientServiceError, True),
         (head(500), errors.TransientServiceError, True),
         (head(304), errors.RedirectError, False),
         (head(402), errors.RequestRejectedError, False),
@@ -196,7 +197,7 @@ def test_every_other_response_is_an_error_that_says_whether_to_try_again(respons
     with pytest.raises(kind) as failed:
         download.accept_head(response)
     assert failed.value.retryable is again
-    assert failed.value.retry_after == (7.0 if "retry-after" in response.headers else None)
+    assert failed.value.retry_after == (7.0 if response.headers.get("retry-after") == "7" else None)
     assert "t0ken" not in str(failed.value)
 
 

@@ -212,5 +212,11 @@ def test_retry_after_is_seconds_or_an_http_date(value: str, seconds: float | Non
     assert retry_after(response(429, retry_after=value)) == seconds
 
 
+@pytest.mark.parametrize("value", ["", "soon", "-5", "1e5", "Thu, 99 Jan 2026 00:02:00 GMT"])
+def test_a_503_without_a_valid_time_does_not_say_that_an_upload_had_no_effect(value: str) -> None:
+    assert judged(UPLOAD_FROM_URL, response(503, retry_after=value)) is errors.OutcomeUnknownError
+    assert judged(UPLOAD_FROM_URL, response(429, retry_after=value)) is errors.RateLimitError
+
+
 def test_without_retry_after_no_time_is_named() -> None:
     assert retry_after(response(429)) is None
