@@ -15,7 +15,6 @@ import zlib
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -23,17 +22,17 @@ from typing import Any
 from airflow_provider_cloudstore.batch.keys import KEY_SIZE, KeySet
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.protocol.encodings import hides_secret
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError, ManifestChangedError
+from airflow_provider_cloudstore.protocol.errors import ManifestChangedError
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 
 DAMAGES = (ValueError, TypeError, KeyError, RecursionError)
-"""What parsing raises for stored data that is damaged."""
+"""What parsing raises for receipts that are damaged."""
 FAILURES_REPORTED = 20
 CHUNK = 256
 """Entries that are read, and compared with the first pass, together."""
 _DIGEST = hashlib.sha256().digest_size
 _CHUNK_DIGEST = 8
-STATE_FORMAT = 3
+STATE_FORMAT = 4
 """The format of the stored state."""
 _SEGMENT_DIGEST = 6
 # Characters: together with the rest of the state below the 64 KiB of Airflow's state store.
@@ -313,21 +312,10 @@ class State:
         }
 
     @classmethod
-    def from_dict(cls, stored: Any) -> State | None:
-        """The state that :meth:`to_dict` returned, or None if it has another format.
-
-        :raises InvalidInputError: if it is damaged.
-        """
-        if not isinstance(stored, dict) or stored.get("version") != STATE_FORMAT:
-            return None
-        with suppress(*DAMAGES, zlib.error):
-            survey = Survey(int(stored["total"]), base64.b85decode(stored["segments"]))
-            failures = [failure | {"position": int(failure["position"])} for failure in stored["failures"]]
-            return cls(survey, Ranges.decode(stored["settled"]), Ranges.decode(stored["unknown"]), failures)
-        raise InvalidInputError(
-            "the batch's state in Airflow's state store is damaged: delete it and clear the task, which resends every URL that "
-            "no receipts have; nothing was sent"
-        )
+    def from_dict(cls, stored: dict[str, Any]) -> State:
+        """The state that :meth:`to_dict` returned."""
+        survey = Survey(stored["total"], base64.b85decode(stored["segments"]))
+        return cls(survey, Ranges.decode(stored["settled"]), Ranges.decode(stored["unknown"]), stored["failures"])
 
 
 class RecordedOutcomes:
@@ -340,6 +328,11 @@ class RecordedOutcomes:
         self._more: Counter[bytes] = Counter()
         self._skipped: Counter[bytes] = Counter()
         self._unknown: dict[bytes, list[dict[str, Any]]] = {}
+
+    @property
+    def unknown(self) -> int:
+        """The number of settled entries that may have been queued."""
+        return sum(map(len, self._unknown.values()))
 
     def add(self, receipt: Any) -> None:
         """Add a receipt, in the order of writing; a failed URL is not settled.

@@ -99,33 +99,37 @@ class PathFolder:
         self._local = getattr(path, "protocol", "file") in ("", "file", "local")
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, or None if it does not exist."""
+        """The content of a file, or None if it does not exist; a folder of that name has none."""
         self._forget_listings()
         try:
             with (self._path / name).open("rb") as source:
                 return bytes(source.read())
+        except IsADirectoryError:
+            return b""
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, and create the folder in a store that has folders.
 
-        :raises InvalidInputError: if the folder cannot be created.
+        :raises InvalidInputError: if the folder cannot be created, or has a folder of that name.
         """
+        problem = ""
         try:
             self._write(name, content)
+        except IsADirectoryError:
+            problem = f"the receipts file {self._path / name} is a folder: remove it"
         except (FileNotFoundError, NotADirectoryError):
             if getattr(self._path, "protocol", "file") in _WITHOUT_FOLDERS:
                 raise
         else:
             return
-        problem = ""
         try:
             self._path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
-            problem = error.strerror or type(error).__name__
+            problem = f"the receipts folder {self._path} cannot be created ({error.strerror or type(error).__name__})"
         if problem:
-            raise InvalidInputError(f"the receipts folder {self._path} cannot be created ({problem})")
+            raise InvalidInputError(problem)
         self._write(name, content)
 
     def names(self) -> list[str]:
@@ -288,7 +292,7 @@ def _indexed(line: str) -> str:
 
 
 def _first_damaged_line(content: bytes, add: Callable[[Any], None]) -> int | None:
-    for number, line in enumerate(content.splitlines(), 1):
+    for number, line in enumerate(content.splitlines() or [b""], 1):  # no part is written without lines
         try:
             add(json.loads(line))
         except DAMAGES:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -51,7 +53,8 @@ class Progress:
         if self.state:
             yield self._explain_state(self.state, match, total, recorded)
         if recorded:
-            yield f"Resuming from the receipts: {recorded:,} URLs are finished, wherever they are in the manifest."
+            unknown = _of_them_unknown(self.recorded.unknown if self.recorded else 0)
+            yield f"Resuming from the receipts: {recorded:,} URLs are finished{unknown}, wherever they are in the manifest."
         elif not self.state:
             yield f"Starting at the first URL: {self.unused}."
 
@@ -59,13 +62,20 @@ class Progress:
         finished, kept = len(state.settled), len(state.settled.within(match.unchanged))
         if match.changed_line is None:
             change = "only grew" if total > state.survey.total else "is unchanged"
-            return f"Resuming from the state store: the manifest {change}, and {finished:,} of {total:,} URLs are finished."
+            unknown = _of_them_unknown(len(state.unknown))
+            return (
+                f"Resuming from the state store: the manifest {change}, and {finished:,} of {total:,} URLs are finished{unknown}."
+            )
         if kept:
             return (
                 f"Resuming from the state store: the manifest changed at or after line {match.changed_line:,}; "
                 f"kept {kept:,} of {finished:,} finished URLs."
             )
         return f"The manifest changed since the last try; {'its state no longer applies' if recorded else 'starting over'}."
+
+
+def _of_them_unknown(count: int) -> str:
+    return f", {count:,} of them unknown" if count else ""
 
 
 def load_progress(store: StateStore | None, receipts: Receipts | None, writer: Try, since: int) -> Progress:
@@ -82,9 +92,10 @@ def load_progress(store: StateStore | None, receipts: Receipts | None, writer: T
     state, recorded, missing = None, None, False
     if store:
         stored = _claim_state(store, writer, since)
-        state = State.from_dict(stored)
-        found = stored.get("version", STATE_FORMAT)
-        if found != STATE_FORMAT:
+        found = stored.get("version")
+        if found == STATE_FORMAT:
+            state = State.from_dict(stored)
+        elif found is not None:
             unused = f"the stored state has format {found}, written by another release; this one reads format {STATE_FORMAT}"
     if receipts:
         recorded = RecordedOutcomes()
@@ -107,9 +118,14 @@ def _claim_state(store: StateStore, writer: Try, since: int) -> dict[str, Any]:
     stored = store.load()
     mark = _mark_of(stored)
     writer.validate(mark, begins=True)
-    counts = isinstance(stored, dict) and mark.get("number", 0) >= since
-    store.save({**(stored if counts else {}), "writer": writer.to_mark()})
-    return dict(store.load()) if counts else {}
+    if stored is None or mark.get("number", 0) < since:
+        store.save({"writer": writer.to_mark()})
+        return {}
+    _validate_state(stored)
+    store.save({**stored, "writer": writer.to_mark()})
+    stored = store.load()
+    _validate_state(stored)
+    return dict(stored)
 
 
 def save_state(store: StateStore, writer: Try, state: dict[str, Any]) -> None:
@@ -118,12 +134,32 @@ def save_state(store: StateStore, writer: Try, state: dict[str, Any]) -> None:
     :raises BatchSupersededError: if a newer try has left its mark.
     """
     writer.validate(_mark_of(store.load()))
-    store.save({**state, "writer": writer.to_mark()})
+    store.save({**state, "checksum": _checksum(state), "writer": writer.to_mark()})
 
 
 def _mark_of(stored: Any) -> dict[str, Any]:
     mark = stored.get("writer") if isinstance(stored, dict) else None
-    return mark if isinstance(mark, dict) else {}
+    return mark if isinstance(mark, dict) and type(mark.get("number")) is int else {}
+
+
+def _validate_state(stored: Any) -> None:
+    """Check what the store returned: a mark alone, or a state with its checksum. What another format holds is not known.
+
+    :raises InvalidInputError: if it is neither.
+    """
+    if isinstance(stored, dict):
+        state = {name: value for name, value in stored.items() if name not in ("checksum", "writer")}
+        version = state.get("version")
+        if not state or (type(version) is int and (version != STATE_FORMAT or stored.get("checksum") == _checksum(state))):
+            return
+    raise InvalidInputError(
+        "the batch's state in Airflow's state store is damaged: delete it and clear the task, which resends every URL that "
+        "no receipts have; nothing was sent"
+    )
+
+
+def _checksum(state: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def _is_missing_bucket(error: BaseException | None) -> bool:

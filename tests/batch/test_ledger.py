@@ -73,10 +73,9 @@ def test_the_state_is_small_whatever_fails_and_forgets_nothing_that_was_queued(m
         if status is Status.QUEUED:
             queued.add(ticket.index)
         ledger.record(ticket, status, url="u" * 300, error="" if status is Status.QUEUED else "é" * 900)
-    stored = json.dumps(ledger.to_state() | {"writer": {"scope": ["d" * 250] * 4}})
+    stored = json.dumps(ledger.to_state() | {"checksum": "c" * 64, "writer": {"scope": ["d" * 250] * 4}})
     assert len(stored) < 65_536
     again = State.from_dict(json.loads(stored))
-    assert again
     assert all(index in again.settled for index in queued)
     assert ledger.forgotten > 0
 
@@ -84,11 +83,6 @@ def test_the_state_is_small_whatever_fails_and_forgets_nothing_that_was_queued(m
 def test_a_state_of_a_very_long_manifest_is_small() -> None:
     survey = Survey(10**9, b"x" * 6 * 1760)
     assert len(json.dumps(State(survey).to_dict())) < 16_000
-
-
-@pytest.mark.parametrize("state", [None, 5, {}, {"version": 0}, "x"])
-def test_a_state_of_another_version_is_not_used(state: object) -> None:
-    assert State.from_dict(state) is None
 
 
 def receipt(url: str, status: str, **more: object) -> dict[str, object]:

@@ -273,3 +273,23 @@ def test_a_damaged_part_is_named_and_is_no_outage(line: str) -> None:
         Receipts(Kept(files), writer, "s3://b/r/").read(RecordedOutcomes().add)
     assert error.value.permanent
     assert error.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", ["empty", "folder"])
+def test_an_emptied_part_and_a_folder_in_its_place_are_damage_and_no_outage(tmp_path: Path, kind: str) -> None:
+    writer = Try(("dag",), 1)
+    receipts = Receipts(PathFolder(tmp_path), writer, str(tmp_path))
+    receipts.begin()
+    receipts.write([QUEUED])
+    (part,) = tmp_path.glob("part-*")
+    part.unlink()
+    part.touch() if kind == "empty" else part.mkdir()
+    with pytest.raises(InvalidInputError, match=f"line 1 of the receipts {part} is damaged"):
+        Receipts(PathFolder(tmp_path), Try(("dag",), 2), str(tmp_path)).read(RecordedOutcomes().add)
+
+
+def test_a_folder_in_place_of_the_mark_is_named_and_is_no_outage(tmp_path: Path) -> None:
+    writer = Try(("dag",), 1)
+    (tmp_path / f"batch-{writer.batch}.json").mkdir()
+    with pytest.raises(InvalidInputError, match=rf"batch-{writer.batch}\.json is a folder"):
+        Receipts(PathFolder(tmp_path), writer, str(tmp_path)).begin()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.batch.job import Report
-from airflow_provider_cloudstore.batch.ledger import STATE_FORMAT
+from airflow_provider_cloudstore.batch.ledger import STATE_FORMAT, Ranges
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import PathFolder
 from airflow_provider_cloudstore.protocol import errors
@@ -57,6 +57,13 @@ def test_an_unchanged_manifest_resumes_from_the_state(lines: Any, urls: Urls, st
     ]
 
 
+def test_unknown_uploads_count_as_finished_and_are_named(lines: Any, urls: Urls, state: Any, emulator: Any) -> None:
+    emulator.fault("drop_after", times=2)
+    lines(urls(9), store=state)
+    (line,) = lines(urls(9), store=state, number=2)
+    assert line.endswith("9 of 9 URLs are finished, 2 of them unknown.")
+
+
 def test_a_corrected_line_is_named_with_what_is_kept(lines: Any, urls: Urls, state: Any) -> None:
     wanted = [Entry(at, 2 * at + 10, url) for at, url in enumerate(urls(1000))]  # every other line is a comment
     lines(wanted, store=state)
@@ -90,9 +97,12 @@ def test_finished_receipts_are_counted_once(
     emulator.fault("drop_after", times=1)
     wanted = [*urls(5), urls(5)[4], "file:///x"]
     lines(wanted, folder=folder)
-    for number in (2, 3):  # the unknown one is sent in the second try, and has two receipts in the third
+    for number, unknown in (
+        (2, ", 1 of them unknown"),
+        (3, ""),
+    ):  # it is sent in the second try, and has two receipts in the third
         (line,) = lines(wanted, folder=folder, number=number, retry_unknown_outcome=True)
-        assert line == "Resuming from the receipts: 6 URLs are finished, wherever they are in the manifest."
+        assert line == f"Resuming from the receipts: 6 URLs are finished{unknown}, wherever they are in the manifest."
 
 
 def test_a_state_of_a_newer_format_is_named_and_not_used(lines: Any, urls: Urls, state: Any) -> None:
@@ -123,18 +133,22 @@ def test_a_damaged_receipt_is_no_outage_and_nothing_is_sent(
     [
         {"total": "x"}, {"total": None}, {"segments": 5}, {"segments": '"'}, {"settled": "VPa!s"}, {"settled": {}},
         {"unknown": None}, {"failures": 5}, {"failures": [5]}, {"failures": [{}]}, {"writer": "x", "settled": ""},
+        {"version": None}, {"version": "4"}, {"version": 4.0}, {"version": True}, {"checksum": None}, {"total": 4}, {"new": 1},
+        {"settled": Ranges([(0, 9)]).encode()}, "x", 5, [], "",
     ],
 )  # fmt: skip
 def test_a_damaged_state_is_no_outage_and_nothing_is_sent(
-    lines: Any, urls: Urls, state: Any, emulator: Any, caplog: pytest.LogCaptureFixture, damage: dict[str, Any]
+    lines: Any, urls: Urls, state: Any, emulator: Any, caplog: pytest.LogCaptureFixture, damage: Any
 ) -> None:
     lines(urls(5), store=state)
-    state.text = json.dumps(json.loads(state.text) | damage)
+    state.text = json.dumps(json.loads(state.text) | damage if isinstance(damage, dict) else damage)
     with pytest.raises(errors.InvalidInputError, match="state in Airflow's state store is damaged: delete it") as failed:
         lines(urls(9), store=state, number=2)
     assert failed.value.permanent
     assert "retrying" not in caplog.text
     assert emulator.state()["requests"] == {"upload": 5}
+    lines(urls(9), store=state, number=2, since_try=2)
+    assert emulator.state()["requests"] == {"upload": 5 + 9}
 
 
 @pytest.mark.parametrize("keep", ["state", "receipts"])
