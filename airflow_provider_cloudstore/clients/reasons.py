@@ -51,7 +51,7 @@ def reason_for(error: BaseException) -> str:
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
             return f"TLS certificate verification failed: {cause.verify_message.rstrip('.')}"
         if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
-            return "TLS failed: the server does not speak TLS"
+            return "TLS failed: the server does not speak TLS; check the host's scheme and port"
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     known = (reason for name, reason in _REASONS.items() if name in names)
     return next(known, f"connection broken ({type(error).__name__})")

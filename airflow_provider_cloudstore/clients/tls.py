@@ -34,5 +34,8 @@ def tls_context(settings: Settings) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
     except OSError:  # includes ssl.SSLError
         pass
-    reason = f"the CA bundle of {source} cannot be read: {bundle} must be a readable file with certificates in PEM format"
+    problem = (
+        "must be a readable file with certificates in PEM format" if Path(bundle).exists() else "does not exist on this worker"
+    )
+    reason = f"the CA bundle of {source} cannot be read: {bundle} {problem}"
     raise ConfigurationError(reason, operation="connection", subject=settings.conn_id)

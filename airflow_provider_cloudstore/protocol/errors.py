@@ -111,7 +111,7 @@ class ServiceUnreachableError(CloudStoreError):
 
 
 class RateLimitError(CloudStoreError):
-    """HTTP 429, or 503 with ``Retry-After``: the service limits the rate of requests."""
+    """HTTP 429, or 503 with a valid ``Retry-After``: the service limits the rate of requests."""
 
     retryable = True
     hint = "The service limits the rate of requests. Spread the calls, for example with an Airflow pool."
@@ -256,21 +256,24 @@ class BatchFailedError(CloudStoreError):
 class BatchInterruptedError(CloudStoreError):
     """The task of a batch was terminated, or ``execution_timeout`` was nearly over."""
 
-    hint = "With receipts or Airflow's state store (3.3 and later), a retry of the task resumes; without, it resends every URL."
+    hint = (
+        "With receipts or Airflow's state store (3.3 and later), the task resumes when it is retried or cleared; without, it "
+        "resends every URL."
+    )
 
 
 class BatchStoppedError(CloudStoreError):
     """A batch with ``on_error="stop"`` ended with its first failure; a retry resends that URL."""
 
-    hint = "A retry of the task resends this URL, but none that was queued."
+    hint = "When the task is retried or cleared, it resends this URL, but none that was queued."
 
 
 class BatchStoppedAtUnknownError(BatchStoppedError):
     """A batch with ``on_error="stop"`` ended with an upload that may have been queued; a retry resumes after it."""
 
     hint = (
-        "It may have been queued: check in the service whether the file arrived. A retry of the task resumes after it; "
-        "with retry_unknown_outcome=True, it resends it."
+        "It may have been queued: check in the service whether the file arrived. When the task is retried or cleared, it "
+        "resumes after it; with retry_unknown_outcome=True, it resends it."
     )
 
 
@@ -278,15 +281,15 @@ class BatchServiceError(CloudStoreError):
     """A batch ended because the service failed for every URL."""
 
     hint = (
-        "With receipts or Airflow's state store (3.3 and later), a retry of the task resumes once the service works; without, it "
-        "resends every URL. Check the connection's host, too."
+        "Check the connection's host. Once the service works: with receipts or Airflow's state store (3.3 and later), the task "
+        "resumes when it is retried or cleared; without, it resends every URL."
     )
 
 
 class BatchStoreError(CloudStoreError):
     """A batch ended because its progress could not be recorded: a retry would not have known what was sent."""
 
-    hint = "Nothing is sent that cannot be recorded. A retry of the task resumes once the store is available."
+    hint = "Nothing is sent that cannot be recorded. Once the store is available, the task resumes when it is retried or cleared."
 
 
 class ManifestChangedError(CloudStoreError):
