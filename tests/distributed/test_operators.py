@@ -55,6 +55,11 @@ class Stage:
         """How many of them had an effect."""
         return int(self.services[service].state()["effects"].get(operation, 0))
 
+    def one_upload(self, service: str) -> dict[str, int]:
+        """The figures of an upload that must arrive exactly once."""
+        requests, effects = self.requests(service, "upload"), self.effects(service, "upload")
+        return {"requests": requests, "effects": effects, "twice": effects - 1, "at_most": 0, "lost": 1 - effects}
+
     def states(self, dag_id: str) -> Counter[tuple[str, str]]:
         """How many instances of each task are in each state."""
         sql = "select task_id, state, count(*) from task_instance where run_id = %s group by 1, 2"
@@ -149,15 +154,7 @@ def test_an_upload_without_a_response_is_not_resent_by_the_retry(stage: Stage, n
     log = stage.log("lost_nodes", "before_response")
     assert "OutcomeUnknownError" in log
     assert "try 1 ended while sending this upload" in log
-    effects = stage.effects("stuck_upload", "upload")
-    proven(
-        requests=stage.requests("stuck_upload", "upload"),
-        effects=effects,
-        twice=effects - 1,
-        at_most=0,
-        lost=1 - effects,
-        seconds=seconds,
-    )
+    proven(**stage.one_upload("stuck_upload"), seconds=seconds)
 
 
 @guarantee("uploads", "the worker node that sends it is killed after the response")
@@ -167,15 +164,7 @@ def test_an_upload_that_was_queued_is_the_result_of_the_retry(stage: Stage, node
     assert ended == ("success", 2)
     (stored,) = stage.services["upload"].state()["files"]
     assert stage.cluster.xcom("lost_nodes", stage.runs["lost_nodes"], "after_response", "file_id") == stored["file_id"]
-    effects = stage.effects("upload", "upload")
-    proven(
-        requests=stage.requests("upload", "upload"),
-        effects=effects,
-        twice=effects - 1,
-        at_most=0,
-        lost=1 - effects,
-        seconds=seconds,
-    )
+    proven(**stage.one_upload("upload"), seconds=seconds)
 
 
 @guarantee("files", "the worker node that downloads a file is killed")
