@@ -43,11 +43,13 @@ def send_once(
     :param subject: its source URL, redacted.
     :param retry_unknown_outcome: resend it if an earlier try may have sent it.
     :returns: the return value of ``send``, from this try or an earlier one.
+    :raises InvalidInputError: if the record of an earlier try is damaged; nothing was sent.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
     :raises StateStoreError: if the store is unavailable; nothing was sent.
     """
     with _required("read", subject):
-        earlier = UploadRecord.from_json(store.get(STATE_KEY))
+        stored = store.get(STATE_KEY)
+    earlier = UploadRecord.from_json(stored)
     if earlier and earlier.settles(record):
         if earlier.result is not None:
             log.info("Try %s queued the upload of %s before it was killed; returning its result", earlier.try_number, subject)

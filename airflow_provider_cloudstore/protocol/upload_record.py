@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any, Self
+
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 _MAX_RESULT_BYTES = 48 * 1024  # a state store keeps 64 KiB
 
@@ -65,8 +68,25 @@ class UploadRecord:
 
     @classmethod
     def from_json(cls, stored: Any) -> Self | None:
-        """The record that :meth:`to_json` returned."""
-        return cls(**{**stored, "state": UploadState(stored["state"])}) if stored else None
+        """The record that :meth:`to_json` returned, or None if nothing is stored.
+
+        :raises InvalidInputError: if it is damaged: then it does not tell whether the upload was sent.
+        """
+        if stored is None:
+            return None
+        with suppress(TypeError, ValueError, KeyError):
+            record = cls(**{**stored, "state": UploadState(stored["state"])})
+            if record._is_valid:
+                return record
+        raise InvalidInputError(
+            "the record of this upload in Airflow's state store is damaged: check in the service whether the file arrived; "
+            "if not, delete the record and clear the task. This try sent nothing"
+        )
+
+    @property
+    def _is_valid(self) -> bool:
+        types = [type(value) for value in (self.digest, self.try_number, self.max_tries, self.sent_at)]
+        return types == [str, int, int, str] and isinstance(self.result, dict) is (self.state is UploadState.QUEUED)
 
 
 def url_digest(url: str) -> str:

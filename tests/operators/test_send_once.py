@@ -256,6 +256,14 @@ def test_without_the_store_nothing_is_sent_and_airflow_tries_again(
     assert uploads(emulator) == 1
 
 
+def test_with_a_damaged_record_nothing_is_sent(emulator: Emulator, task: Task, store: Store) -> None:
+    store.values[STATE_KEY] = "{}"
+    with pytest.raises(errors.InvalidInputError, match="is damaged: check in the service") as ended:
+        task.attempt()
+    assert ended.value.permanent
+    assert uploads(emulator) == 0
+
+
 def test_a_store_that_fails_after_the_upload_was_queued_fails_nothing(
     emulator: Emulator, task: Task, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

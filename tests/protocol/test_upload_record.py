@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, UploadState, url_digest
 
 URL = "https://user:hunter2@h/f?sig=hunter3"
@@ -23,6 +24,24 @@ def test_a_record_survives_the_state_store_and_holds_no_secret(record: UploadRec
 
 def test_nothing_stored_is_no_record() -> None:
     assert UploadRecord.from_json(None) is None
+
+
+QUEUED = RECORD.queued(RESULT)
+assert QUEUED
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "", 0, {}, [], "x", {"digest": "x"}, RECORD.to_json() | {"state": "sent"}, RECORD.to_json() | {"state": []},
+        RECORD.to_json() | {"digest": None}, RECORD.to_json() | {"try_number": "1"}, RECORD.to_json() | {"max_tries": True},
+        RECORD.to_json() | {"result": {}}, RECORD.to_json() | {"new": 1}, QUEUED.to_json() | {"result": "x"},
+        QUEUED.to_json() | {"result": None},
+    ],
+)  # fmt: skip
+def test_a_damaged_record_is_an_error_and_not_the_permission_to_send(damaged: object) -> None:
+    with pytest.raises(InvalidInputError, match="record of this upload in Airflow's state store is damaged"):
+        UploadRecord.from_json(damaged)
 
 
 @pytest.mark.parametrize("state", UploadState)
