@@ -281,8 +281,8 @@ class BatchServiceError(CloudStoreError):
     """A batch ended because the service failed for every URL."""
 
     hint = (
-        "Check the connection's host. With receipts or Airflow's state store (3.3 and later), the task resumes when it is retried "
-        "or cleared; without, it resends every URL."
+        "Check the connection's host. With receipts or Airflow's state store (3.3 and later), the task resumes when it is "
+        "retried or cleared; without, it resends every URL."
     )
 
 
