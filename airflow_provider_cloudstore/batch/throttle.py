@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
 FAILURES_TO_CLOSE = 5
 """Consecutive failures of the service that close the throttle."""
-_DEFAULT_PAUSE = 1.0
+_MIN_PAUSE = 1.0  # a service may ask for no time at all, or name one that has passed
 _INITIAL_PROBE_DELAY = 1.0
 _MAX_PROBE_DELAY = 60.0
 _OUTAGE_LIMIT = 900.0  # without a success; then the batch ends, and Airflow's retry_delay decides
@@ -143,7 +143,7 @@ class Throttle:
         """
         self._in_flight -= 1
         if isinstance(error, errors.RateLimitError):
-            self._pause(_DEFAULT_PAUSE if error.retry_after is None else error.retry_after, error)
+            self._pause(max(_MIN_PAUSE, error.retry_after or 0.0), error)
         elif isinstance(error, SERVICE_ERRORS):
             self._record_service_failure(error)
         else:
