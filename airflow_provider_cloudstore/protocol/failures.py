@@ -188,8 +188,9 @@ def _classify_missing(context: CallContext, status: int) -> Success | Failure:
 def _classify_success(context: CallContext, status: int, content: Content) -> Success | Failure:
     if content.problem:
         reason = f"HTTP {status} with {content.problem}"
-        idempotent = context.operation.idempotent
-        return _failure(context, errors.InvalidResponseError, reason) if idempotent else _unknown(context, reason)
+        if context.operation.idempotent:
+            return _failure(context, errors.InvalidResponseError, reason)
+        return _unknown(context, f"{reason}; check the connection's host" if content.is_web_page else reason)
     if content.error_message is not None:
         return _failure(context, errors.ServiceError, f"HTTP {status}, but the service reports an error")
     return Success()
@@ -225,8 +226,16 @@ def _failure(context: CallContext, kind: type[errors.CloudStoreError], reason: s
 
 
 def is_rate_limit(response: Response) -> bool:
-    """Whether the service limits the rate, so the request had no effect: HTTP 429 (RFC 6585 section 4), or 503 with a time."""
-    return response.status == 429 or (response.status == 503 and retry_after(response) is not None)
+    """Whether the service limits the rate, so the request had no effect: HTTP 429 (RFC 6585 section 4), or 503 with a time.
+
+    A 503 may come from a front end after the upload was queued, so its ``Retry-After`` must be whole seconds or a date to come
+    (RFC 9110 section 10.2.3): one that is always the same says nothing about this request.
+    """
+    if response.status != 503:
+        return response.status == 429
+    value = response.headers.get("retry-after", "").strip()
+    is_seconds = value.isascii() and value.isdigit()
+    return is_seconds or (value.endswith(" GMT") and (retry_after(response) or 0.0) > 0)
 
 
 def retry_after(response: Response) -> float | None:

@@ -180,7 +180,7 @@ def _header_sets(response: RawResponse) -> Iterator[dict[str, str]]:
 def _of_whole(operation: str, status: int, headers: dict[str, str], body: bytes) -> set[Reading]:
     if 200 <= status < 300:
         return {Reading(meaning, status, token) for meaning, token in _said(operation, headers, body)}
-    if status == 429 or (status == 503 and headers.get("retry-after") not in _NO_TIME):
+    if status == 429 or (status == 503 and _TIME_TO_COME.fullmatch(headers.get("retry-after", ""))):
         return {Reading(meaning, status) for meaning in _pause(headers.get("retry-after"))}
     if status in (404, 410):
         texts = {text for text, _ in _texts(headers, body)}
@@ -195,12 +195,12 @@ def _of_whole(operation: str, status: int, headers: dict[str, str], body: bytes)
     return {Reading(pauses[meaning], status) for meaning in _pause(headers.get("retry-after"))}
 
 
-# Neither seconds nor a date (RFC 9110 section 10.2.3).
-_NO_TIME = (None, "", "soon", "-5", "1e3", "inf", "nan", "\xb2", "Wed, 99 Foo 2015 07:28:00 GMT", "1, 2")
+_TIME_TO_COME = re.compile(r"[0-9]+|.* 2100 .* GMT")
+"""Whole seconds or a date to come (RFC 9110 section 10.2.3), of those that the responses have."""
 
 
 def _pause(value: str | None) -> set[Meaning]:
-    if value in _NO_TIME or value in ("0", "1", "7", "120") or value == "Wed, 21 Oct 2015 07:28:00 GMT":
+    if value is None or value in ("0", "1", "7", "120") or value == "Wed, 21 Oct 2015 07:28:00 GMT":
         return {Meaning.RATE_LIMITED}
     if value in ("86400", "999999999") or " 2100 " in value:
         return {Meaning.RATE_LIMITED_FOR_LONG}

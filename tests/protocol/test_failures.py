@@ -212,8 +212,19 @@ def test_retry_after_is_seconds_or_an_http_date(value: str, seconds: float | Non
     assert retry_after(response(429, retry_after=value)) == seconds
 
 
-@pytest.mark.parametrize("value", ["", "soon", "-5", "1e5", "Thu, 99 Jan 2026 00:02:00 GMT"])
-def test_a_503_without_a_valid_time_does_not_say_that_an_upload_had_no_effect(value: str) -> None:
+@pytest.mark.parametrize("value", ["1", "0", " 7 ", "9" * 5000, "Thu, 01 Jan 2026 00:02:00 GMT"])
+def test_a_503_with_a_time_to_come_says_that_an_upload_had_no_effect(value: str) -> None:
+    assert judged(UPLOAD_FROM_URL, response(503, retry_after=value)) is errors.RateLimitError
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "", "soon", "-5", "1e5", "1.5", "١٢", "Thu, 99 Jan 2026 00:02:00 GMT", "Wed, 31 Dec 2025 23:59:00 GMT",
+        "Thu, 01 Jan 2026 00:02:00 -0000", "Thu, 01 Jan 2026 00:02:00 +0100", "Thu Jan  1 00:02:00 2026",
+    ],
+)  # fmt: skip
+def test_any_other_503_does_not_say_that_an_upload_had_no_effect(value: str) -> None:
     assert judged(UPLOAD_FROM_URL, response(503, retry_after=value)) is errors.OutcomeUnknownError
     assert judged(UPLOAD_FROM_URL, response(429, retry_after=value)) is errors.RateLimitError
 
