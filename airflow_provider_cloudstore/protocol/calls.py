@@ -29,7 +29,7 @@ from airflow_provider_cloudstore.protocol.failures import (
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
 from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, Json, storable
 
@@ -41,6 +41,7 @@ _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
 _MAX_MESSAGE_LENGTH = 300
 _WITHHELD = "(withheld: it contains an encoded credential)"
+_CREDENTIALS_REFUSED = (errors.AuthenticationError, errors.PermissionDeniedError)
 _MARGIN = 4096  # extra characters, so that an encoded credential at the cut is still recognized
 _SMALL = 8192  # characters of a response that is checked as a whole, which is faster than string by string
 
@@ -158,8 +159,11 @@ class Call(ABC, Generic[T]):
         self, failure: Failure, *, status: int | None = None, detail: str = "", pause: float | None = None
     ) -> errors.CloudStoreError:
         self._context = failure.remembered_in(self._context)
+        reason = failure.reason
+        if failure.error in _CREDENTIALS_REFUSED:
+            reason += f" (connection '{self.settings.conn_id}' at {self.settings.route})"
         return failure.error(
-            redact(f"{failure.reason}: {detail}" if detail else failure.reason, self.secrets),
+            redact(f"{reason}: {detail}" if detail else reason, self.secrets),
             operation=self.operation.name,
             subject=self._redacted,
             status=status,
@@ -170,7 +174,7 @@ class Call(ABC, Generic[T]):
 
     def _safe(self, text: str) -> str:
         """``text`` without secrets: masked in clear text, withheld as a whole if decoding reveals one."""
-        redacted = redact(text, self.secrets)[: MAX_CHARACTERS + _MARGIN]
+        redacted = redact_parameters(redact(text, self.secrets)[: MAX_CHARACTERS + _MARGIN])
         return _WITHHELD if hides_secret(redacted, self.secrets) else redacted
 
     def _is_clean(self, content: Content) -> bool:

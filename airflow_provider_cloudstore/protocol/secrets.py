@@ -21,6 +21,10 @@ _SAFE_IN_YARL = "?/:@-._~!$'()*,"
 _MIN_VALUE_LENGTH = 8  # of a query parameter that may be a credential
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~-]*")
+_CREDENTIAL = "(?:token|password|passwd|pwd|secret|signature|sig|credential|api[_-]?key|access[_-]?key|authorization)s?"
+_CREDENTIAL_NAME = re.compile(f".*{_CREDENTIAL}", re.IGNORECASE | re.DOTALL)
+_CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)[^&#;\s\"'<>]+", re.IGNORECASE)
+_USER_INFO = re.compile(r"://[^/\s@\"'<>]{1,512}@")
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
 
 
@@ -112,6 +116,18 @@ def redact_url(url: str) -> str:
     if "@" in parts.netloc:
         netloc = f"{MASK}@{netloc}"
     return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))
+
+
+def is_credential_name(name: str) -> bool:
+    """Whether a field or parameter of this name holds a credential, such as ``download_token`` or ``X-Amz-Signature``."""
+    return bool(_CREDENTIAL_NAME.fullmatch(name))
+
+
+def redact_parameters(text: str) -> str:
+    """``text`` without the credentials of the URLs in it: user info, and parameters whose names say that they hold one."""
+    if "=" in text:
+        text = _CREDENTIAL_PARAMETER.sub(rf"\1{MASK}", text)
+    return _USER_INFO.sub(f"://{MASK}@", text) if "://" in text else text
 
 
 def url_secrets(url: str) -> tuple[Secret, ...]:

@@ -6,11 +6,14 @@ surrogates, and integers between task and supervisor have at most 64 bits.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
 from collections.abc import Callable
 from typing import Any
+
+from airflow_provider_cloudstore.protocol.secrets import MASK, is_credential_name
 
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 
@@ -28,12 +31,18 @@ def storable(value: Any, clean: Callable[[str], str] = str) -> Json:
     """``value`` as plain data: bounded in depth and size, with finite numbers, and strings and keys safe for every serializer.
 
     A number that does not fit becomes a string, a NUL or a lone surrogate becomes U+FFFD, a key that begins with ``__`` is
-    prefixed with ``key``, and what exceeds the size is replaced by a note.
+    prefixed with ``key``, and what exceeds the size is replaced by a note. A field whose name says that it holds a credential
+    is masked.
 
     :param value: parsed JSON.
     :param clean: removes secrets from a string; called with every complete string and key.
     """
     return _Storing(clean).store(value, 0)
+
+
+def checksum_of(data: dict[str, Any]) -> str:
+    """A checksum of plain data, by which a later try recognizes what it stored."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 class _Storing:
@@ -85,5 +94,6 @@ class _Storing:
             key = f"key{key}" if key.startswith("__") else key
             while key in stored:  # two keys may have become equal
                 key += "_"
-            stored[key] = self.store(value, depth + 1)
+            is_credential = is_credential_name(name) and value is not None and not isinstance(value, bool)
+            stored[key] = MASK if is_credential else self.store(value, depth + 1)
         return stored

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any, Self
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.storable import checksum_of
 
 _MAX_RESULT_BYTES = 48 * 1024  # a state store keeps 64 KiB
 
@@ -64,7 +64,8 @@ class UploadRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The record as the state store holds it."""
-        return {**asdict(self), "state": self.state.value}
+        fields = {**asdict(self), "state": self.state.value}
+        return {**fields, "checksum": checksum_of(fields)}
 
     @classmethod
     def from_json(cls, stored: Any) -> Self | None:
@@ -74,19 +75,13 @@ class UploadRecord:
         """
         if stored is None:
             return None
-        with suppress(TypeError, ValueError, KeyError):
-            record = cls(**{**stored, "state": UploadState(stored["state"])})
-            if record._is_valid:
-                return record
+        fields = dict(stored) if isinstance(stored, dict) else {}
+        if fields.pop("checksum", None) == checksum_of(fields):
+            return cls(**{**fields, "state": UploadState(fields["state"])})
         raise InvalidInputError(
             "the record of this upload in Airflow's state store is damaged: check in the service whether the file arrived; "
             "if not, delete the record and clear the task. This try sent nothing"
         )
-
-    @property
-    def _is_valid(self) -> bool:
-        types = [type(value) for value in (self.digest, self.try_number, self.max_tries, self.sent_at)]
-        return types == [str, int, int, str] and isinstance(self.result, dict) is (self.state is UploadState.QUEUED)
 
 
 def url_digest(url: str) -> str:

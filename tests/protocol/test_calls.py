@@ -269,13 +269,24 @@ def test_a_body_that_was_cut_off_is_not_quoted() -> None:
 
 
 def test_what_is_stored_of_an_answer_holds_no_secret() -> None:
-    echo = {"url": SOURCE, "token": [TOKEN], TOKEN: 1, "sig": "pre/signed"}
+    echo = {"url": SOURCE, "list": [TOKEN], f"{TOKEN}.": 1, "sig.": "pre/signed"}
     assert Loop(UploadFromUrl(SOURCE, settings()), answer(body=echo)).run().response == {
-        "url": "https://***@host/file?***", "token": ["***"], "***": 1, "sig": "***",
+        "url": "https://***@host/file?***", "list": ["***"], "***.": 1, "sig.": "***",
     }  # fmt: skip
-    numbers = Loop(DeleteFolder("d1", settings(token="12345678")), answer(body={"token": 12345678})).run()
-    assert numbers.response == {"token": "***"}
+    numbers = Loop(DeleteFolder("d1", settings(token="12345678")), answer(body={"number": 12345678})).run()
+    assert numbers.response == {"number": "***"}
     assert Loop(DeleteFolder("d1", settings()), answer(body=TOKEN.encode())).run().response == "***"
+
+
+@pytest.mark.parametrize("call", [UploadFromUrl("https://host/file", settings()), DeleteFolder("d1", settings())])
+def test_download_tokens_in_the_response_to_another_operation_are_not_stored(call: Any) -> None:
+    url = "https://files.example.com/d/f1?part=1&download_token=hunter2&x=2"
+    body = {"data": {"file_id": "f1", "download_url": url, "download_token": "hunter2", "text": f"get it at {url}, or not"}}
+    redacted = "https://files.example.com/d/f1?part=1&download_token=***&x=2"
+    assert Loop(call, answer(body=body)).run().response == {
+        "data": {"file_id": "f1", "download_url": redacted, "download_token": "***", "text": f"get it at {redacted}, or not"}
+    }
+    assert Loop(call, answer(body={"at": "ftp://me:hunter2@host/x"})).run().response == {"at": "ftp://***@host/x"}
 
 
 def test_an_error_that_is_not_ours_is_never_tried_again() -> None:

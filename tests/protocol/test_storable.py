@@ -93,10 +93,27 @@ def test_what_is_too_large_or_too_deep_is_left_out_and_says_so() -> None:
         assert all(returned == stored for returned in through_airflow(stored))
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["token", "download_token", "downloadToken", "password", "X-Amz-Signature", "client_secret", "apiKey", "access-key", "sig"],
+)
+def test_a_field_whose_name_says_that_it_holds_a_credential_is_masked(name: str) -> None:
+    values = ["abc", 5, {"value": "abc"}, ["abc"]]
+    assert storable([{"data": {name: value, "file_id": "f1"}} for value in values]) == [
+        {"data": {name: "***", "file_id": "f1"}} for _ in values
+    ]
+    assert storable({name: None}) == {name: None}
+
+
+@pytest.mark.parametrize("name", ["token_type", "file_id", "expires", "design", "author", "key"])
+def test_other_fields_are_kept(name: str) -> None:
+    assert storable({name: "abc"}) == {name: "abc"}
+
+
 def test_every_text_and_key_is_cleaned_before_it_is_cut() -> None:
     stored = storable(
-        {"secret": ["secret", 5, "x" * (MAX_CHARACTERS - 60) + "secret"]}, lambda text: text.replace("secret", "***")
+        {"secret.": ["secret", 5, "x" * (MAX_CHARACTERS - 60) + "secret"]}, lambda text: text.replace("secret", "***")
     )
     assert "secr" not in json.dumps(stored)
     assert isinstance(stored, dict)
-    assert stored["***"][:2] == ["***", 5]
+    assert stored["***."][:2] == ["***", 5]
