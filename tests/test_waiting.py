@@ -234,6 +234,26 @@ def test_in_mode_reschedule_nothing_is_remembered_and_the_first_one_ends_the_wai
     assert emulator.state()["requests"] == {"link": 1}
 
 
+def test_on_the_worker_the_next_poll_comes_when_the_service_asked(worker: Worker, emulator: Emulator, make: Make) -> None:
+    store_file(emulator)
+    emulator.fault("status", status=429, headers={"Retry-After": "1"}, times=2)
+    began = time.monotonic()
+    assert worker.run(make(False)).error is None
+    assert time.monotonic() - began >= 2
+    assert emulator.state()["requests"] == {"link": 3}
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [(5, 5), (10**9, 20)])
+@pytest.mark.usefixtures("airflow_db")
+def test_in_mode_reschedule_the_next_poll_comes_when_the_service_asked_or_at_the_timeout(
+    worker: Worker, emulator: Emulator, asked: int, seconds: int
+) -> None:
+    emulator.fault("status", status=503, headers={"Retry-After": str(asked)})
+    rescheduled: Any = worker.run(sensor(False, mode="reschedule")).error
+    assert type(rescheduled).__name__ == "AirflowRescheduleException"  # its module depends on the Airflow version
+    assert seconds - 2 < (pendulum.instance(rescheduled.reschedule_date) - pendulum.now("UTC")).total_seconds() <= seconds
+
+
 @pytest.mark.usefixtures("airflow_db")
 def test_in_mode_reschedule_a_deferrable_sensor_remembers_in_the_triggerer(worker: Worker, emulator: Emulator) -> None:
     store_file(emulator)

@@ -87,6 +87,8 @@ class FileWait:
         self.message = ""
         """Why the last poll found no file, without secrets."""
         self._interval = interval
+        self.retry_after = 0.0
+        """Seconds that the last response asked to wait."""
         self._first: DateTime | None = None
         self._odd = OddResponses(remembered=remembered)
 
@@ -97,6 +99,7 @@ class FileWait:
         :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
         self._first = self._first or now
+        self.retry_after = error.retry_after or 0.0
         odd = self._odd.tolerates(error, now)
         if not odd and not isinstance(error, _NOT_YET):
             raise error

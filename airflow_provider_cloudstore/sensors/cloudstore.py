@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, conf
@@ -75,6 +75,12 @@ class FileAvailableSensor(BaseSensorOperator):
         if available:
             self._file_available(context)
         return available
+
+    def _get_next_poke_interval(self, started_at: Any, run_duration: Callable[[], float], *args: Any, **kwargs: Any) -> float:
+        # Airflow's own, for both modes: the only place where a sensor can honor Retry-After.
+        interval: float = super()._get_next_poke_interval(started_at, run_duration, *args, **kwargs)
+        requested = self._wait.retry_after if self._wait else 0.0
+        return max(interval, min(requested, self.timeout - run_duration()))
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
         """Resume after a deferred wait."""
