@@ -214,8 +214,9 @@ class Job:
         )
         self._is_loaded = True
         self._survey, match = await self.in_thread(lambda: self._count(progress))
+        self.report(self._plan())
         if self._is_resumable:
-            for line in progress.explain(match, self._survey.total):
+            for line in progress.explain(match, self._survey.total, resends_unknown=self.options.retry_unknown_outcome):
                 self.report(line)
         else:
             log.warning("No state store and no receipts: a retry will resend every URL.")
@@ -271,6 +272,15 @@ class Job:
             raise InvalidInputError("the manifest holds no URL: set allow_empty=True if it may be empty; nothing was sent")
         return survey, match
 
+    def _plan(self) -> str:
+        rate = self.options.requests_per_second
+        limit = f", at most {rate:,g} a second" if rate else ""
+        places = [*(["the state store"] if self.store else []), *([self.receipts.place] if self.receipts else [])]
+        kept = f"; progress is kept in {' and '.join(places)}" if places else ""
+        return (
+            f"A batch of {self._survey.total:,} URLs: at most {self.options.max_concurrency:,} requests in flight{limit}{kept}."
+        )
+
     @property
     def _is_resumable(self) -> bool:
         return bool(self.store or self.receipts)
@@ -305,7 +315,9 @@ class Job:
             return report
         counts = [f"{failed:,} failed"] if failed else []
         counts += [f"{unknown:,} unknown, which may have been queued"] if unknown else []
-        what = f"of {report.total:,} URLs {' and '.join(counts)}; the first: {ledger.failures[0]}"
+        first = ledger.failures[0]
+        about = f"{first['error']}, {first['url']}" if first["url"] else first["error"]
+        what = f"of {report.total:,} URLs {' and '.join(counts)}; the first, in line {first['line']:,}: {about}"
         if self.receipts:
             what += f"; receipts in {self.receipts.place}"
         if ledger.forgotten:

@@ -79,7 +79,7 @@ def entries_of_file(stream: BinaryIO, name: str, column: str, key_column: str | 
     """The entries of a manifest: text with a URL a line (without blank lines and ``#`` comments), CSV, or JSON.
 
     :param stream: the file, plain or gzip.
-    :param name: its name. The suffix selects the format (``.csv``, ``.tsv``, ``.jsonl``, ``.ndjson``, ``.json``, in any case);
+    :param name: its path. The suffix selects the format (``.csv``, ``.tsv``, ``.jsonl``, ``.ndjson``, ``.json``, in any case);
         without one of them the file is text.
     :param column: the column of a CSV, or the key in JSON, that holds the URL.
     :param key_column: the column or key with the manifest's own id of the line.
@@ -132,7 +132,7 @@ def _other_format(head: bytes) -> str:
         if head.startswith(magic):
             return what
     if head.startswith(_GZIP):
-        return "gzip twice"
+        return "gzip"
     if head[257:262] == b"ustar":
         return "a tar archive"
     if b"\0" in head:
@@ -280,6 +280,8 @@ def _places(header: list[str], columns: list[str], name: str) -> list[int]:
         if len(alike) != 1:
             problem = "more than one column" if alike else "no column"
             titles = ", ".join(repr(title[:40]) for title in header[:20] if "://" not in title) or "none"
-            raise _refused(name, f"has {problem} '{column}': name it with url_column or key_column; its columns are {titles}")
+            raise _refused(
+                name, f"has {problem} '{column}'; its columns are {titles}: set url_column or key_column to one of them"
+            )
         places.append(alike[0])
     return places

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,6 +9,7 @@ from typing import Any, Protocol
 from airflow_provider_cloudstore.batch.ledger import STATE_FORMAT, Match, RecordedOutcomes, State
 from airflow_provider_cloudstore.batch.receipts import Receipts, Try
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, InvalidInputError
+from airflow_provider_cloudstore.protocol.storable import checksum_of
 
 
 class StateStore(Protocol):
@@ -47,22 +46,22 @@ class Progress:
         unknown = self.state.unknown.within(match.unchanged)
         return State(self.state.survey, settled, unknown, self.state.failures) if len(settled) else None
 
-    def explain(self, match: Match, total: int) -> Iterator[str]:
+    def explain(self, match: Match, total: int, *, resends_unknown: bool) -> Iterator[str]:
         """Log lines: why this try does or does not resume, and from what."""
         recorded = self.recorded.finished if self.recorded else 0
         if self.state:
-            yield self._explain_state(self.state, match, total, recorded)
+            unknown = _unknown(len(self.state.unknown), resends_unknown)
+            yield self._explain_state(self.state, match, total, recorded, unknown)
         if recorded:
-            unknown = _of_them_unknown(self.recorded.unknown if self.recorded else 0)
+            unknown = _unknown(self.recorded.unknown if self.recorded else 0, resends_unknown)
             yield f"Resuming from the receipts: {recorded:,} URLs are finished{unknown}, wherever they are in the manifest."
         elif not self.state:
             yield f"Starting at the first URL: {self.unused}."
 
-    def _explain_state(self, state: State, match: Match, total: int, recorded: int) -> str:
+    def _explain_state(self, state: State, match: Match, total: int, recorded: int, unknown: str) -> str:
         finished, kept = len(state.settled), len(state.settled.within(match.unchanged))
         if match.changed_line is None:
             change = "only grew" if total > state.survey.total else "is unchanged"
-            unknown = _of_them_unknown(len(state.unknown))
             return (
                 f"Resuming from the state store: the manifest {change}, and {finished:,} of {total:,} URLs are finished{unknown}."
             )
@@ -74,8 +73,8 @@ class Progress:
         return f"The manifest changed since the last try; {'its state no longer applies' if recorded else 'starting over'}."
 
 
-def _of_them_unknown(count: int) -> str:
-    return f", {count:,} of them unknown" if count else ""
+def _unknown(count: int, resends: bool) -> str:
+    return f", {count:,} of them unknown{' and resent' if resends else ''}" if count else ""
 
 
 def load_progress(store: StateStore | None, receipts: Receipts | None, writer: Try, since: int) -> Progress:
@@ -134,7 +133,7 @@ def save_state(store: StateStore, writer: Try, state: dict[str, Any]) -> None:
     :raises BatchSupersededError: if a newer try has left its mark.
     """
     writer.validate(_mark_of(store.load()))
-    store.save({**state, "checksum": _checksum(state), "writer": writer.to_mark()})
+    store.save({**state, "checksum": checksum_of(state), "writer": writer.to_mark()})
 
 
 def _mark_of(stored: Any) -> dict[str, Any]:
@@ -150,16 +149,13 @@ def _validate_state(stored: Any) -> None:
     if isinstance(stored, dict):
         state = {name: value for name, value in stored.items() if name not in ("checksum", "writer")}
         version = state.get("version")
-        if not state or (type(version) is int and (version != STATE_FORMAT or stored.get("checksum") == _checksum(state))):
+        is_mark = not state and _mark_of(stored)
+        if is_mark or (type(version) is int and (version != STATE_FORMAT or stored.get("checksum") == checksum_of(state))):
             return
     raise InvalidInputError(
         "the batch's state in Airflow's state store is damaged: delete it and clear the task, which resends every URL that "
         "no receipts have; nothing was sent"
     )
-
-
-def _checksum(state: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def _is_missing_bucket(error: BaseException | None) -> bool:

@@ -65,6 +65,7 @@ class CloudStoreHook(BaseHook):
         self._client: BlockingClient | None = None
         self._settings: Settings | None = None
         self._masking = MaskingLimit()
+        self._warnings: list[str] = []
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -229,6 +230,10 @@ class CloudStoreHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """Test the token with one request, within the timeout: a download link for a file that does not exist."""
+        works, message = self._test()
+        return works, " ".join([message, *self._warnings])
+
+    def _test(self) -> tuple[bool, str]:
         try:
             found = self._poll_within(CreateDownloadLink("airflow-connection-test", self.settings), self.settings.timeout)
         except CloudStoreError as error:
@@ -244,6 +249,10 @@ class CloudStoreHook(BaseHook):
             )
         return False, str(found)
 
+    def _warn(self, warning: str) -> None:
+        self.log.warning(warning)
+        self._warnings.append(warning)
+
     def _perform(self, call: Call[T]) -> T:
         with counted_requests(call):
             return self.get_conn().perform(call, budget=time_budget(), on_retry=self.log.warning)
@@ -253,9 +262,10 @@ class CloudStoreHook(BaseHook):
 
         :raises ConfigurationError: if the connection is invalid.
         """
+        self._warnings = []
         with _named_errors(self.cloudstore_conn_id):
             connection = self.get_connection(self.cloudstore_conn_id)
-            self._settings = _settings_of(connection, self.log.warning)
+            self._settings = _settings_of(connection, self._warn)
         _ = connection.extra_dejson  # Airflow masks the secrets in it on access
         mask(self._settings.secrets)
         return self._settings
@@ -383,7 +393,7 @@ def _named_errors(conn_id: str) -> Iterator[None]:
             reason = f"it is not defined: add it {where}"
     except ConfigurationError as error:
         reason = error.reason
-    raise ConfigurationError(reason, operation="connection", subject=conn_id)
+    raise ConfigurationError(reason, operation="connection", subject=conn_id) from None
 
 
 def _settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings:

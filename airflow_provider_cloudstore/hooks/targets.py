@@ -40,7 +40,7 @@ def object_path(given: Any, name: str) -> Any:
     if is_invalid:
         raise InvalidInputError(f"{name} is not a valid path for '{scheme}': check its bucket, host and port; nothing was sent")
     raise InvalidInputError(
-        f"{name}: no filesystem for '{scheme}': install the Airflow provider that brings it, such as "
+        f"{name}: no filesystem for '{scheme}': check its spelling, or install the Airflow provider that brings it, such as "
         "apache-airflow-providers-amazon[s3fs] for s3; nothing was sent"
     )
 
@@ -86,9 +86,17 @@ class _LocalFile:
         if path.exists() and not path.is_file():
             raise InvalidInputError(f"target '{path}' is a directory or a device, not a file; nothing was sent")
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._part = path.parent / f".{_short(path.name)}.{secrets.token_hex(6)}.part"
-        self._file = self._part.open("xb")
+        problem = ""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._part.open("xb")
+        except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            problem = error.strerror or type(error).__name__
+        if problem:
+            raise InvalidInputError(
+                f"target '{path}' cannot be written ({problem}): check its folder and the permissions; nothing was downloaded"
+            )
         if path.exists():
             os.fchmod(self._file.fileno(), path.stat().st_mode & 0o7777)
         self.write = self._file.write

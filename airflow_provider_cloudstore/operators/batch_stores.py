@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
@@ -30,11 +31,14 @@ def open_manifest(text: str, url_column: str, key_column: str | None) -> Iterato
     """
     path, problem, reason = object_path(text, "urls"), "", ""
     try:
+        if path.protocol in ("", "file", "local") and not Path(path.path).is_file():
+            path.stat()  # what does not exist is named below
+            raise IsADirectoryError
         stream: Any = path.open("rb")
     except FileNotFoundError:
         problem = "does not exist"
     except (IsADirectoryError, NotADirectoryError):
-        problem = "is a folder, or is in a file"
+        problem = "is a folder or a device, or is in a file"
     except Exception as error:  # noqa: BLE001  (of any store; the task ends below)
         reason = type(error).__name__
     if reason:
@@ -44,7 +48,7 @@ def open_manifest(text: str, url_column: str, key_column: str | None) -> Iterato
     if problem:
         raise InvalidInputError(f"the manifest {text} {problem}: urls is a list, or the path of one file; nothing was sent")
     with stream:
-        yield entries_of_file(stream, path.name, url_column, key_column)
+        yield entries_of_file(stream, text, url_column, key_column)
 
 
 def open_receipts(text: str | None, writer: Try) -> Receipts | None:

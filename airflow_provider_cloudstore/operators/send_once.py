@@ -103,4 +103,6 @@ def _required(verb: str, subject: str) -> Iterator[None]:
         failed = type(error).__name__
     else:
         return
-    raise StateStoreError(f"the task's state store could not be {verb} ({failed})", operation=_OPERATION, subject=subject)
+    raise StateStoreError(
+        f"the task's state store could not be {verb} ({failed})", operation=_OPERATION, subject=subject
+    ) from None

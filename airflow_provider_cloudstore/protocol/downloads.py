@@ -306,7 +306,7 @@ class Download:
         if self._links_rejected > MAX_REJECTED_LINKS:
             reason = f"HTTP {head.status}: the download host rejected {self._links_rejected} links in a row"
             return self._error(errors.DownloadLinkRejectedError, reason, head)
-        reason = f"HTTP {head.status}: the link has expired; creating another"
+        reason = f"HTTP {head.status}: the download host rejected the link; creating another"
         error = self._error(errors.DownloadLinkRejectedError, reason, head)
         error.retryable = True
         if self._links_rejected == 1:

@@ -52,8 +52,9 @@ class CloudStoreError(Exception):
     def __post_init__(self) -> None:
         about = " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
         tries = f" (attempt {self.attempts})" if self.attempts > 1 else ""
+        wait = f", with Retry-After: {self.retry_after:,.0f} s" if self.retry_after else ""
         hint = self.hint_for.get(self.operation, self.hint)
-        super().__init__(f"{about + ': ' if about else ''}{self.reason}{tries}.{' ' + hint if hint else ''}")
+        super().__init__(f"{about + ': ' if about else ''}{self.reason}{tries}{wait}.{' ' + hint if hint else ''}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive ``pickle`` and ``copy`` unchanged: by default they would call the class with the message alone."""
@@ -129,8 +130,8 @@ class OutcomeUnknownError(CloudStoreError):
 
     permanent = True
     hint = (
-        "The upload may or may not have been queued. Check in the service whether the file arrived before you send it again, "
-        "or set retry_unknown_outcome=True if a second copy does no harm."
+        "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task to "
+        "send it again. If a second copy does no harm, set retry_unknown_outcome=True."
     )
 
 

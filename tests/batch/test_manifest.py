@@ -80,7 +80,7 @@ def test_a_very_long_number_in_json_is_json() -> None:
 
 def test_a_csv_without_the_column_is_refused_with_the_columns_it_has() -> None:
     for content, columns in ((b"id,link\n", "'id', 'link'"), (b"", "none"), (b"id;url\n1;u", "'id;url'")):
-        with pytest.raises(InvalidInputError, match=f"urls.csv.gz has no column 'url': .*its columns are {columns}"):
+        with pytest.raises(InvalidInputError, match=f"urls.csv.gz has no column 'url'; its columns are {columns}"):
             read(content, "urls.csv.gz")
 
 
@@ -127,7 +127,7 @@ def test_a_broken_json_array_is_refused(content: bytes) -> None:
         (b"PK\x03\x04...", "zip archive or an Excel workbook"), (b"\x28\xb5\x2f\xfd..", "zstandard"), (b"BZh91AY", "bzip2"),
         (b"\xfd7zXZ\x00..", "xz"), ("http://h/1".encode("utf-16"), "UTF-16"), ("http://h/1".encode("utf-16-le"), "UTF-16"),
         (b"PAR1....", "Parquet"), (b"\xd0\xcf\x11\xe0...", ".xls"), (b"<!DOCTYPE html>", "a web page"),
-        (gzip.compress(gzip.compress(b"x", mtime=0), mtime=0), "gzip twice"),
+        (gzip.compress(gzip.compress(b"x", mtime=0), mtime=0), "gzip inside gzip"),
     ],
 )  # fmt: skip
 def test_every_other_format_is_named(content: bytes, what: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import json
 import logging
+import re
 import socket
 import threading
 import time
@@ -147,6 +148,22 @@ def test_a_connection_test_says_in_plain_words_what_it_proved(emulator: Emulator
     fine, words = CloudStoreHook().test_connection()
     assert not fine
     assert "use https" in words
+
+
+def test_a_connection_test_says_what_is_odd_about_a_connection_that_works(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, host=emulator.url, password=emulator.access_token, extra={"protected_folder_id": ["5"]})
+    fine, words = CloudStoreHook().test_connection()
+    assert fine
+    assert "has the unknown extra 'protected_folder_id': did you mean 'protected_folder_ids'?" in words
+
+
+def test_a_refused_token_names_its_connection_and_the_address(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, host=emulator.url, password="wrong-token")
+    where = re.escape(f"(connection 'cloudstore_default' at {emulator.url})")
+    with pytest.raises(errors.AuthenticationError, match=f"HTTP 401: the service refused the access token {where}"):
+        CloudStoreHook().upload_from_url("https://source.example/f")
 
 
 @pytest.mark.parametrize(

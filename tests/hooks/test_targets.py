@@ -140,5 +140,14 @@ def test_a_scheme_whose_provider_lacks_its_library_is_refused_with_what_to_insta
     except ImportError:  # before Airflow 3.1
         io = import_module("airflow.io")
     monkeypatch.setitem(io._register_filesystems(), "s3", lacking)
-    with pytest.raises(InvalidInputError, match=r"receipts: no filesystem for 's3': install .*\[s3fs\]"):
+    with pytest.raises(InvalidInputError, match=r"receipts: no filesystem for 's3': check its spelling, or install .*\[s3fs\]"):
         object_path("s3://bucket/folder", "receipts")
+
+
+def test_a_target_that_cannot_be_written_is_named_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(InvalidInputError, match=rf"target '{tmp_path}/file/x' cannot be written \(.*\): check its folder"),
+        atomic_write(tmp_path / "file" / "x"),
+    ):
+        pytest.fail("it was opened")

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -305,7 +306,7 @@ def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("urls.csv", b"id,link\n1,https://h/1", "has no column 'url': .*its columns are 'id', 'link'"),
+        ("urls.csv", b"id,link\n1,https://h/1", "has no column 'url'; its columns are 'id', 'link'"),
         ("missing.csv", None, "does not exist"),
         ("folder/", b"", "is a folder"),
         ("empty.txt", b"", "holds no URL: set allow_empty"),
@@ -329,6 +330,14 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
         assert empty.execute(context(Store()))["total"] == 0
 
 
+@pytest.mark.parametrize("device", ["/dev/null", "fifo"])
+def test_a_manifest_that_is_no_file_is_refused_and_not_waited_for(emulator: Emulator, tmp_path: Path, device: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(errors.InvalidInputError, match=f"{device} is a folder or a device"):
+        RemoteUrlBatchUploadOperator(task_id="t", urls=str(tmp_path / device)).execute(context(Store()))
+    assert emulator.state()["requests"] == {}
+
+
 @pytest.mark.parametrize("shard", ["2/2", "x", "(0, 0)", "[1]", "(1, 1)", "None", "", "none"])
 def test_a_shard_that_makes_no_sense_is_refused(emulator: Emulator, shard: Any) -> None:
     with pytest.raises(errors.InvalidInputError, match="shard is"):
@@ -349,7 +358,7 @@ def test_a_shard_that_renders_none_is_not_the_whole_manifest(emulator: Emulator)
     [
         ("receipts", "relative path"),
         ("./r", "relative"),
-        ("nope://b/r", "no filesystem for 'nope': install the Airflow"),
+        ("nope://b/r", "no filesystem for 'nope': check its spelling, or install the Airflow"),
         ("file://[b/r", "receipts is not a valid path for 'file': check its bucket"),
     ],
 )
