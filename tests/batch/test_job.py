@@ -641,7 +641,7 @@ def test_the_progress_is_stored_once_a_second_and_reported(
     run(job(urls(160), max_concurrency=5, store=state, report=lines.append))
     assert 3 <= len(state.writes) <= time.monotonic() - began + 4
     assert {write["writer"]["number"] for write in state.writes} == {1}
-    assert "of 160 URLs done" in lines[1]  # after the line on what it resumes from
+    assert "of 160 URLs done" in lines[2]  # after its plan and what it resumes from
 
 
 def test_the_leases_clock_counts_a_step_of_either_clock(monkeypatch: pytest.MonkeyPatch) -> None:

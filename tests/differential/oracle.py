@@ -449,7 +449,7 @@ def _why_not_scalar(value: Any) -> str | None:
 
 
 def tame_document(response: RawResponse) -> Any:
-    """The JSON object or array that a result has to hold unchanged; None where there is none or it is not quite plain."""
+    """The JSON that a result has to hold, without credentials; None where there is none or it is not quite plain."""
     headers = dict(response.headers)
     if response.framing is not Framing.WHOLE or not 200 <= response.status < 300 or len(response.body) > 2000:
         return None
@@ -461,7 +461,25 @@ def tame_document(response: RawResponse) -> Any:
         document = _loads(text.strip())
     except (ValueError, RecursionError):
         return None
-    return document if why_not_storable(document) is None and _plain(document, 6) else None
+    return _without_credentials(document) if why_not_storable(document) is None and _plain(document, 6) else None
+
+
+_NAMES_OF_CREDENTIALS = ("token", "tokens", "password", "secret", "signature", "api_key")
+
+
+def _without_credentials(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_credentials(inner) for inner in value]
+    if isinstance(value, str):
+        return re.sub(r"([?&](?:download_)?token=)[^&#]+", r"\1***", value)
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: "***"
+        if name.lower().endswith(_NAMES_OF_CREDENTIALS) and inner is not None and not isinstance(inner, bool)
+        else _without_credentials(inner)
+        for name, inner in value.items()
+    }
 
 
 def _plain(value: Any, levels: int) -> bool:
