@@ -85,17 +85,17 @@ def load_progress(store: StateStore | None, receipts: Receipts | None, writer: T
     :param writer: this try.
     :param since: the first try whose progress counts.
     :raises BatchSupersededError: if a newer try has left its mark.
-    :raises InvalidInputError: if there cannot be receipts at their place, or what is stored is damaged.
+    :raises InvalidInputError: if there cannot be receipts at their place, or what is stored is damaged or of another format.
     """
     unused = f"resume=False ignores what was stored before try {since}" if since > 1 else "no finished URL of this run is stored"
-    state, recorded, missing = None, None, False
+    state, recorded, missing, problem = None, None, False, ""
     if store:
         stored = _claim_state(store, writer, since)
         found = stored.get("version")
         if found == STATE_FORMAT:
             state = State.from_dict(stored)
         elif found is not None:
-            unused = f"the stored state has format {found}, written by another release; this one reads format {STATE_FORMAT}"
+            problem = f"the batch's state has format {found}, written by another release; this one reads format {STATE_FORMAT}"
     if receipts:
         recorded = RecordedOutcomes()
         try:
@@ -109,6 +109,11 @@ def load_progress(store: StateStore | None, receipts: Receipts | None, writer: T
             missing = True
     if missing:
         raise InvalidInputError("the receipts folder is in a bucket or container that does not exist; nothing was sent")
+    if problem and not (recorded and recorded.finished):
+        raise InvalidInputError(
+            f"{problem}: finish the run with that release, or clear the task with resume=False, which resends every URL; "
+            "nothing was sent"
+        )
     return Progress(state if state and len(state.settled) else None, recorded, unused)
 
 

@@ -52,7 +52,7 @@ class CloudStoreError(Exception):
     def __post_init__(self) -> None:
         about = " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
         tries = f" (attempt {self.attempts})" if self.attempts > 1 else ""
-        wait = f", with Retry-After: {self.retry_after:,.0f} s" if self.retry_after else ""
+        wait = f", with Retry-After: {self.retry_after:,.0f} s" if self.retry_after and not self.permanent else ""
         hint = self.hint_for.get(self.operation, self.hint)
         super().__init__(f"{about + ': ' if about else ''}{self.reason}{tries}{wait}.{' ' + hint if hint else ''}")
 

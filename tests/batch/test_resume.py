@@ -106,13 +106,21 @@ def test_finished_receipts_are_counted_once(
         assert line == f"Resuming from the receipts: 6 URLs are finished{unknown}, wherever they are in the manifest."
 
 
-def test_a_state_of_a_newer_format_is_named_and_not_used(lines: Any, urls: Urls, state: Any) -> None:
-    lines(urls(5), store=state)
-    state.text = json.dumps(json.loads(state.text) | {"version": STATE_FORMAT + 1})
-    assert lines(urls(5), store=state, number=2) == [
-        f"Starting at the first URL: the stored state has format {STATE_FORMAT + 1}, written by another release; "
-        f"this one reads format {STATE_FORMAT}."
+@pytest.mark.parametrize("version", [0, STATE_FORMAT - 1, STATE_FORMAT + 1])
+def test_a_state_of_another_format_is_named_and_nothing_is_sent_unless_receipts_hold_the_progress(
+    lines: Any, urls: Urls, state: Any, folder: Any, emulator: Any, version: int
+) -> None:
+    lines(urls(5), store=state, folder=folder)
+    kept = state.text = json.dumps(json.loads(state.text) | {"version": version})
+    with pytest.raises(errors.InvalidInputError, match=f"state has format {version}, written by another release"):
+        lines(urls(5), store=state, number=2)
+    assert emulator.state()["requests"] == {"upload": 5}
+    assert lines(urls(5), store=state, folder=folder, number=3) == [
+        "Resuming from the receipts: 5 URLs are finished, wherever they are in the manifest."
     ]
+    state.text = kept
+    lines(urls(5), store=state, number=2, since_try=2)
+    assert emulator.state()["requests"] == {"upload": 10}
 
 
 def test_a_damaged_receipt_is_no_outage_and_nothing_is_sent(
