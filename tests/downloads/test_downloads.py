@@ -51,7 +51,7 @@ def test_a_deferred_wait_a_broken_download_and_airflows_own_transfer_bring_every
     assert requests["download"] >= 6  # three lost, one refused, one to the end, and the transfer's own
     assert sha256 in str(stored[0])
     assert len(tokens) >= 3
-    assert any("the link has expired" in text for text in texts)
+    assert any("the download host rejected the link" in text for text in texts)
     for token in tokens:
         assert token not in rows
         assert not [text for text in texts if token in text]
