@@ -15,6 +15,7 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 
 SCHEME = "cloudstore"
 _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
+_LONGEST_NAME = 255  # bytes, on most filesystems
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,30 @@ def file_uri(base_url: str, file_id: str | int) -> str:
     if base.scheme not in _DEFAULT_PORTS or not base.netloc:
         raise InvalidInputError(f"base_url {bare_url(base_url)!r} must be a URL such as https://files.example.com")
     port = "" if base.port else _DEFAULT_PORTS[base.scheme]
-    path = f"{base.path.rstrip('/')}/{quote(validate_id(file_id, 'file_id'), safe='')}"
+    path = f"{base.path.rstrip('/')}/{segment(file_id)}"
     return urlunsplit(normalize(SplitResult(SCHEME, base.netloc + port, path, "", "")))
+
+
+def segment(file_id: str | int) -> str:
+    """A file id as one segment of a path, percent-encoded (RFC 3986 section 2.1): in URIs, dataset names and file names alike.
+
+    :param file_id: the file.
+    :raises InvalidInputError: if it is no file id.
+    """
+    return quote(validate_id(file_id, "file_id"), safe="")
+
+
+def file_name(file_id: str | int) -> str:
+    """The name of a file's copy where none was given: its id as one segment, which cannot lead out of a folder.
+
+    :param file_id: the file; the service assigns ids, so any character may be in it.
+    :raises InvalidInputError: if it is no file id, or no filesystem could hold a file of that name.
+    """
+    name = segment(file_id)
+    if name in (".", "..") or len(name) > _LONGEST_NAME:
+        reason = f"file id {name[:40]!r} cannot be a file name (it is '.', '..' or longer than {_LONGEST_NAME} bytes)"
+        raise InvalidInputError(f"{reason}: name the file in the target; nothing was sent")
+    return name
 
 
 def normalize(uri: SplitResult) -> SplitResult:

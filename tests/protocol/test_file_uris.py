@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
-from airflow_provider_cloudstore.protocol.file_uris import DatasetName, bare_url, dataset_of_url, file_uri, normalize
+from airflow_provider_cloudstore.protocol.file_uris import DatasetName, bare_url, dataset_of_url, file_name, file_uri, normalize
 from airflow_provider_cloudstore.protocol.operations import validate_id
 
 BASES = [
@@ -118,3 +118,12 @@ def test_a_trailing_slash_of_the_base_url_names_the_same_file() -> None:
 def test_what_names_no_file_is_refused(base: str, file_id: Any) -> None:
     with pytest.raises(InvalidInputError):
         file_uri(base, file_id)
+
+
+def test_a_file_is_named_after_its_id_as_one_segment_that_cannot_leave_its_folder() -> None:
+    assert file_name("f1") == "f1"
+    assert file_name("../../etc/a b") == "..%2F..%2Fetc%2Fa%20b"
+    assert file_name("é" * 42) == "%C3%A9" * 42
+    for file_id in (".", "..", "x" * 256, "é" * 43):
+        with pytest.raises(InvalidInputError, match="cannot be a file name"):
+            file_name(file_id)
