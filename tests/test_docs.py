@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -70,6 +71,24 @@ def test_every_error_and_every_extra_is_documented() -> None:
     page = (ROOT / "docs" / "failures.md").read_text()
     assert not {name for name in kinds if f"`{name}`" not in page}
     assert not {key for key in EXTRA_KEYS if f"`{key}`" not in (ROOT / "README.md").read_text()}
+
+
+def printed_by_the_package() -> list[str]:
+    """Every string in the package's code but docstrings; the variable parts of messages are left out."""
+    trees = [ast.parse(file.read_text()) for file in (ROOT / "airflow_provider_cloudstore").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    strings = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in docs]
+    return [str(node.value) for node in strings]
+
+
+def test_every_message_that_the_failures_page_explains_is_one_that_the_package_prints() -> None:
+    table = (ROOT / "docs" / "failures.md").read_text().partition("| you see |")[2].partition("\n\n")[0]
+    messages = [message for row in table.splitlines()[2:] for message in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    parts = {part.strip() for message in messages for part in message.split("…") if len(part.strip()) > 2}
+    printed = printed_by_the_package()
+    assert len(messages) >= 20
+    assert not sorted(part for part in parts if not any(part in text for text in printed))
 
 
 def test_every_fault_of_the_emulator_is_documented_and_no_other() -> None:

@@ -1,4 +1,4 @@
-"""What must come of a call, derived from docs/failures.md alone: it shares no code with what it judges.
+"""What must come of a call, derived from docs/failures.md and docs/responses.md alone: it shares no code with what it judges.
 
 Where the promise leaves a choice, more than one end is right; a response that is whole and well-formed mostly has one.
 """
