@@ -144,7 +144,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             report = asyncio.run(self._job(hook, context).run())
             return self._finalize(context, report)
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
         """The lineage for OpenLineage: from the manifest to the receipts."""
         from airflow_provider_cloudstore.lineage import operator_lineage
         from airflow_provider_cloudstore.protocol.lineage import of_batch
