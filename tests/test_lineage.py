@@ -3,6 +3,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from airflow.providers.common.compat.lineage import hook as compat
@@ -78,7 +79,7 @@ def test_what_no_asset_can_be_made_of_fails_no_task(collector: Any) -> None:
     ],
 )
 def test_openlineage_has_nothing_to_warn_of_when_a_task_fails(
-    emulator: Emulator, caplog: pytest.LogCaptureFixture, kind: Any, arguments: dict[str, Any]
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, kind: Any, arguments: dict[str, Any]
 ) -> None:
     manager = pytest.importorskip("airflow.providers.openlineage.extractors.manager", reason=OWN_ENVIRONMENT)
     operator = kind(task_id="t", **arguments)
@@ -87,10 +88,13 @@ def test_openlineage_has_nothing_to_warn_of_when_a_task_fails(
     ti: Any = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1, max_tries=0)
     with pytest.raises((CloudStoreError, OSError)):
         operator.execute({"ti": ti})
-    caplog.clear()
+    log = Mock()
+    for logger in (manager.ExtractorManager, manager.DefaultExtractor):
+        monkeypatch.setattr(logger, "log", log)
     found = manager.ExtractorManager().extract_metadata(run, operator, TaskInstanceState.FAILED, ti)
     assert "hunter2" not in str(found)
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
+    assert [*log.warning.mock_calls, *log.exception.mock_calls] == []
+    assert log.debug.called
 
 
 def test_openlineage_is_told_of_manifest_and_receipts_once_they_are_rendered() -> None:
