@@ -215,7 +215,7 @@ class Download:
         if self.needs_link:
             return f"{reason}; creating another"
         then = "retrying" if self.position == self._start else "resuming" if self._is_resumable else "starting over"
-        return f"attempt {self.attempts} of {self.settings.max_attempts} failed ({reason}); {then}"
+        return f"attempt {self.attempts - self._links_rejected} of {self.settings.max_attempts} failed ({reason}); {then}"
 
     def request(self) -> Request:
         """The request for the next bytes, at the link or where it redirected to. It has no access token."""
@@ -393,7 +393,7 @@ class Download:
         :param seconds: how long it ran.
         """
         speed = (self.position - self._start) / seconds / 1000
-        reason = f"the task's execution_timeout ended it{self._where}, after {seconds:.1f} s at {speed:,.0f} kB/s: allow it more"
+        reason = f"the task's execution_timeout ended it{self._where}, after {seconds:.1f} s at {speed:,.0f} kB/s; increase it"
         return self._error(errors.CloudStoreError, reason, None)
 
     @property

@@ -409,7 +409,8 @@ def test_execution_timeout_ends_a_download_that_flows_and_is_named_with_byte_and
     finally:
         over.set()
     assert re.fullmatch(
-        r"download 'f1': the task's execution_timeout ended it at byte 70,000 of 262,144, after 0\.\d s at 1\d\d kB/s: .*\.",
+        r"download 'f1': the task's execution_timeout ended it at byte 70,000 of 262,144, "
+        r"after 0\.\d s at 1\d\d kB/s; increase it\.",
         str(failed.value),
     )
     assert not failed.value.permanent
