@@ -27,14 +27,16 @@ def collect(hook: Any, lineage: Lineage) -> None:
                 log.debug("No asset for lineage (%s)", type(error).__name__)
 
 
-def operator_lineage(lineage: Lineage | None) -> OperatorLineage | None:
-    """The result of an operator's ``get_openlineage_facets_on_complete``; None if it read and wrote nothing."""
-    if lineage is None:
-        return None
+def operator_lineage(lineage: Lineage | None) -> OperatorLineage:
+    """The result of an operator's ``get_openlineage_facets_on_complete``.
+
+    :param lineage: None if it read and wrote nothing, because it failed: OpenLineage warns of a result that is None.
+    """
     from airflow.providers.common.compat.openlineage.facet import Dataset
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     def datasets(uris: tuple[str, ...]) -> list[Dataset]:
         return [Dataset(namespace=name.namespace, name=name.name) for name in map(dataset_of_url, uris)]
 
-    return OperatorLineage(inputs=datasets(lineage.inputs), outputs=datasets(lineage.outputs))
+    found = lineage or Lineage()
+    return OperatorLineage(inputs=datasets(found.inputs), outputs=datasets(found.outputs))

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowTas
 
 from airflow_provider_cloudstore.protocol.calls import Call
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileWaitTimeoutError
-from airflow_provider_cloudstore.protocol.metrics import batch_counts, outcome_of, request_metric, wait_metric
+from airflow_provider_cloudstore.protocol.metrics import batch_counts, download_metric, outcome_of, request_metric, wait_metric
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,16 @@ def counted_wait() -> Iterator[None]:
         _count(wait_metric("failed"))
         raise
     _count(wait_metric("available"))
+
+
+def count_download(counts: Mapping[str, int]) -> None:
+    """Count what a download did, whether it succeeded or not.
+
+    :param counts: by :data:`~airflow_provider_cloudstore.protocol.metrics.DOWNLOAD_COUNTS`.
+    """
+    for name, count in counts.items():
+        if count:
+            _count(download_metric(name), count)
 
 
 def count_batch(summary: Mapping[str, int], *, final: bool) -> None:

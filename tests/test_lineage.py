@@ -1,18 +1,30 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from airflow.providers.common.compat.lineage import hook as compat
+from airflow.utils.state import TaskInstanceState
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.lineage import collect
-from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator, RemoteUrlUploadOperator
+from airflow_provider_cloudstore.operators.cloudstore import (
+    DeleteFolderOperator,
+    DownloadFileOperator,
+    DownloadLinkOperator,
+    RemoteUrlBatchUploadOperator,
+    RemoteUrlUploadOperator,
+)
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.lineage import Lineage
+from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.real_airflow import AIRFLOW_2
 
+OWN_ENVIRONMENT = "the OpenLineage provider is in the environments of its own"
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
 
 
@@ -50,14 +62,43 @@ def test_what_no_asset_can_be_made_of_fails_no_task(collector: Any) -> None:
     assert [asset.uri for asset in collected(collector)[1]] == ["file:///tmp/x"]
 
 
-def test_openlineage_asks_an_upload_that_was_sent_only(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("airflow.providers.openlineage", reason="the OpenLineage provider is in the environments of its own")
-    operator = RemoteUrlUploadOperator(task_id="upload", url=SOURCE)
-    assert operator.get_openlineage_facets_on_complete(None) is None
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (DownloadFileOperator, {"file_id": "missing", "target": "/tmp/f"}),
+        (DownloadFileOperator, {"file_id": "missing", "target": "s3://[b/f"}),
+        (RemoteUrlUploadOperator, {"url": "no URL"}),
+        (RemoteUrlBatchUploadOperator, {"urls": [SOURCE], "receipts": "nosuch://x/y"}),
+        (RemoteUrlBatchUploadOperator, {"urls": "/no/such/file.csv"}),
+        (RemoteUrlBatchUploadOperator, {"urls": "s3://[b/urls.csv"}),
+        (RemoteUrlBatchUploadOperator, {"urls": "ftp://user:hunter2@h/no-manifest"}),
+        (RemoteUrlBatchUploadOperator, {"urls": "{{ None }}"}),
+        (DeleteFolderOperator, {"folder_id": "missing"}),
+        (DownloadLinkOperator, {"file_id": "missing"}),
+        (FileAvailableSensor, {"file_id": ""}),
+    ],
+)
+def test_openlineage_has_nothing_to_warn_of_when_a_task_fails(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, kind: Any, arguments: dict[str, Any]
+) -> None:
+    manager = pytest.importorskip("airflow.providers.openlineage.extractors.manager", reason=OWN_ENVIRONMENT)
+    operator = kind(task_id="t", **arguments)
+    operator.render_template_fields({})
+    run = SimpleNamespace(run_id="r")
+    ti: Any = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1, max_tries=0)
+    with pytest.raises((CloudStoreError, OSError)):
+        operator.execute({"ti": ti})
+    log = Mock()
+    for logger in (manager.ExtractorManager, manager.DefaultExtractor):
+        monkeypatch.setattr(logger, "log", log)
+    found = manager.ExtractorManager().extract_metadata(run, operator, TaskInstanceState.FAILED, ti)
+    assert "hunter2" not in str(found)
+    assert [*log.warning.mock_calls, *log.exception.mock_calls] == []
+    assert log.debug.called
 
 
 def test_openlineage_is_told_of_manifest_and_receipts_once_they_are_rendered() -> None:
-    pytest.importorskip("airflow.providers.openlineage", reason="the OpenLineage provider is in the environments of its own")
+    pytest.importorskip("airflow.providers.openlineage", reason=OWN_ENVIRONMENT)
     operator = RemoteUrlBatchUploadOperator(task_id="b", urls="/data/{{ 'urls' }}.csv", receipts="s3://my_conn@bucket/r")
     operator.render_template_fields({})
     found: Any = operator.get_openlineage_facets_on_complete(None)

@@ -17,8 +17,13 @@ from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.protocol.errors import BatchFailedError, FileWaitTimeoutError, NotFoundError
-from airflow_provider_cloudstore.protocol.metrics import BATCH_COUNTS, OUTCOMES, WAIT_OUTCOMES
+from airflow_provider_cloudstore.protocol.errors import (
+    BatchFailedError,
+    FileWaitTimeoutError,
+    NotFoundError,
+    RequestRejectedError,
+)
+from airflow_provider_cloudstore.protocol.metrics import BATCH_COUNTS, DOWNLOAD_COUNTS, OUTCOMES, WAIT_OUTCOMES
 from tests.dags import asset_dags
 from tests.support import activate, store_file
 
@@ -148,6 +153,36 @@ def test_a_statsd_server_receives_the_counters(emulator: Emulator) -> None:
     assert received == [f"airflow-tests.cloudstore.{name}:1|c" for name in wanted]
 
 
+def test_a_download_counts_its_bytes_resumptions_and_replaced_links(
+    emulator: Emulator, counted: Counter[str], tmp_path: Path
+) -> None:
+    data = os.urandom(300_000)
+    emulator.put_file(data, "f1")
+    emulator.fault("drop_body", operation="download", after=100_000)
+    emulator.fault("drop_body", operation="download", after=1)
+    emulator.fault("status", operation="download", status=410)
+    with CloudStoreHook() as hook:
+        hook.download("f1", tmp_path / "f")
+        assert counted == {
+            "requests.download_link.success": 2,
+            "downloads.bytes": len(data),
+            "downloads.resumptions": 2,
+            "downloads.replaced_links": 1,
+        }
+        counted.clear()
+        emulator.fault("drop_body", operation="download", after=70_000)
+        emulator.fault("status", operation="download", status=402)
+        with pytest.raises(RequestRejectedError):
+            hook.download("f1", tmp_path / "f")
+        assert counted == {"requests.download_link.success": 1, "downloads.bytes": 70_000}
+        counted.clear()
+        reader = hook.open_file("f1")
+        for start in (0, 100_000):
+            assert reader.read(start, start + 100) == data[start : start + 100]
+        reader.close()
+        assert counted == {"requests.download_link.success": 1, "downloads.bytes": 201}
+
+
 def test_every_metric_is_documented_and_no_other() -> None:
     names = set(re.findall(r"`([a-z_]+)`", DOCS.read_text()))
-    assert {*OUTCOMES, *WAIT_OUTCOMES, *BATCH_COUNTS} <= names
+    assert {*OUTCOMES, *WAIT_OUTCOMES, *BATCH_COUNTS, *DOWNLOAD_COUNTS} <= names

@@ -97,7 +97,7 @@ class AsyncClient:
             failed: CloudStoreError | None = error
         # Most calls succeed at once, so the policy is built only now. It takes the attempt above for its first.
         ends_at = began + budget
-        async for attempt in AsyncRetrying(**retry_policy(call, ends_at - time.monotonic(), on_retry)):
+        async for attempt in AsyncRetrying(**retry_policy(call, lambda: ends_at - time.monotonic(), on_retry)):
             with attempt:
                 if failed:
                     first, failed = failed, None

@@ -77,7 +77,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at = time.monotonic() + budget
-        for attempt in Retrying(**retry_policy(call, budget, on_retry)):
+        for attempt in Retrying(**retry_policy(call, lambda: ends_at - time.monotonic(), on_retry)):
             with attempt:
                 result = self.attempt(call, ends_at - time.monotonic())
         return result

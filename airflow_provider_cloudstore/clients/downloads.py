@@ -12,7 +12,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -26,7 +26,7 @@ from airflow_provider_cloudstore.clients.pools import pool_manager
 from airflow_provider_cloudstore.clients.reasons import MalformedResponse, transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import messages
-from airflow_provider_cloudstore.protocol.calls import retry_policy
+from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, retry_policy
 from airflow_provider_cloudstore.protocol.downloads import Download, FileVersion
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure, headers_of
@@ -53,11 +53,22 @@ class DownloadClient(AbstractContextManager["DownloadClient"]):
 
     :param settings: the time limits, the certificates and the proxy.
     :param create_link: creates a link; its errors are final.
+    :param time_left: returns the seconds until the task's ``execution_timeout``. The connection's timeout limits the wait for
+        each response and for each piece of its body; five minutes limit attempts and pauses without 64 KiB of progress.
+    :param count: is told what each download did, by :data:`~airflow_provider_cloudstore.protocol.metrics.DOWNLOAD_COUNTS`.
     """
 
-    def __init__(self, settings: Settings, create_link: Callable[[str], DownloadLink]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        create_link: Callable[[str], DownloadLink],
+        *,
+        time_left: Callable[[], float] = lambda: math.inf,
+        count: Callable[[Mapping[str, int]], None] = lambda counts: None,
+    ) -> None:
         self._settings = settings
         self._create_link = create_link
+        self._time_left, self._count = time_left, count
         self._transports: dict[tuple[int, int, Secret | None, bool], _Transport] = {}
 
     def __exit__(self, *error: object) -> None:
@@ -68,39 +79,41 @@ class DownloadClient(AbstractContextManager["DownloadClient"]):
         while self._transports:
             self._transports.popitem()[1].clear()
 
-    def run(self, download: Download, sink: Sink, *, budget: float = math.inf, on_retry: Callable[[str], None]) -> None:
+    def run(self, download: Download, sink: Sink, *, on_retry: Callable[[str], None]) -> None:
         """Write the file, or the selected range, into ``sink``.
 
         :param sink: where to; it is restarted whenever the file starts over.
-        :param budget: seconds for all attempts and the pauses between them. The connection's timeout limits the wait for each
-            response and for each piece of its body.
         :param on_retry: called with a log line before each pause.
         :raises CloudStoreError: if the download failed permanently, or ran out of attempts or time.
         :raises OSError: if the sink does.
         """
-        ends_at = time.monotonic() + budget
-        for attempt in Retrying(**retry_policy(download, budget, on_retry)):
-            with attempt:
-                self._attempt(download, sink, ends_at)
+        clock = _Clock(self._time_left())
+        try:
+            for attempt in Retrying(**retry_policy(download, clock.time_left, on_retry)):
+                with attempt:
+                    self._attempt(download, sink, clock)
+        finally:
+            self._count(download.counts)
+            download.counts.clear()
 
-    def _attempt(self, download: Download, sink: Sink, ends_at: float) -> None:
+    def _attempt(self, download: Download, sink: Sink, clock: _Clock) -> None:
         if download.needs_link:
             download.use_link(self._new_link(download.file_id))
         request = download.start_attempt()
         while True:
-            stream = _ResponseStream(self._transport(request), self._settings.timeout, ends_at)
+            stream = _ResponseStream(self._transport(request), self._settings.timeout, clock.ends_at)
             head = stream.open(request)
             if isinstance(head, TransportFailure):
-                return download.finish_attempt(head)
+                return clock.finish_attempt(download, head)
             try:
                 if not download.follow_redirect(head):
-                    return self._read_body(download, sink, stream, head)
+                    return self._read_body(download, sink, stream, head, clock)
             finally:
                 stream.close()
             request = download.request()
 
     @staticmethod
-    def _read_body(download: Download, sink: Sink, stream: _ResponseStream, head: Response) -> None:
+    def _read_body(download: Download, sink: Sink, stream: _ResponseStream, head: Response, clock: _Clock) -> None:
         to_skip = download.accept_head(head)
         if download.position == 0:
             sink.restart()
@@ -113,11 +126,13 @@ class DownloadClient(AbstractContextManager["DownloadClient"]):
             if isinstance(piece, TransportFailure):
                 failure = piece
             elif piece:
-                download.accept_body(piece)
+                is_progress = download.accept_body(piece)
                 sink.write(piece)
+                if is_progress:
+                    clock.note_progress()
             else:
                 break
-        download.finish_attempt(failure)
+        clock.finish_attempt(download, failure)
 
     def _new_link(self, file_id: str) -> DownloadLink:
         try:
@@ -136,6 +151,32 @@ class DownloadClient(AbstractContextManager["DownloadClient"]):
         if key not in self._transports:
             self._transports[key] = _Transport(self._settings, proxy, tls=tls)
         return self._transports[key]
+
+
+class _Clock:
+    """How long a download may go on: until ``execution_timeout``, and for five minutes without progress."""
+
+    def __init__(self, seconds: float) -> None:
+        self._began = self._progressed_at = time.monotonic()
+        self.ends_at = self._began + seconds
+
+    def note_progress(self) -> None:
+        """Count the five minutes anew."""
+        self._progressed_at = time.monotonic()
+
+    def time_left(self) -> float:
+        """Seconds for further attempts and pauses."""
+        return min(self.ends_at, self._progressed_at + DEFAULT_BUDGET) - time.monotonic()
+
+    def finish_attempt(self, download: Download, failure: TransportFailure | None) -> None:
+        """Check that the attempt downloaded all of its bytes.
+
+        :raises CloudStoreError: if bytes are missing.
+        """
+        now = time.monotonic()
+        if failure and now >= self.ends_at:
+            raise download.out_of_time(now - self._began)
+        download.finish_attempt(failure)
 
 
 class FileReader:
@@ -172,7 +213,7 @@ class FileReader:
     def _read(self, start: int, end: int) -> bytes:
         sink = _MemorySink()
         self._download.select_range(start, end)
-        self._client.run(self._download, sink, budget=math.inf, on_retry=self._on_retry)
+        self._client.run(self._download, sink, on_retry=self._on_retry)
         return bytes(sink)
 
 

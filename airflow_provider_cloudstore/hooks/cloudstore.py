@@ -20,7 +20,7 @@ from airflow_provider_cloudstore.compat import form_widgets
 from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
 from airflow_provider_cloudstore.hooks.masking import MaskingLimit, amask, mask
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
-from airflow_provider_cloudstore.metrics import counted_requests
+from airflow_provider_cloudstore.metrics import count_download, counted_requests
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import (
     BadRequestError,
@@ -37,7 +37,7 @@ from airflow_provider_cloudstore.provider_info import CONN_FIELDS, DEFAULT_CONN_
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
-    from airflow_provider_cloudstore.clients.downloads import FileReader
+    from airflow_provider_cloudstore.clients.downloads import DownloadClient, FileReader
 
 T = TypeVar("T")
 
@@ -162,7 +162,8 @@ class CloudStoreHook(BaseHook):
         service's response, or else from the connection's extra ``download_url``.
 
         :param file_id: the file.
-        :param target: a local path, or a path for Airflow's ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key``.
+        :param target: a local path, or a path for Airflow's ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key``. If
+            it ends with ``/``, the file's name is its id, percent-encoded.
         :param expected_sha256: the SHA-256 to verify, in hexadecimal digits; none by default.
         :param link: a link that was just created, to be used first.
         :returns: the file's path, size and SHA-256.
@@ -170,7 +171,6 @@ class CloudStoreHook(BaseHook):
         :raises ChecksumError: if the SHA-256 differs.
         :raises DownloadLinkRejectedError: if the download's host rejects new links, too.
         """
-        from airflow_provider_cloudstore.clients.downloads import DownloadClient
         from airflow_provider_cloudstore.hooks.targets import atomic_write, resolve_target
         from airflow_provider_cloudstore.lineage import collect
         from airflow_provider_cloudstore.protocol.downloads import Download
@@ -178,11 +178,11 @@ class CloudStoreHook(BaseHook):
 
         with airflow_errors():
             download = Download(file_id, self.settings, expected_sha256=expected_sha256)
-            path, name = resolve_target(target)
+            path, name = resolve_target(target, download.file_id)
             if link:
                 download.use_link(link)
-            with DownloadClient(self.settings, self.create_download_link) as client, atomic_write(path) as sink:
-                client.run(download, sink, budget=time_budget(math.inf), on_retry=self.log.warning)
+            with self._download_client() as client, atomic_write(path) as sink:
+                client.run(download, sink, on_retry=self.log.warning)
                 file = download.result(name)
         collect(self, of_download(self.settings.base_url, file.file_id, file.path))
         return file
@@ -194,12 +194,18 @@ class CloudStoreHook(BaseHook):
         :returns: a reader that knows the file's size.
         :raises NotFoundError: if there is no such file.
         """
-        from airflow_provider_cloudstore.clients.downloads import DownloadClient, FileReader
+        from airflow_provider_cloudstore.clients.downloads import FileReader
         from airflow_provider_cloudstore.protocol.downloads import Download
 
         with airflow_errors():
-            client = DownloadClient(self.settings, self.create_download_link)
-            return FileReader(client, Download(file_id, self.settings), self.log.warning)
+            return FileReader(self._download_client(), Download(file_id, self.settings), self.log.warning)
+
+    def _download_client(self) -> DownloadClient:
+        from airflow_provider_cloudstore.clients.downloads import DownloadClient
+
+        return DownloadClient(
+            self.settings, self.create_download_link, time_left=lambda: time_budget(math.inf), count=count_download
+        )
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available: whether a download link for it can be created.

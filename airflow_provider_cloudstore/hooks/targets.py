@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
 import os
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import ObjectStoragePath
+from airflow.providers.common.compat.sdk import AirflowException, ObjectStoragePath, get_current_context
 
 from airflow_provider_cloudstore.compat import has_filesystem
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.file_uris import file_name
 from airflow_provider_cloudstore.protocol.operations import validate_present
 
 _LOCAL = ("", "file", "local")
@@ -45,10 +49,11 @@ def object_path(given: Any, name: str) -> Any:
     )
 
 
-def resolve_target(target: Any) -> tuple[Any, str]:
+def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     """Where a download goes: the path, and its text for messages and XComs.
 
-    :param target: text, a ``pathlib.Path`` or an ``ObjectStoragePath``.
+    :param target: text, a ``pathlib.Path`` or an ``ObjectStoragePath``; ``~`` and ``~user`` are expanded in a local path.
+    :param file_id: names the file if the target ends with ``/``.
     :raises InvalidInputError: if it names no file, or as :func:`object_path`; nothing was sent.
     """
     is_text = isinstance(target, (str, int)) or target is None
@@ -56,18 +61,25 @@ def resolve_target(target: Any) -> tuple[Any, str]:
         raise InvalidInputError(f"target must be a path, not a {type(target).__name__}; nothing was sent")
     text = validate_present(target, "target") if is_text else str(target)
     if text.endswith("/"):
-        raise InvalidInputError(f"target {text!r} is a folder: it must end with the file's name; nothing was sent")
-    return object_path(text if is_text else target, "target"), text
+        text += file_name(file_id)
+    path: Any = None
+    if hasattr(target, "protocol") or "://" in text:
+        path = object_path(text if is_text else target, "target")
+    elif (text := os.path.expanduser(text)).startswith("~"):
+        raise InvalidInputError(f"target {text!r}: no such user (a file's name may begin './~'); nothing was sent")
+    path = path or Path(text)
+    if _is_local(path):
+        _local_file(path)  # a mistake is reported before a wait
+    return path, text
 
 
 @contextmanager
 def atomic_write(target: Any) -> Iterator[_LocalFile | _Stored]:
     """A file to write, which is at ``target`` once the block ends well; else what was there stays there."""
-    protocol = getattr(target, "protocol", "")
-    if protocol in _LOCAL:
-        file: _LocalFile | _Stored = _LocalFile(Path(getattr(target, "path", target)))
+    if _is_local(target):
+        file: _LocalFile | _Stored = _LocalFile(_local_file(target))
     else:
-        file = (_Upload if protocol in _TRANSACTIONAL else _RenamedFile)(target.fs, target.path)
+        file = (_Upload if target.protocol in _TRANSACTIONAL else _RenamedFile)(target.fs, target.path)
     try:
         yield file
         file.commit()
@@ -76,20 +88,48 @@ def atomic_write(target: Any) -> Iterator[_LocalFile | _Stored]:
         raise
 
 
-def _short(name: str) -> str:
-    return name.encode()[:100].decode(errors="ignore")
+def _is_local(path: Any) -> bool:
+    return getattr(path, "protocol", "") in _LOCAL
+
+
+def _local_file(path: Any) -> Path:
+    found = Path(os.path.realpath(getattr(path, "path", path)))  # what a link leads to is replaced, and not the link
+    if not found.exists() or found.is_file():
+        return found
+    problem = "is a folder: end it with '/' to name the file in it by its id" if found.is_dir() else "is not a file"
+    raise InvalidInputError(f"target '{found}' {problem}; nothing was sent")
+
+
+def _new_part(name: str, exists: Callable[[str], bool], remove: Callable[[str], None]) -> str:
+    """The name of the part of a file, by the try of the task that writes it; those of lower tries are removed.
+
+    A lower try that still runs then fails when it completes its part. What is no task, or downloads a file twice, gets a
+    random name.
+    """
+    start, number = f".{name.encode()[:100].decode(errors='ignore')}", 0
+    own = f"{start}.{secrets.token_hex(6)}.part"
+    with suppress(RuntimeError, AirflowException):  # not in a task: Airflow 3, Airflow 2
+        ti: Any = get_current_context()["ti"]
+        task = json.dumps([ti.dag_id, ti.run_id, ti.task_id, ti.map_index])
+        start += f".{hashlib.sha256(task.encode()).hexdigest()[:12]}"
+        number = ti.try_number
+    for lower in range(1, number):
+        if exists(old := f"{start}-{lower}.part"):
+            remove(old)
+    by_try = f"{start}-{number}.part"
+    return by_try if number and not exists(by_try) else own
 
 
 class _LocalFile:
     def __init__(self, path: Path) -> None:
-        path = Path(os.path.realpath(path))  # what a link leads to is replaced, and not the link
-        if path.exists() and not path.is_file():
-            raise InvalidInputError(f"target '{path}' is a directory or a device, not a file; nothing was sent")
         self._path = path
-        self._part = path.parent / f".{_short(path.name)}.{secrets.token_hex(6)}.part"
         problem = ""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            name = _new_part(
+                path.name, lambda part: (path.parent / part).exists(), lambda part: (path.parent / part).unlink(missing_ok=True)
+            )
+            self._part = path.parent / name
             self._file = self._part.open("xb")
         except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
             problem = error.strerror or type(error).__name__
@@ -111,7 +151,11 @@ class _LocalFile:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        self._part.replace(self._path)
+        with suppress(FileNotFoundError):
+            self._part.replace(self._path)
+            return
+        gone = "the part was removed while it was written, by a later try of the task or by hand"
+        raise FileNotFoundError(errno.ENOENT, gone, str(self._part))
 
     def discard(self) -> None:
         """Leave nothing behind."""
@@ -164,8 +208,11 @@ class _Upload(_Stored):
 
 class _RenamedFile(_Stored):
     def _open(self) -> None:
-        folder, _, name = self._path.rpartition("/")
-        self._part = f"{folder}/.{_short(name)}.{secrets.token_hex(6)}.part".lstrip("/" if not self._path.startswith("/") else "")
+        folder, slash, name = self._path.rpartition("/")
+        folder += slash
+        self._part = folder + _new_part(
+            name, lambda part: bool(self._fs.exists(folder + part)), lambda part: self._fs.rm(folder + part)
+        )
         self._file = self._fs.open(self._part, "wb")
         self.write = self._file.write
 

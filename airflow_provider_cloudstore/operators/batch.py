@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import copy_context
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
@@ -144,12 +144,14 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             report = asyncio.run(self._job(hook, context).run())
             return self._finalize(context, report)
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
         """The lineage for OpenLineage: from the manifest to the receipts."""
         from airflow_provider_cloudstore.lineage import operator_lineage
         from airflow_provider_cloudstore.protocol.lineage import of_batch
 
-        return operator_lineage(of_batch(self.urls if self._is_file else None, self.receipts))
+        with suppress(ValueError):  # of what is no path, which has failed the task
+            return operator_lineage(of_batch(self.urls if self._is_file else None, self.receipts))
+        return operator_lineage(None)
 
     def on_kill(self) -> None:
         """Start no more uploads; ``execute`` stores what has finished on its way out."""

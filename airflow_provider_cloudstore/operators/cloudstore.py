@@ -137,7 +137,7 @@ class RemoteUrlUploadOperator(TypedOperator):
             self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
         return upload
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
         """OpenLineage: from the source, without credentials, to the file."""
         from airflow_provider_cloudstore.lineage import operator_lineage
 

@@ -29,7 +29,8 @@ class DownloadFileOperator(WaitingOperator):
     The download URL is taken from the service's response, or else from the connection's extra ``download_url``.
 
     :param file_id: the file (templated).
-    :param target: a local path, or a path for ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key`` (templated).
+    :param target: a local path, or a path for ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key``. If it ends with
+        ``/``, the file's name is its id, percent-encoded (templated).
     :param expected_sha256: the SHA-256 to verify, in hexadecimal; None or empty for none (templated).
     :param wait_for_file: wait until the file is available, as ``FileAvailableSensor`` does: an upload is only queued.
     :param poll_interval: seconds between two polls.
@@ -75,10 +76,10 @@ class DownloadFileOperator(WaitingOperator):
         from airflow_provider_cloudstore.hooks.targets import resolve_target
 
         with airflow_errors():
-            resolve_target(self.target)  # a mistake is reported before the wait
+            resolve_target(self.target, self.file_id)  # a mistake is reported before the wait
         return super().execute(context)
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
         """OpenLineage: from the file to the target."""
         from airflow_provider_cloudstore.lineage import operator_lineage
 

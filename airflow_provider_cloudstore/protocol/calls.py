@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
-from tenacity import RetryCallState, retry_if_exception, stop_before_delay
+from tenacity import RetryCallState, retry_if_exception
 
 from airflow_provider_cloudstore.protocol import errors, results
 from airflow_provider_cloudstore.protocol.content import Content, read_content
@@ -36,7 +36,7 @@ from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, Json, 
 T = TypeVar("T")
 
 DEFAULT_BUDGET = 300.0
-"""Seconds that a call may take with all its attempts, unless ``execution_timeout`` is shorter."""
+"""Seconds that a call may take with all its attempts, unless ``execution_timeout`` is shorter; a download, without progress."""
 _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
 _MAX_MESSAGE_LENGTH = 300
@@ -113,6 +113,12 @@ class Call(ABC, Generic[T]):
     def discount_attempt(self) -> None:
         """Do not count the last attempt: it had no effect, and the batch that paces the calls decides when to retry it."""
         self.attempts -= 1
+
+    def describe_retry(self, reason: str) -> str:
+        """What failed, and what the next attempt does, for the log."""
+        if self.token_rejected:
+            return "the service refused the access token; reading the connection again for a new one"
+        return f"attempt {self.attempts} of {self.settings.max_attempts} failed ({reason}); retrying"
 
     def request(self) -> Request:
         """The request of the next attempt."""
@@ -240,17 +246,23 @@ class Retried(Protocol):
         """Whether no attempt is left."""
         ...
 
+    def describe_retry(self, reason: str) -> str:
+        """What failed, and what the next attempt does, for the log.
 
-def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) -> dict[str, Any]:
+        :param reason: why the last attempt failed.
+        """
+        ...
+
+
+def retry_policy(call: Retried, time_left: Callable[[], float], on_retry: Callable[[str], None]) -> dict[str, Any]:
     """The arguments for tenacity's ``Retrying`` and ``AsyncRetrying``: the one policy of every caller.
 
     Exponential backoff with full jitter, or ``Retry-After``; it ends after the connection's ``max_attempts``, or if the next
-    pause would exceed the budget.
+    pause would exceed the time that is left.
 
-    :param budget: seconds for all attempts and pauses.
+    :param time_left: returns the seconds that are left for further attempts and the pauses between them.
     :param on_retry: is called with one line before each pause: operation, attempt, reason and delay.
     """
-    too_late = stop_before_delay(budget)
 
     def wait(state: RetryCallState) -> float:
         if call.token_rejected:
@@ -261,20 +273,14 @@ def retry_policy(call: Retried, budget: float, on_retry: Callable[[str], None]) 
     def stop(state: RetryCallState) -> bool:
         if call.exhausted:
             return True
-        error = _error_of(state)
-        error.retry_after_too_long = too_late(state) and error.retry_after is not None
-        return too_late(state)
+        error, too_late = _error_of(state), state.upcoming_sleep >= time_left()
+        error.retry_after_too_long = too_late and error.retry_after is not None
+        return too_late
 
     def announce(state: RetryCallState) -> None:
         error = _error_of(state)
-        if call.token_rejected:
-            then = "the service refused the access token; reading the connection again for a new one"
-        else:
-            then = (
-                f"attempt {call.attempts} of {call.settings.max_attempts} failed ({error.reason}); "
-                f"retrying in {state.upcoming_sleep:.1f} s"
-            )
-        on_retry(f"{error.operation} '{error.subject}': {then}")
+        when = f" in {state.upcoming_sleep:.1f} s" if state.upcoming_sleep else ""
+        on_retry(f"{error.operation} '{error.subject}': {call.describe_retry(error.reason)}{when}")
 
     def is_retryable(error: BaseException) -> bool:
         return isinstance(error, errors.CloudStoreError) and error.retryable

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -134,6 +135,7 @@ class Download:
     :ivar attempts: requests since the last 64 KiB of progress, redirects not counted.
     :ivar position: the next byte to download.
     :ivar version: the version being downloaded, once a response has described it.
+    :ivar counts: what to count, by :data:`~airflow_provider_cloudstore.protocol.metrics.DOWNLOAD_COUNTS`; its reader clears it.
     :raises InvalidInputError: if the id or the SHA-256 is invalid; nothing was sent.
     """
 
@@ -145,8 +147,10 @@ class Download:
         self.version: FileVersion | None = None
         self.attempts = 0
         self.position = 0
+        self.counts: Counter[str] = Counter()
         self._expected = validate_sha256(expected_sha256)
         self._digest = hashlib.sha256()
+        self._start = 0
         self._end: int | None = None
         self._link = self._url = Secret("")
         self._redirects = 0
@@ -162,7 +166,7 @@ class Download:
         :param end: the byte after its last one.
         """
         self.position, self._end, self.attempts, self._links_rejected, self._progress = start, end, 0, 0, 0
-        self._furthest = start
+        self._start = self._furthest = start
 
     @property
     def size(self) -> int:
@@ -195,9 +199,23 @@ class Download:
         """The first request of the next attempt."""
         self.attempts += 1
         self._redirects, self._url = 0, self._link
-        if self._end is None and not (self.version and self.version.validator):
-            self._restart()  # without a validator, the rest could be of another version
+        if not self._is_resumable:
+            self._restart()  # the rest could be of another version
         return self.request()
+
+    @property
+    def _is_resumable(self) -> bool:
+        return self._end is not None or bool(self.version and self.version.validator)
+
+    def describe_retry(self, reason: str) -> str:
+        """What failed, and what the next attempt does, for the log.
+
+        :param reason: why the last attempt failed.
+        """
+        if self.needs_link:
+            return f"{reason}; creating another"
+        then = "retrying" if self.position == self._start else "resuming" if self._is_resumable else "starting over"
+        return f"attempt {self.attempts - self._links_rejected} of {self.settings.max_attempts} failed ({reason}); {then}"
 
     def request(self) -> Request:
         """The request for the next bytes, at the link or where it redirected to. It has no access token."""
@@ -280,6 +298,7 @@ class Download:
         if first != self.position or not consistent:
             raise self._restarting(errors.InvalidResponseError, "HTTP 206 with a range that was not requested", head)
         self.version, self._body_left = self.version or version, last - first + 1
+        self.counts["resumptions"] += self.position > self._start
         return 0
 
     def _reject(self, head: Response) -> int:
@@ -306,9 +325,9 @@ class Download:
         if self._links_rejected > MAX_REJECTED_LINKS:
             reason = f"HTTP {head.status}: the download host rejected {self._links_rejected} links in a row"
             return self._error(errors.DownloadLinkRejectedError, reason, head)
-        reason = f"HTTP {head.status}: the download host rejected the link; creating another"
-        error = self._error(errors.DownloadLinkRejectedError, reason, head)
+        error = self._error(errors.DownloadLinkRejectedError, f"HTTP {head.status}: the download host rejected the link", head)
         error.retryable = True
+        self.counts["replaced_links"] += 1
         if self._links_rejected == 1:
             error.retry_after = 0.0  # most links expire during the download: the new one works at once
         return error
@@ -335,17 +354,23 @@ class Download:
 
     def skip(self, count: int) -> None:
         """Count bytes of the body that were skipped."""
+        self.counts["bytes"] += count
         self._body_left = None if self._body_left is None else self._body_left - count
 
-    def accept_body(self, piece: bytes) -> None:
-        """Count and digest the next bytes of the body."""
+    def accept_body(self, piece: bytes) -> bool:
+        """Count and digest the next bytes of the body.
+
+        :returns: whether there are 64 KiB of progress, after which attempts and time are counted anew.
+        """
         self._digest.update(piece)
         self.position += len(piece)
         self.skip(len(piece))
         self._progress += max(0, self.position - self._furthest)
         self._furthest = max(self._furthest, self.position)
-        if self._progress >= _PROGRESS:
-            self.attempts, self._links_rejected, self._progress = 1, 0, 0
+        if self._progress < _PROGRESS:
+            return False
+        self.attempts, self._links_rejected, self._progress = 1, 0, 0
+        return True
 
     def finish_attempt(self, failure: TransportFailure | None) -> None:
         """Check that the attempt downloaded all of its bytes.
@@ -359,8 +384,22 @@ class Download:
         never_sent = failure is not None and failure.kind is FailureKind.NEVER_SENT
         reason = failure.reason if failure else "the response ended early"
         if self.position:
-            reason += f" at byte {self.position:,}" + (f" of {total:,}" if total is not None else "")
+            reason += self._where
         raise self._error(errors.ServiceUnreachableError if never_sent else errors.TransientServiceError, reason, None)
+
+    def out_of_time(self, seconds: float) -> errors.CloudStoreError:
+        """The error of a download that ``execution_timeout`` ended.
+
+        :param seconds: how long it ran.
+        """
+        speed = (self.position - self._start) / seconds / 1000
+        reason = f"the task's execution_timeout ended it{self._where}, after {seconds:.1f} s at {speed:,.0f} kB/s; increase it"
+        return self._error(errors.CloudStoreError, reason, None)
+
+    @property
+    def _where(self) -> str:
+        total = self.version.total if self.version else None
+        return f" at byte {self.position:,}" + (f" of {total:,}" if total is not None else "")
 
     def result(self, path: str) -> DownloadedFile:
         """What was downloaded.

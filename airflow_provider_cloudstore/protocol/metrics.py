@@ -25,6 +25,7 @@ SUCCESS = "success"
 OUTCOMES = (SUCCESS, *(name for _, name in _OUTCOMES), _OTHER)
 WAIT_OUTCOMES = ("available", "timeout", "failed")
 BATCH_COUNTS = ("queued", "failed", "unknown", "skipped")
+DOWNLOAD_COUNTS = ("bytes", "resumptions", "replaced_links")
 
 
 def outcome_of(error: type[errors.CloudStoreError] | None) -> str:
@@ -52,6 +53,14 @@ def wait_metric(outcome: str) -> str:
     :param outcome: one of :data:`WAIT_OUTCOMES`.
     """
     return f"{PREFIX}.waits.{outcome}"
+
+
+def download_metric(name: str) -> str:
+    """A counter of downloads.
+
+    :param name: one of :data:`DOWNLOAD_COUNTS`.
+    """
+    return f"{PREFIX}.downloads.{name}"
 
 
 def batch_counts(summary: Mapping[str, int], *, final: bool) -> dict[str, int]:

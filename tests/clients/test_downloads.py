@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
+import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
 from typing import Any
 
 import pendulum
@@ -52,11 +56,12 @@ def cut(body: bytes, at: int, *headers: str, status: str = "200 OK") -> bytes:
     return whole[: len(whole) - len(body) + at]
 
 
-def download(mint: Minter, own: Settings | None = None, **more: Any) -> bytes:
-    own = own or settings(timeout=2)
-    target = Target()
+def download(
+    mint: Minter, own: Settings | None = None, target: Target | None = None, *, seconds: float = math.inf, **more: Any
+) -> bytes:
+    own, target = own or settings(timeout=2), Target() if target is None else target
     one = Download("f1", own, **more)
-    with DownloadClient(own, mint) as client:
+    with DownloadClient(own, mint, time_left=lambda: seconds) as client:
         client.run(one, target, on_retry=logging.getLogger(__name__).warning)
     assert one.result("").bytes == len(target)
     return bytes(target)
@@ -69,6 +74,16 @@ def requests(server: RawServer) -> list[str]:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_provider_cloudstore.protocol.calls._MAX_BACKOFF", 0.01)
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses, which take no time: the clock is set forward."""
+    pauses: list[float] = []
+    real = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: real() + sum(pauses))
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    return pauses
 
 
 def test_the_bytes_come_and_neither_the_access_token_nor_a_cookie_goes(serve: Serve) -> None:
@@ -302,3 +317,131 @@ def test_no_log_line_of_a_library_shows_a_link(serve: Serve, caplog: pytest.LogC
     assert "urllib3" in {record.name.partition(".")[0] for record in caplog.records}
     assert "link+token" not in caplog.text
     assert "?" not in caplog.text
+
+
+def asked_to_wait(seconds: int, form: str, status: str = "429 Too Many Requests") -> Callable[[], list[bytes]]:
+    """A response with ``Retry-After``, in seconds or as a date."""
+
+    def answer() -> list[bytes]:
+        date = formatdate(time.time() + seconds + 1, usegmt=True)  # is rounded down
+        return [response(status, f"Retry-After: {seconds if form == 'seconds' else date}")]
+
+    return answer
+
+
+@pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable", "500 Oops"])
+@pytest.mark.parametrize("form", ["seconds", "date"])
+@pytest.mark.parametrize("seconds", [100_000, 10**9])
+def test_a_pause_of_hours_is_left_to_airflows_retry(
+    serve: Serve, slept: list[float], status: str, form: str, seconds: int
+) -> None:
+    server = serve(asked_to_wait(seconds, form, status), response("200 OK", body=DATA))
+    with pytest.raises(errors.CloudStoreError) as failed:
+        download(Minter(server.url))
+    assert (slept, len(server.requests)) == ([], 1)
+    assert failed.value.retry_after_too_long
+    assert failed.value.retry_after is not None
+    assert failed.value.retry_after >= 86_400
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+@pytest.mark.parametrize(("time_left", "limit"), [(100, 100), (math.inf, 300)])
+def test_a_pause_is_begun_only_if_it_fits_into_the_time_that_is_left(
+    serve: Serve, slept: list[float], form: str, time_left: float, limit: int
+) -> None:
+    fits = serve(asked_to_wait(limit - 2, form), response("200 OK", body=DATA))
+    assert download(Minter(fits.url), seconds=time_left) == DATA
+    assert slept == [pytest.approx(limit - 2, abs=1.1)]
+    slept.clear()
+    too_long = serve(asked_to_wait(limit + 1, form), response("200 OK", body=DATA))
+    with pytest.raises(errors.RateLimitError) as failed:
+        download(Minter(too_long.url), seconds=time_left)
+    assert failed.value.retry_after_too_long
+    assert slept == []
+
+
+def test_pauses_count_towards_five_minutes_without_progress(serve: Serve, slept: list[float]) -> None:
+    server = serve(asked_to_wait(100, "seconds"))
+    with pytest.raises(errors.RateLimitError) as failed:
+        download(Minter(server.url), settings(max_attempts=100))
+    assert failed.value.retry_after_too_long
+    assert slept == [100, 100]
+
+
+def test_pauses_without_a_retry_after_count_as_well(serve: Serve, slept: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider_cloudstore.protocol.calls._MAX_BACKOFF", 60)
+    monkeypatch.setattr("random.uniform", lambda least, most: most)
+    server = serve(cut(DATA, 1000, 'ETag: "v1"'), response("500 Oops"))
+    with pytest.raises(errors.TransientServiceError, match="HTTP 500"):
+        download(Minter(server.url), settings(max_attempts=100))
+    assert 240 <= sum(slept) <= 300
+
+
+def test_a_download_that_makes_progress_takes_as_long_as_it_needs(serve: Serve, slept: list[float]) -> None:
+    tag, part = 'ETag: "v1"', "206 Partial Content"
+
+    def rest(start: int) -> str:
+        return f"Content-Range: bytes {start}-{len(DATA) - 1}/{len(DATA)}"
+
+    class SlowTarget(Target):
+        def write(self, data: bytes) -> None:
+            super().write(data)
+            time.sleep(1000)
+
+    server = serve(
+        cut(DATA, 80_000, tag),
+        asked_to_wait(200, "seconds"),
+        cut(DATA[80_000:], 80_000, tag, rest(80_000), status=part),
+        asked_to_wait(200, "seconds"),
+        response(part, tag, rest(160_000), body=DATA[160_000:]),
+    )
+    assert download(Minter(server.url), target=SlowTarget()) == DATA
+    assert slept.count(200) == 2
+    assert slept.count(1000) >= 3
+
+
+def test_execution_timeout_ends_a_download_that_flows_and_is_named_with_byte_and_speed(serve: Serve) -> None:
+    over = threading.Event()
+
+    def flow() -> Iterator[bytes]:
+        yield cut(DATA, 70_000)
+        for byte in DATA[70_000:]:
+            if over.wait(0.01):
+                return
+            yield bytes([byte])
+
+    server = serve(flow)
+    try:
+        with pytest.raises(errors.CloudStoreError) as failed:
+            download(Minter(server.url), settings(timeout=30), seconds=0.5)
+    finally:
+        over.set()
+    assert re.fullmatch(
+        r"download 'f1': the task's execution_timeout ended it at byte 70,0\d\d of 262,144, "
+        r"after 0\.\d s at 1\d\d kB/s; increase it\.",
+        str(failed.value),
+    )
+    assert not failed.value.permanent
+    assert len(server.requests) == 1
+
+
+def test_a_retry_says_whether_it_resumes_starts_over_or_takes_another_link(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    rest = f"Content-Range: bytes 70000-{len(DATA) - 1}/{len(DATA)}"
+    server = serve(
+        response("500 Oops"),
+        cut(DATA, 70_000),
+        cut(DATA, 70_000, 'ETag: "v1"'),
+        response("410 Gone"),
+        response("206 Partial Content", 'ETag: "v1"', rest, body=DATA[70_000:]),
+    )
+    assert download(Minter(server.url)) == DATA
+    lines = [re.sub(r"in \d\.\d s", "in N s", record.message) for record in caplog.records if record.levelname == "WARNING"]
+    broken = "the response ended early at byte 70,000 of 262,144"
+    assert lines == [
+        "download 'f1': attempt 1 of 4 failed (HTTP 500); retrying in N s",
+        f"download 'f1': attempt 1 of 4 failed ({broken}); starting over in N s",
+        f"download 'f1': attempt 2 of 4 failed ({broken}); resuming in N s",
+        "download 'f1': HTTP 410: the download host rejected the link; creating another",
+    ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,35 @@ def test_a_deferred_wait_a_broken_download_and_airflows_own_transfer_bring_every
         assert token not in rows
         assert not [text for text in texts if token in text]
     proven(requests=requests["download"], lost=len(lost))
+
+
+def test_the_retry_of_a_killed_download_leaves_no_part(tmp_path: Path) -> None:
+    data = os.urandom(4 * MIB)
+    folder = tmp_path / "files"
+    folder.mkdir()
+    with (
+        Emulator() as emulator,
+        RealAirflow(tmp_path / "home", DAGS, DOWNLOADS_FOLDER=str(folder), DOWNLOADS_SHA256="") as airflow,
+    ):
+        airflow.store(
+            {"cloudstore_default": {"conn_type": "cloudstore", "host": emulator.url, "password": emulator.access_token}}, {}
+        )
+        emulator.put_file(data, "f1")
+        emulator.fault("drop_body", operation="download", after=MIB, times=2)
+        emulator.fault("delay", operation="download", seconds=600, times=0)
+        airflow.start_all()
+        run_id = airflow.trigger("killed_downloads")
+        parts = airflow.until(
+            "both have received a part",
+            lambda: emulator.state()["requests"].get("download") == 4 and [*folder.glob("*/.f1.*-1.part")],
+        )
+        emulator.call(lambda service: service.faults.script.clear())
+        for pid in folder.glob("*.pid"):
+            os.kill(int(pid.read_text()), signal.SIGKILL)
+            pid.unlink()
+        assert set(airflow.finish(run_id).values()) == {"success"}
+        assert airflow.rows("select distinct try_number from task_instance where run_id = ?", run_id) == [(2,)]
+    left = [one for one in folder.rglob("*") if one.is_file() and one.suffix != ".pid"]
+    assert sorted(str(one.relative_to(folder)) for one in left) == ["operator/f1", "taskflow/f1"]
+    assert all(one.read_bytes() == data for one in left)
+    assert not any(part.exists() for part in parts)

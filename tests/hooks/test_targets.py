@@ -1,8 +1,14 @@
 from __future__ import annotations
 
 import os
+import pwd
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
@@ -10,7 +16,10 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.hooks import targets
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path, resolve_target
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 
@@ -119,7 +128,10 @@ def test_what_is_no_file_is_refused_and_stays(tmp_path: Path, kind: str) -> None
     else:
         os.mkfifo(target)
     before = target.stat().st_mode
-    with pytest.raises(InvalidInputError, match="not a file"), atomic_write(target):
+    reason = "is a folder: end it with '/'" if kind == "folder" else "is not a file"
+    with pytest.raises(InvalidInputError, match=reason):
+        resolve_target(str(target), "f1")
+    with pytest.raises(InvalidInputError, match=reason), atomic_write(target):
         pass
     assert target.stat().st_mode == before
     assert [*tmp_path.iterdir()] == [target]
@@ -151,3 +163,146 @@ def test_a_target_that_cannot_be_written_is_named_with_its_reason(tmp_path: Path
         atomic_write(tmp_path / "file" / "x"),
     ):
         pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("form", ["~/folder/f", "~{user}/folder/f", "~/folder/"])
+def test_the_home_folder_of_a_user_is_meant_by_a_tilde(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, form: str) -> None:
+    user = pwd.getpwuid(os.getuid())
+    monkeypatch.setenv("HOME", str(tmp_path))
+    home = user.pw_dir if "{user}" in form else str(tmp_path)
+    path, text = resolve_target(form.format(user=user.pw_name), "f")
+    assert (str(path), text) == (f"{home}/folder/f", f"{home}/folder/f")
+
+
+def test_a_tilde_elsewhere_is_a_character_and_an_unknown_user_is_refused() -> None:
+    for target in ("s3~/f", "/tmp/~/f", "./~/f"):
+        assert resolve_target(target, "f1")[1] == target
+    with pytest.raises(InvalidInputError, match="no such user"):
+        resolve_target("~nobody-of-this-name/f", "f1")
+
+
+def test_a_relative_target_is_in_the_working_directory(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    emulator.put_file(b"new", "f1")
+    monkeypatch.chdir(tmp_path)
+    assert CloudStoreHook().download("f1", "folder/").path == "folder/f1"
+    assert (tmp_path / "folder" / "f1").read_bytes() == b"new"
+
+
+HOSTILE = ["../../x", "/etc/passwd", "a/b", "C:\\x", "~root", "文" * 28, "a?b#c", "%2e%2e", ".f", "*[x]{y}", "a://b"]
+
+
+@pytest.mark.parametrize("file_id", HOSTILE)
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_target_that_is_a_folder_gets_the_id_as_one_name_in_it(
+    emulator: Emulator, tmp_path: Path, file_id: str, scheme: str
+) -> None:
+    emulator.put_file(b"new", file_id)
+    path = CloudStoreHook().download(file_id, f"{scheme}{tmp_path}/in/").path
+    assert ObjectStoragePath(path).read_bytes() == b"new"
+    name = path.removeprefix(f"{scheme}{tmp_path}/in/")
+    assert [str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*")] == ["in", f"in/{name}"]
+
+
+@pytest.mark.parametrize("file_id", [".", "..", "x" * 256, "文" * 29, "x" * 4096, "x" * 4097, "a\nb", "a\0b"])
+def test_an_id_that_can_be_no_name_needs_a_target_that_names_the_file(emulator: Emulator, tmp_path: Path, file_id: str) -> None:
+    with pytest.raises(InvalidInputError, match="nothing was sent"):
+        CloudStoreHook().download(file_id, f"{tmp_path}/")
+    assert ([*tmp_path.iterdir()], emulator.state()["requests"]) == ([], {})
+
+
+Try = Callable[..., None]
+
+
+@pytest.fixture
+def as_try(monkeypatch: pytest.MonkeyPatch) -> Try:
+    """Be a try of a task from now on."""
+
+    def become(number: int, task_id: str = "t", map_index: int = -1, run_id: str = "r") -> None:
+        ti = SimpleNamespace(dag_id="d", run_id=run_id, task_id=task_id, map_index=map_index, try_number=number)
+        monkeypatch.setattr(targets, "get_current_context", lambda: {"ti": ti})
+
+    return become
+
+
+@pytest.fixture(params=["path", "memory"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """A target that is written next to its place, and the names in its folder."""
+    if request.param == "path":
+        (tmp_path / "in").mkdir()
+        return tmp_path / "in" / ("f" * 255), lambda: sorted(one.name for one in (tmp_path / "in").iterdir())
+    fs = fsspec.filesystem("memory")
+    return StoredPath(fs, "memory", f"{tmp_path}/{'f' * 255}"), lambda: sorted(Path(one).name for one in fs.find(str(tmp_path)))
+
+
+def leave_part(path: Any, killed: list[Any]) -> None:
+    """As a try that was killed leaves it."""
+    killed.append(atomic_write(path))  # collected, it would end
+    file = killed[-1].__enter__()
+    file.write(b"old")
+    file._file.close()
+
+
+def test_a_retry_removes_the_parts_of_lower_tries_of_its_task_and_no_others(files: Any, as_try: Try) -> None:
+    path, names = files
+    killed: list[Any] = []
+    for other in ({"task_id": "u"}, {"map_index": 1}, {"run_id": "s"}):
+        as_try(1, **other)
+        leave_part(path, killed)
+    others = names()
+    for number in (1, 2, 4):
+        as_try(number)
+        leave_part(path, killed)
+    assert len(names()) == len(others) + 1
+    assert all(len(name.encode()) <= 255 for name in names())
+    as_try(3)
+    with atomic_write(path) as file:
+        file.write(b"new")
+    (fourth,) = {*names()} - {*others, "f" * 255}
+    assert fourth.endswith("-4.part")
+    as_try(5)
+    with atomic_write(path):
+        pass
+    assert names() == sorted([*others, "f" * 255])
+
+
+def test_two_downloads_of_one_try_to_one_target_have_parts_of_their_own(tmp_path: Path, as_try: Try) -> None:
+    as_try(1)
+    with atomic_write(tmp_path / "f") as one:
+        one.write(b"one")
+        with atomic_write(tmp_path / "f") as two:
+            two.write(b"two")
+        assert (tmp_path / "f").read_bytes() == b"two"
+    assert (tmp_path / "f").read_bytes() == b"one"
+    assert len([*tmp_path.iterdir()]) == 1
+
+
+FIRST_TRY = """
+import json, sys
+from types import SimpleNamespace
+from airflow_provider_cloudstore.hooks import targets
+ti = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1)
+targets.get_current_context = lambda: {"ti": ti}
+with targets.atomic_write(sys.argv[1]) as file:
+    file.write(b"old")
+    print("began", flush=True)
+    sys.stdin.readline()
+    file.write(b"old")
+"""
+
+
+def test_an_older_try_that_thaws_fails_and_leaves_the_target_alone(tmp_path: Path, as_try: Try) -> None:
+    path = tmp_path / "f"
+    command = [sys.executable, "-c", FIRST_TRY, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as first:
+        assert first.stdout
+        assert first.stdout.readline() == "began\n"
+        first.send_signal(signal.SIGSTOP)
+        as_try(2)
+        with atomic_write(path) as file:
+            file.write(b"new")
+        first.send_signal(signal.SIGCONT)
+        assert "part was removed while it was written, by a later try" in first.communicate("\n")[1]
+        assert first.returncode == 1
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"new"]

@@ -71,6 +71,15 @@ def test_a_download_through_lost_connections_is_one_whole_object(emulator: Emula
     assert uploads(bucket) == []
 
 
+@pytest.mark.parametrize("file_id", ["../../x", "a/b", "C:\\x", "a?versionId=1", "文", "~"])
+def test_a_folder_on_s3_gets_the_id_as_one_name_in_it(emulator: Emulator, bucket: Any, root: str, file_id: str) -> None:
+    emulator.put_file(b"new", file_id)
+    path = CloudStoreHook().download(file_id, f"{root}/in/").path
+    assert keys(bucket) == [path.removeprefix(f"{root}/")]
+    assert keys(bucket)[0].count("/") == 1
+    assert ObjectStoragePath(path).read_bytes() == b"new"
+
+
 @pytest.mark.parametrize("size", [1000, 12 * MIB])
 def test_a_download_that_fails_leaves_no_object_and_no_upload(emulator: Emulator, bucket: Any, root: str, size: int) -> None:
     emulator.put_file(os.urandom(size), "f1")

@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 import signal
 import ssl
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ import pytest
 import trustme
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 
+from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -24,6 +29,16 @@ from tests.support import eventually, rendered_fields
 
 DATA = os.urandom(300_000)
 SHA256 = hashlib.sha256(DATA).hexdigest()
+
+Download = Callable[[Path], Any]
+
+
+def whole(folder: Path) -> Any:
+    return CloudStoreHook().download("f1", folder / "f")
+
+
+def block(folder: Path) -> Any:
+    return CloudStoreHook().open_file("f1").read(0, 10)
 
 
 def test_file_target_checksum_and_connection_are_templates() -> None:
@@ -92,7 +107,7 @@ def test_a_download_that_is_killed_leaves_nothing_at_the_target(emulator: Emulat
     assert left.name.startswith(".f.")
 
 
-@pytest.mark.parametrize("target", [None, "", "None", "/tmp/", "{{ x }}", 1.5, "file://[b/f"])
+@pytest.mark.parametrize("target", [None, "", "None", "{{ x }}", 1.5, "file://[b/f", "/tmp"])
 def test_a_target_that_names_no_file_is_refused_before_anything_is_sent(emulator: Emulator, target: Any) -> None:
     with pytest.raises(errors.InvalidInputError, match="target") as refused:
         CloudStoreHook().download("f1", target)
@@ -164,3 +179,80 @@ def test_a_download_over_tls_trusts_what_the_connection_trusts(monkeypatch: pyte
                 continue
             with pytest.raises(errors.ServiceUnreachableError, match="certificate verification failed"):
                 CloudStoreHook().download("f1", tmp_path / "f")
+
+
+@pytest.fixture
+def alarm() -> Iterator[Callable[[float], None]]:
+    """Set Airflow's timer of ``execution_timeout``, which must not ring."""
+
+    def ring(*_: Any) -> None:
+        raise TimeoutError("execution_timeout rang")
+
+    previous = signal.signal(signal.SIGALRM, ring)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds) and None
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.mark.parametrize("read", [whole, block])
+@pytest.mark.parametrize(("execution_timeout", "seconds"), [(math.inf, 100_000), (math.inf, 301), (60, 59)])
+def test_a_pause_that_does_not_fit_ends_the_download_and_the_read_of_a_block(
+    emulator: Emulator, tmp_path: Path, alarm: Callable[[float], None], read: Download, execution_timeout: float, seconds: int
+) -> None:
+    emulator.put_file(DATA, "f1")
+    emulator.fault("status", operation="download", status=429, headers={"Retry-After": str(seconds)}, times=0)
+    if execution_timeout < math.inf:
+        alarm(execution_timeout)
+    with pytest.raises(errors.RateLimitError) as failed:
+        read(tmp_path)
+    assert (failed.value.retry_after, failed.value.retry_after_too_long) == (seconds, True)
+    assert emulator.state()["requests"] == {"link": 1, "download": 1}
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("read", [whole, block])
+def test_a_pause_that_fits_into_execution_timeout_is_made(
+    emulator: Emulator, tmp_path: Path, alarm: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, read: Download
+) -> None:
+    emulator.put_file(DATA, "f1")
+    emulator.fault("status", operation="download", status=503, headers={"Retry-After": "58"})
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    alarm(60)
+    read(tmp_path)
+    assert slept == [58]
+
+
+@pytest.mark.parametrize("read", [whole, block])
+def test_execution_timeout_ends_a_download_a_second_before_airflow_would(
+    emulator: Emulator, tmp_path: Path, alarm: Callable[[float], None], read: Download
+) -> None:
+    emulator.put_file(DATA, "f1")
+    emulator.fault("trickle", operation="download", seconds=60)
+    alarm(1.5)
+    with pytest.raises(errors.CloudStoreError, match="the task's execution_timeout ended it at byte 0, after") as failed:
+        read(tmp_path)
+    assert not failed.value.permanent
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.skipif(not HAS_RETRY_POLICIES, reason="Airflow before 3.3 has no retry policies")
+def test_airflow_retries_a_download_when_its_host_asked_for_it(emulator: Emulator, tmp_path: Path) -> None:
+    emulator.put_file(DATA, "f1")
+    emulator.fault("status", operation="download", status=429, headers={"Retry-After": "1200"})
+    operator: Any = DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/")
+    with pytest.raises(errors.RateLimitError) as failed:
+        operator.execute({})
+    assert operator.retry_policy.evaluate(failed.value, 1, 2).retry_delay.total_seconds() == 1200
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_part_is_named_by_its_try_in_operators_and_taskflow_code_alike(emulator: Emulator, tmp_path: Path) -> None:
+    emulator.put_file(DATA, "f1")
+    run = run_and_tell(dags.parts, {"folder": str(tmp_path)})
+    assert run.state == "success", run
+    ((of_operator,), (of_taskflow,)) = run.values["operator"], run.values["taskflow"]
+    assert re.fullmatch(r"\.f1\.[0-9a-f]{12}-1\.part", of_operator)
+    assert re.fullmatch(r"\.f1\.[0-9a-f]{12}-1\.part", of_taskflow)
+    assert of_operator != of_taskflow
+    assert {one.name for one in tmp_path.rglob("*")} == {"operator", "taskflow", "f1"}

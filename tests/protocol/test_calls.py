@@ -43,7 +43,7 @@ class Loop:
         self.call, self.outcomes, self.budget, self.next_token = call, iter(outcomes), budget, next_token
 
     def run(self) -> Any:
-        policy = retry_policy(self.call, self.budget, self.lines.append)
+        policy = retry_policy(self.call, lambda: self.budget, self.lines.append)
         for attempt in Retrying(**policy, sleep=self.slept.append):
             with attempt:
                 if self.call.token_rejected:
@@ -291,7 +291,7 @@ def test_download_tokens_in_the_response_to_another_operation_are_not_stored(cal
 
 def test_an_error_that_is_not_ours_is_never_tried_again() -> None:
     call = DeleteFolder("d1", settings())
-    retrying = Retrying(**retry_policy(call, 300, pytest.fail))
+    retrying = Retrying(**retry_policy(call, lambda: 300, pytest.fail))
     with pytest.raises(ZeroDivisionError):
         retrying(lambda: 1 / 0)
 
