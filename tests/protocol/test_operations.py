@@ -56,7 +56,7 @@ def test_a_value_that_is_no_text_is_refused_by_its_type(operation: Operation, va
     [
         ("{{ x }}", "not rendered"),
         ("{% x %}", "not rendered"),
-        ("a\nb", "line break"),
+        *((f"a{control}b", "line break") for control in "\n\x1b\x85\u2028\u2029\u200e\u202e\u2066"),
         ("a\x7f", "control"),
         ("\ud800", "Unicode"),
     ],
@@ -195,7 +195,7 @@ def test_every_operation_has_hook_methods_an_operator_and_a_place_in_the_docs(
 
 
 def test_an_error_has_hints_for_names_that_exist_only() -> None:
-    names = {*(operation.name for operation in OPERATIONS), "download"}
+    names = {*(operation.name for operation in OPERATIONS), "download", "connection test"}
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError):
             assert kind.hint_for.keys() <= names
