@@ -148,7 +148,7 @@ def test_a_connection_test_says_in_plain_words_what_it_proved(emulator: Emulator
     connect(monkeypatch, host="ftp://x", password="token")
     fine, words = CloudStoreHook().test_connection()
     assert not fine
-    assert "use https" in words
+    assert "\nUse https." in words
 
 
 def test_a_connection_test_says_what_is_odd_about_a_connection_that_works(
@@ -422,7 +422,7 @@ def test_an_async_hook_that_was_left_says_how_it_is_used(emulator: Emulator) -> 
     assert emulator.state()["requests"] == {}
 
 
-MISSING = r"connection 'nowhere': it is not defined: add it in Admin > Connections .* AIRFLOW_CONN_NOWHERE"
+MISSING = r"connection 'nowhere': it is not defined\.\nAdd it in Admin > Connections .* AIRFLOW_CONN_NOWHERE"
 
 
 @pytest.mark.parametrize("method", ["delete_folder", "upload_from_url", "create_download_link", "poll_file"])

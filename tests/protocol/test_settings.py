@@ -49,9 +49,9 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
 @pytest.mark.parametrize(
     ("host", "more", "says"),
     [
-        (None, {}, "^the connection has no host: set it to the service's base URL, such as https"),
+        (None, {}, r"^the connection has no host\.\nSet it to the service's base URL, such as https"),
         ("   ", {}, "no host"),
-        ("https://", {}, "^the connection's host has no valid host: set it to a URL such as https"),
+        ("https://", {}, r"^the connection's host has no valid host\.\nSet it to a URL such as https"),
         ("https://host:port", {}, "not a number from 1 to 65535"),
         ("https://host:99999", {}, "not a number from 1 to 65535"),
         ("host:0", {}, "not a number from 1 to 65535"),
@@ -73,8 +73,8 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
         ("a" * 64 + ".example", {}, "no valid host"),
         ("a%2eb", {}, "no valid host"),
         ("lone\ud800", {}, "invisible character"),
-        ("host/two words", {}, "percent-encode it"),
-        ("host/é", {}, "percent-encode it"),
+        ("host/two words", {}, "Percent-encode it"),
+        ("host/é", {}, "Percent-encode it"),
         ("user:hunter/2@host", {}, "user info"),
         (5, {}, "must be a string"),
         ("host", {"schema": ["hunter2"]}, "must be a string"),
@@ -82,13 +82,13 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
         (
             "https://user:hunter2@host",
             {},
-            r"^the connection's host https://\*\*\*@host contains .* password, and remove user",
+            r"^the connection's host https://\*\*\*@host contains .*\n.* password, and remove user",
         ),
         ("https://host?token=hunter2", {}, "remove user, query"),
         ("https://host#hunter2", {}, "query and fragment"),
-        ("ftp://host", {}, "use https"),
-        ("host", {"schema": "prefix"}, "use https"),
-        ("http://files.example.com", {}, '^the connection.* or set extra "allow_http": true to'),
+        ("ftp://host", {}, "Use https"),
+        ("host", {"schema": "prefix"}, "Use https"),
+        ("http://files.example.com", {}, '^the connection.*\n.* or set extra "allow_http": true to'),
         ("http://files.example.com", {"allow_http": False}, "allow_http"),
         ("https://files.example.com/cloud/api/v2", {}, "must end before"),
     ],
@@ -108,7 +108,7 @@ def test_a_token_that_cannot_be_one_is_refused_without_being_shown(password: str
     says = (
         "^the connection has no password"
         if not password
-        else "^the access token in the connection's .*: set the password to the token alone"
+        else "^the access token in the connection's .*\nSet the password to the token alone"
     )
     with pytest.raises(ConfigurationError, match=says) as refused:
         read(password=password)
@@ -228,7 +228,7 @@ def test_an_unknown_extra_that_resembles_a_known_one_is_refused_with_both_names(
     for name in [*respellings(key), *OTHER_NAMES[key].split()]:
         if name in EXTRA_KEYS:
             continue
-        with pytest.raises(ConfigurationError, match=f"^extra '{re.escape(name)}' of the .* '{key}': rename") as refused:
+        with pytest.raises(ConfigurationError, match=f"^extra '{re.escape(name)}' of the .* '{key}'.\nRename") as refused:
             read(**{name: OTHER_VALUES[key]})
         assert refused.value.permanent
 
