@@ -20,7 +20,7 @@ UI_FIELD_BEHAVIOUR: dict[str, Any] = {
     "relabeling": {"host": "Base URL", "password": "Access token"},
     "placeholders": {
         "host": "https://files.example.com",
-        "port": "443 (the Test button fails if this is empty)",
+        "port": "443 (Airflow 3.3's Test button needs a number)",
         "password": "the access token of the service",
     },
 }
