@@ -18,7 +18,11 @@ def _modules(kind: str) -> list[dict[str, Any]]:
 UI_FIELD_BEHAVIOUR: dict[str, Any] = {
     "hidden-fields": ["schema", "login"],
     "relabeling": {"host": "Base URL", "password": "Access token"},
-    "placeholders": {"host": "https://files.example.com", "password": "the access token of the service"},
+    "placeholders": {
+        "host": "https://files.example.com",
+        "port": "443 (Airflow 3.3's Test button needs a number)",
+        "password": "the access token of the service",
+    },
 }
 
 
@@ -44,7 +48,8 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     ),
     "protected_folder_ids": _field(
         "Protected folder ids",
-        "Ids that are never deleted, separated by commas, in addition to every spelling of the root (0, /).",
+        'Ids that are never deleted, separated by commas or as a list such as ["id 1", "id 2"], in addition to every spelling of '
+        "the root (0, /).",
     ),
     "token_path": _field(
         "Token path", "Dotted path to the download token in the response, for services with a format of their own."

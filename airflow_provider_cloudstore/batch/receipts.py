@@ -203,8 +203,9 @@ class Receipts:
         for name, content in self._contents(self._files(since)):
             if line := _first_damaged_line(content, add):
                 raise InvalidInputError(
-                    f"line {line} of the receipts {self.place.rstrip('/')}/{name} is damaged: restore this file, or move it "
-                    "away and clear the task, which resends its URLs unless Airflow's state store has them; nothing was sent"
+                    f"line {line} of the receipts {self.place.rstrip('/')}/{name} is damaged; nothing was sent",
+                    advice="Restore this file, or move it away and clear the task, which resends its URLs unless Airflow's state "
+                    "store has them.",
                 )
 
     def write(self, lines: list[str]) -> None:

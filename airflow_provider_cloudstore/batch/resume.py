@@ -111,8 +111,8 @@ def load_progress(store: StateStore | None, receipts: Receipts | None, writer: T
         raise InvalidInputError("the receipts folder is in a bucket or container that does not exist; nothing was sent")
     if problem and not (recorded and recorded.finished):
         raise InvalidInputError(
-            f"{problem}: finish the run with that release, or clear the task with resume=False, which resends every URL; "
-            "nothing was sent"
+            f"{problem}; nothing was sent",
+            advice="Finish the run with that release, or clear the task with resume=False, which resends every URL.",
         )
     return Progress(state if state and len(state.settled) else None, recorded, unused)
 
@@ -158,8 +158,8 @@ def _validate_state(stored: Any) -> None:
         if is_mark or (type(version) is int and (version != STATE_FORMAT or stored.get("checksum") == checksum_of(state))):
             return
     raise InvalidInputError(
-        "the batch's state in Airflow's state store is damaged: delete it and clear the task, which resends every URL that "
-        "no receipts have; nothing was sent"
+        "the batch's state in Airflow's state store is damaged; nothing was sent",
+        advice="Delete it and clear the task, which resends every URL that no receipts have.",
     )
 
 

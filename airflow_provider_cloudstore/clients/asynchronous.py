@@ -147,7 +147,8 @@ class AsyncClient:
             except aiohttp.ClientHttpProxyError as error:
                 return connect_refused(error.status)
             except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
-                return transport_failure(error, sent=in_flight.connection is not None, limit=limit)
+                sent, through_proxy = in_flight.connection is not None, self._session.proxy is not None
+                return transport_failure(error, sent=sent, limit=limit, through_proxy=through_proxy)
             finally:
                 in_flight.end()
 

@@ -104,7 +104,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         try:
             status, headers, body = transport.exchange(request)
         except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
-            failure = transport_failure(error, sent=state.sent, limit=limit)
+            failure = transport_failure(error, sent=state.sent, limit=limit, through_proxy=transport.has_proxy)
         else:
             too_large = len(body) > messages.MAX_BODY_BYTES
             return Response(status, headers, body[: messages.MAX_BODY_BYTES], sent_at, pendulum.now("UTC"), too_large=too_large)
@@ -249,6 +249,7 @@ class _Transport(HTTPAdapter):
     def __init__(self, settings: Settings) -> None:
         self.state = _RequestState()
         self._proxy = Proxy.of(settings.proxy)
+        self.has_proxy = self._proxy is not None
         addresses = (settings.base_url, self._proxy.url if self._proxy else "")
         self._tls = tls_context(settings) if any(url.startswith("https:") for url in addresses) else None
         super().__init__()

@@ -29,6 +29,7 @@ from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, retry_policy
 from airflow_provider_cloudstore.protocol.downloads import Download, FileVersion
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.failures import connect_refused
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure, headers_of
 from airflow_provider_cloudstore.protocol.proxies import Proxy, environment_proxy
 from airflow_provider_cloudstore.protocol.results import DownloadLink
@@ -231,6 +232,7 @@ class _RequestState:
         self.target = ""
         self.sent = False
         self.deadline = 0.0
+        self.refused_by_proxy = 0  # the status of its response to CONNECT
 
     def time_left(self) -> float:
         """Seconds until the deadline."""
@@ -247,7 +249,7 @@ class _Transport:
         self.state = _RequestState()
         context, proxy = tls_context(settings) if tls else None, Proxy.of(proxy_url)
         self._pools = pool_manager(proxy, context, _connection_class(self.state))
-        self._absolute_form = proxy is not None  # RFC 9112 section 3.2.2, for plain http
+        self.has_proxy = proxy is not None
 
     def send(self, request: Request) -> Any:
         """Send a request, and read the head of its response."""
@@ -255,8 +257,8 @@ class _Transport:
         parts = urlsplit(request.url)
         origin = f"{parts.scheme}://{parts.netloc}"
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        self.state.target = origin + target if self._absolute_form and parts.scheme == "http" else target
-        self.state.sent = False
+        self.state.target = origin + target if self.has_proxy and parts.scheme == "http" else target
+        self.state.sent, self.state.refused_by_proxy = False, 0
         timeout = urllib3.Timeout(connect=min(limit, messages.CONNECT_TIMEOUT), read=limit)
         return self._pools.urlopen(
             "GET",
@@ -312,7 +314,10 @@ class _ResponseStream:
         self._transport.state.deadline = min(time.monotonic() + self._timeout, self._ends_at)
 
     def _failure(self, error: Exception) -> TransportFailure:
-        return transport_failure(error, sent=self._transport.state.sent, limit=self._timeout)
+        state, through_proxy = self._transport.state, self._transport.has_proxy
+        if state.refused_by_proxy and not state.sent:
+            return connect_refused(state.refused_by_proxy)
+        return transport_failure(error, sent=state.sent, limit=self._timeout, through_proxy=through_proxy)
 
 
 class _DeadlineReader(io.RawIOBase):
@@ -338,12 +343,14 @@ class _Response(http.client.HTTPResponse):
 
     def __init__(self, state: _RequestState, sock: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
+        self._state = state
         self.fp: Any = io.BufferedReader(_DeadlineReader(self.fp.detach(), sock, state))
 
     def _read_status(self) -> tuple[str, int, str]:
         for _ in range(messages.MAX_INTERIM_RESPONSES + 1):
             version, status, reason = super()._read_status()  # type: ignore[misc]
             if not messages.is_interim(status):
+                self._state.refused_by_proxy = 0 if self._state.sent or 200 <= status < 300 else status
                 return version, status, reason
             http.client.parse_headers(self.fp)
         raise MalformedResponse

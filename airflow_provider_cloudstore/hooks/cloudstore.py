@@ -65,6 +65,7 @@ class CloudStoreHook(BaseHook):
         self._client: BlockingClient | None = None
         self._settings: Settings | None = None
         self._masking = MaskingLimit()
+        self._named = cloudstore_conn_id  # in messages
         self._warnings: list[str] = []
 
     @classmethod
@@ -235,9 +236,17 @@ class CloudStoreHook(BaseHook):
         return link
 
     def test_connection(self) -> tuple[bool, str]:
-        """Test the token with one request, within the timeout: a download link for a file that does not exist."""
-        works, message = self._test()
-        return works, " ".join([message, *self._warnings])
+        """Test the token with one request, within the timeout: a download link for a file that does not exist.
+
+        The message does not name the connection: the Test button stores what the form shows under a temporary id.
+        """
+        self._named = ""
+        try:
+            works, message = self._test()
+            return works, "\n".join([message, *self._warnings])
+        finally:
+            self._named = self.cloudstore_conn_id
+            self.close()
 
     def _test(self) -> tuple[bool, str]:
         try:
@@ -253,7 +262,7 @@ class CloudStoreHook(BaseHook):
                 f"The connection works: the service responded to a request for a file that does not exist with {found.reason}. "
                 "If that message is about the token, check the password."
             )
-        return False, str(found)
+        return False, str(CloudStoreError.from_dict({**found.to_dict(), "operation": "connection test", "subject": ""}))
 
     def _warn(self, warning: str) -> None:
         self.log.warning(warning)
@@ -269,9 +278,9 @@ class CloudStoreHook(BaseHook):
         :raises ConfigurationError: if the connection is invalid.
         """
         self._warnings = []
-        with _named_errors(self.cloudstore_conn_id):
+        with _named_errors(self.cloudstore_conn_id, self._named):
             connection = self.get_connection(self.cloudstore_conn_id)
-            self._settings = _settings_of(connection, self._warn)
+            self._settings = _settings_of(connection, self._named, self._warn)
         _ = connection.extra_dejson  # Airflow masks the secrets in it on access
         mask(self._settings.secrets)
         return self._settings
@@ -370,7 +379,7 @@ class CloudStoreAsyncHook(BaseHook):
     async def _read_settings(self) -> Settings:
         with _named_errors(self.cloudstore_conn_id):
             connection = await get_async_connection(self.cloudstore_conn_id, hook=self)
-            self._settings = _settings_of(connection, self.log.warning)
+            self._settings = _settings_of(connection, self.cloudstore_conn_id, self.log.warning)
         await get_async_extra_dejson(connection)  # Airflow masks the secrets in it on access
         await amask(self._settings.secrets)
         _read.setdefault(asyncio.get_running_loop(), {})[self.cloudstore_conn_id] = time.monotonic(), self._settings
@@ -384,28 +393,34 @@ rejected token bypasses the cache."""
 
 
 @contextmanager
-def _named_errors(conn_id: str) -> Iterator[None]:
-    """Make errors name the connection, and say where to define or to correct one that Airflow does not find."""
+def _named_errors(conn_id: str, named: str | None = None) -> Iterator[None]:
+    """Make errors name the connection, and say where to define or to correct one that Airflow does not find.
+
+    :param named: its name in messages, if that is not its id.
+    """
     try:
         yield
         return
     except AirflowNotFoundException:
         variable = f"AIRFLOW_CONN_{conn_id.upper()}"
-        if os.environ.get(variable):  # Airflow treats one that it cannot parse as missing
-            form = "a URI, or a JSON object with no other keys than those of an Airflow connection"
-            reason = f"Airflow cannot parse the environment variable {variable}: it must be {form}"
+        if os.environ.get(variable) and named == "":
+            reason, advice = "Airflow cannot parse it", "Check each field of the form."
+        elif os.environ.get(variable):  # Airflow treats one that it cannot parse as missing
+            reason = f"Airflow cannot parse the environment variable {variable}"
+            advice = "It must be a URI, or a JSON object with no other keys than those of an Airflow connection."
         else:
-            where = f"in Admin > Connections with type '{CONN_TYPE}', or set the environment variable {variable}"
-            reason = f"it is not defined: add it {where}"
+            reason = "it is not defined"
+            advice = f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable {variable}."
     except ConfigurationError as error:
-        reason = error.reason
-    raise ConfigurationError(reason, operation="connection", subject=conn_id) from None
+        reason, advice = error.reason, error.advice
+    about = conn_id if named is None else named
+    raise ConfigurationError(reason, operation="connection", subject=about, advice=advice) from None
 
 
-def _settings_of(connection: Connection, warn: Callable[[str], None]) -> Settings:
+def _settings_of(connection: Connection, named: str, warn: Callable[[str], None]) -> Settings:
     extra = read_extra(connection.extra)
     for warning in warnings_about(connection.conn_type, extra):
-        warn(f"Connection '{connection.conn_id}' {warning}")
+        warn(f"Connection '{named}' {warning}" if named else f"The connection {warning}")
     settings = Settings.from_connection(
         host=connection.host,
         schema=connection.schema,
@@ -413,7 +428,7 @@ def _settings_of(connection: Connection, warn: Callable[[str], None]) -> Setting
         password=connection.password,
         extra=extra,
     )
-    settings = replace(settings, conn_id=connection.conn_id or "")
+    settings = replace(settings, conn_id=named)
     if settings.proxy:
         return settings
     return replace(settings, proxy=environment_proxy(settings.base_url, os.environ), proxy_is_inherited=True)

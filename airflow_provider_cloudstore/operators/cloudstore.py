@@ -82,7 +82,7 @@ class RemoteUrlUploadOperator(TypedOperator):
 
     The URL's credentials (user info, query) are sent to the service, but never logged or shown in the rendered template.
     The XCom is ``{"url", "requested_at", "response"}``, the URL redacted. The XCom ``file_id`` is the id that the file has
-    or will have; it is None if the response has no id in the usual places (extra ``file_id_path`` names another).
+    or will have; it is an empty string if the response has no id in the usual places (extra ``file_id_path`` names another).
 
     On Airflow 3.3 and later, a retry knows what a killed try sent: if the upload was queued, the retry returns its result; if
     the try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3, the retry resends it.

@@ -80,8 +80,8 @@ class Call(ABC, Generic[T]):
         try:
             return self.operation.validate(subject, self.settings)
         except errors.InvalidInputError as error:
-            reason = error.reason
-        raise errors.InvalidInputError(reason, operation=self.operation.name)
+            reason, advice = error.reason, error.advice
+        raise errors.InvalidInputError(reason, operation=self.operation.name, advice=advice)
 
     @cached_property
     def secrets(self) -> tuple[Secret, ...]:
@@ -167,7 +167,8 @@ class Call(ABC, Generic[T]):
         self._context = failure.remembered_in(self._context)
         reason = failure.reason
         if failure.error in _CREDENTIALS_REFUSED:
-            reason += f" (connection '{self.settings.conn_id}' at {self.settings.route})"
+            named = f"connection '{self.settings.conn_id}' " if self.settings.conn_id else ""
+            reason += f" ({named}at {self.settings.route})"
         return failure.error(
             redact(f"{reason}: {detail}" if detail else reason, self.secrets),
             operation=self.operation.name,
@@ -176,6 +177,7 @@ class Call(ABC, Generic[T]):
             sent=failure.sent,
             attempts=self.attempts,
             retry_after=pause,
+            advice=failure.advice,
         )
 
     def _safe(self, text: str) -> str:

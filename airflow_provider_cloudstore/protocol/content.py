@@ -12,6 +12,7 @@ import re
 import zlib
 from dataclasses import dataclass, field
 
+from airflow_provider_cloudstore.protocol.errors import one_line
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.storable import Json
 
@@ -23,8 +24,6 @@ _GZIP = b"\x1f\x8b"
 _MAX_VALUES = 100_000
 """In JSON: an empty list takes five bytes in a body and sixty in memory."""
 _BLANK = "\x00\ufeff \t\r\n"
-# What a log or a terminal would interpret, or could not write.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _PAGE_TYPES = ("text/html", "application/xhtml")
 
 
@@ -60,7 +59,7 @@ class Content:
             message = next((self.data[key] for key in ("response", "message") if isinstance(self.data.get(key), str)), "")
         else:
             message = self.data if isinstance(self.data, str) and "<" not in self.data else ""
-        return " ".join((message if message.isprintable() else _UNPRINTABLE.sub(" ", message)).split())
+        return " ".join(one_line(message).split())
 
     @property
     def keys(self) -> str:

@@ -26,7 +26,7 @@ from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.failures import is_rate_limit, retry_after
+from airflow_provider_cloudstore.protocol.failures import advice_for, connect_refused, is_rate_limit, retry_after
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure, is_unambiguous
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
@@ -42,6 +42,10 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII | re.IGNORECASE)
 _EMPTY_RANGE = re.compile(r"bytes \*/0", re.ASCII | re.IGNORECASE)
 _LINK_REJECTED = (401, 403, 404, 410)
+_NEVER_SENT: dict[FailureKind, type[errors.CloudStoreError]] = {
+    FailureKind.NEVER_SENT: errors.ServiceUnreachableError,
+    FailureKind.PROXY_REFUSED: errors.ConfigurationError,
+}
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -90,16 +94,17 @@ def download_url(link: DownloadLink, settings: Settings) -> Secret:
     """
     template = settings.download_url
     url = link.url_with_token or (template.replace("{token}", quote(link.token, safe="")) if template else "")
-    problem = ""
+    problem = advice = ""
     if not url:
-        problem = (
-            "the service's response has a download token but no download URL: set extra 'download_url' of the connection to "
-            "the URL with {token} in the token's place, such as https://files.example.com/download?download_token={token}"
+        problem = "the service's response has a download token but no download URL"
+        advice = (
+            "Set extra 'download_url' of the connection to the URL with {token} in the token's place, such as "
+            "https://files.example.com/download?download_token={token}."
         )
     elif found := url_problem(url, allow_http=settings.allow_http):
         problem = f"the download URL {found}; nothing was downloaded"
     if problem:
-        raise errors.ConfigurationError(problem, operation=_OPERATION, subject=link.file_id)
+        raise errors.ConfigurationError(problem, operation=_OPERATION, subject=link.file_id, advice=advice)
     return _percent_encoded(url)
 
 
@@ -311,6 +316,8 @@ class Download:
                 return 0
         if status in _LINK_REJECTED:
             raise self._link_rejected(head)
+        if status == 407:
+            raise self._incomplete(connect_refused(status))
         if status == 429 or status >= 500:
             kind: type[errors.CloudStoreError] = errors.RateLimitError if is_rate_limit(head) else errors.TransientServiceError
         elif status >= 300:
@@ -381,11 +388,15 @@ class Download:
         end = total if self._end is None else self._end if total is None else min(self._end, total)
         if failure is None and (self._body_left if end is None else end - self.position) in (None, 0):
             return
-        never_sent = failure is not None and failure.kind is FailureKind.NEVER_SENT
+        raise self._incomplete(failure)
+
+    def _incomplete(self, failure: TransportFailure | None) -> errors.CloudStoreError:
         reason = failure.reason if failure else "the response ended early"
         if self.position:
             reason += self._where
-        raise self._error(errors.ServiceUnreachableError if never_sent else errors.TransientServiceError, reason, None)
+        kind = _NEVER_SENT.get(failure.kind) if failure else None
+        advice = advice_for(failure, "the download host") if failure and kind else ""
+        return self._error(kind or errors.TransientServiceError, reason, None, advice)
 
     def out_of_time(self, seconds: float) -> errors.CloudStoreError:
         """The error of a download that ``execution_timeout`` ended.
@@ -413,13 +424,16 @@ class Download:
             raise self._error(errors.ChecksumError, reason, None)
         return DownloadedFile(self.file_id, path, self.position, digest)
 
-    def _error(self, kind: type[errors.CloudStoreError], reason: str, head: Response | None) -> errors.CloudStoreError:
+    def _error(
+        self, kind: type[errors.CloudStoreError], reason: str, head: Response | None, advice: str = ""
+    ) -> errors.CloudStoreError:
         return kind(
             reason,
             operation=_OPERATION,
             subject=redact(self.file_id, self.settings.secrets),
             status=head.status if head else None,
-            sent=kind is not errors.ServiceUnreachableError,
+            sent=kind not in _NEVER_SENT.values(),
             attempts=self.attempts,
             retry_after=retry_after(head) if head else None,
+            advice=advice,
         )

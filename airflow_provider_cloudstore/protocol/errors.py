@@ -1,16 +1,33 @@
 """What can go wrong, as types that carry data, so that no caller has to parse a message.
 
-A message names the operation, the subject, what happened and what to do. It is built from those parts alone, never from a
-library's exception, because those print whole URLs.
+A message has two lines: the operation, the subject and what happened; then what to do. It is built from those parts alone,
+never from a library's exception, because those print whole URLs. Each part is one line, so no text of the service can end a line
+of a log and forge the next.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
+_UNPRINTABLE_SPACE = re.compile(r"[^\S ]+")
 _BASE_URL = "that the connection's host is the base URL: the part before /cloud/api/v2."
+
+
+def one_line(text: str) -> str:
+    """``text`` as one line that neither a log nor a terminal interprets.
+
+    Spaces of any kind and line breaks become a space; control, format and bidirectional characters become escapes, as in a string
+    of Python.
+
+    :param text: any text for display.
+    """
+    if text.isprintable():
+        return text
+    text = _UNPRINTABLE_SPACE.sub(" ", text)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 @dataclass(eq=False, repr=False)
@@ -24,6 +41,7 @@ class CloudStoreError(Exception):
     :param sent: whether the request may have reached the service.
     :param attempts: how many requests the call had sent.
     :param retry_after: seconds that the service asked to wait (``Retry-After``), if it did.
+    :param advice: what to do; by default the hint of the error's class.
     :param retry_after_too_long: whether the call gave up because that exceeded its remaining time.
     :param web_page: whether a web page came in place of the service's response: it says nothing about the subject.
     :param message: the service's message, free of secrets; empty if there was none, or a web page.
@@ -47,14 +65,17 @@ class CloudStoreError(Exception):
     retry_after: float | None = None
     web_page: bool = False
     message: str = ""
+    advice: str = ""
     retry_after_too_long: bool = False
 
     def __post_init__(self) -> None:
+        for part in ("reason", "operation", "subject", "message", "advice"):
+            setattr(self, part, one_line(str(getattr(self, part))))
         about = " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
         tries = f" (attempt {self.attempts})" if self.attempts > 1 else ""
         wait = f", with Retry-After: {self.retry_after:,.0f} s" if self.retry_after and not self.permanent else ""
-        hint = self.hint_for.get(self.operation, self.hint)
-        super().__init__(f"{about + ': ' if about else ''}{self.reason}{tries}{wait}.{' ' + hint if hint else ''}")
+        hint = self.advice or self.hint_for.get(self.operation, self.hint)
+        super().__init__(f"{about + ': ' if about else ''}{self.reason}{tries}{wait}.{chr(10) + hint if hint else ''}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive ``pickle`` and ``copy`` unchanged: by default they would call the class with the message alone."""
@@ -99,16 +120,7 @@ class ServiceUnreachableError(CloudStoreError):
     """The connection failed (DNS, refused, connect timeout, TLS, proxy): the request was never sent."""
 
     retryable = True
-    hint = (
-        "Nothing was sent. Check the connection's host and port, and that this machine can reach them (firewall, proxy). "
-        "For a private certificate authority, set extra 'verify' to the path of its bundle."
-    )
-    hint_for: ClassVar[Mapping[str, str]] = {
-        "download": (
-            "Check that this machine can reach the download host, which may differ from the connection's host (firewall, proxy). "
-            "For a private certificate authority, set extra 'verify' to the path of its bundle."
-        )
-    }
+    hint = "Check the host and port, and that this machine can reach them (firewall, proxy)."
 
 
 class RateLimitError(CloudStoreError):
@@ -116,6 +128,7 @@ class RateLimitError(CloudStoreError):
 
     retryable = True
     hint = "The service limits the rate of requests. Spread the calls, for example with an Airflow pool."
+    hint_for: ClassVar[Mapping[str, str]] = {"connection test": "The service limits the rate of requests. Try again later."}
 
 
 class TransientServiceError(CloudStoreError):
@@ -123,6 +136,9 @@ class TransientServiceError(CloudStoreError):
 
     retryable = True
     hint = "The service failed or did not respond. Airflow's retries apply; if this persists, ask whoever runs the service."
+    hint_for: ClassVar[Mapping[str, str]] = {
+        "connection test": "The service failed or did not respond. Try again; if this persists, ask whoever runs the service."
+    }
 
 
 class OutcomeUnknownError(CloudStoreError):
@@ -177,7 +193,10 @@ class BadRequestError(RequestRejectedError):
     """HTTP 400."""
 
     hint = "Check the id: the service did not accept it."
-    hint_for: ClassVar[Mapping[str, str]] = {"remote upload": "Check the URL: the service did not accept it."}
+    hint_for: ClassVar[Mapping[str, str]] = {
+        "remote upload": "Check the URL: the service did not accept it.",
+        "connection test": f"Check {_BASE_URL}",
+    }
 
 
 class AuthenticationError(RequestRejectedError):

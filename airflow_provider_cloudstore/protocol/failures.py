@@ -37,7 +37,7 @@ import pendulum
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.content import Content
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import Cause, FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 
 _REJECTIONS: dict[int, type[errors.RequestRejectedError]] = {
@@ -50,10 +50,23 @@ _REJECTIONS: dict[int, type[errors.RequestRejectedError]] = {
 # What nginx, Apache and Go respond to plain HTTP on a TLS port.
 _WANTS_TLS = re.compile(r"HTTP request (?:was sent )?to (?:an )?HTTPS|HTTP to an SSL-enabled", re.IGNORECASE)
 
-_PROXY_REFUSED = (
-    "the proxy refused the credentials (HTTP 407), and forwarded nothing: set extra 'proxy' of the connection to "
-    "http://user:password@proxy.example.com:3128, with user and password percent-encoded"
+_PROXY_REFUSED = "the proxy refused the credentials (HTTP 407), and forwarded nothing"
+_PROXY_ADVICE = (
+    "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
 )
+_ADVICE = {
+    Cause.UNREACHABLE: "Check the port of {host}, and that this machine can reach it (firewall, VPN, proxy).",
+    Cause.UNRESOLVED: "Check the spelling of {host}, and that this machine can resolve it (DNS, VPN).",
+    Cause.REFUSED: "Check the port of {host}, and that the service is running there.",
+    Cause.UNTRUSTED: "For a private certificate authority, set extra 'verify' to the path of its bundle.",
+    Cause.OTHER_HOST: "The certificate does not name {host}: use a name that it contains.",
+    Cause.TLS: "Check the certificate and the TLS versions of {host}, and this machine's clock.",
+    Cause.NO_TLS: "Check the port of {host}. If it speaks plain http there, the URL must begin with http://.",
+    Cause.PROXY: (
+        "Check the proxy (extra 'proxy', or HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment), and that it may connect to "
+        "{host}."
+    ),
+}
 
 _MAX_MESSAGE_LENGTH = 2000  # of an error envelope that a user's own regular expression is applied to
 
@@ -96,11 +109,13 @@ class Failure:
 
     :param error: the type of its error.
     :param reason: what happened, one clause.
+    :param advice: what to do, if the error's class does not say it.
     :param retry_with_new_token: whether to read the connection again and retry with its token.
     """
 
     error: type[errors.CloudStoreError]
     reason: str
+    advice: str = ""
     retry_with_new_token: bool = False
 
     @property
@@ -129,13 +144,22 @@ def classify_failure(context: CallContext, failure: TransportFailure, route: str
     """
     match failure.kind:
         case FailureKind.NEVER_SENT:
-            return _failure(context, errors.ServiceUnreachableError, f"{failure.reason}, at {route}")
+            advice = f"Nothing was sent. {advice_for(failure)}"
+            return _failure(context, errors.ServiceUnreachableError, f"{failure.reason}, at {route}", advice)
         case FailureKind.PROXY_REFUSED:
-            return _failure(context, errors.ConfigurationError, f"{failure.reason}, at {route}")
+            return _failure(context, errors.ConfigurationError, f"{failure.reason}, at {route}", _PROXY_ADVICE)
         case FailureKind.OUTCOME_UNKNOWN:
             return _unknown(context, failure.reason)
         case _:
             assert_never(failure.kind)
+
+
+def advice_for(failure: TransportFailure, host: str = "the connection's host") -> str:
+    """What to do about a request that could not be sent.
+
+    :param host: what could not be reached, in words.
+    """
+    return _PROXY_ADVICE if failure.kind is FailureKind.PROXY_REFUSED else _ADVICE[failure.cause].format(host=host)
 
 
 def connect_refused(status: int) -> TransportFailure:
@@ -145,7 +169,8 @@ def connect_refused(status: int) -> TransportFailure:
     """
     if status == 407:
         return TransportFailure(FailureKind.PROXY_REFUSED, _PROXY_REFUSED)
-    return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")
+    reason = f"no connection to the service: the proxy answered HTTP {status} to CONNECT"
+    return TransportFailure(FailureKind.NEVER_SENT, reason, Cause.PROXY)
 
 
 def classify_response(context: CallContext, response: Response, content: Content) -> Success | Failure:
@@ -202,10 +227,10 @@ def _classify_rejection(context: CallContext, status: int, content: Content) -> 
     if status == 401:
         return Failure(errors.AuthenticationError, "HTTP 401", retry_with_new_token=not context.token_was_rejected)
     if status == 407:
-        return _failure(context, errors.ConfigurationError, _PROXY_REFUSED)
+        return _failure(context, errors.ConfigurationError, _PROXY_REFUSED, _PROXY_ADVICE)
     if status == 400 and _WANTS_TLS.search(content.text):
-        reason = "HTTP 400: this port expects TLS; start the connection's host with https://"
-        return _failure(context, errors.ConfigurationError, reason)
+        advice = "Start the connection's host with https://."
+        return _failure(context, errors.ConfigurationError, "HTTP 400: this port expects TLS", advice)
     return _failure(context, _REJECTIONS.get(status, errors.RequestRejectedError), f"HTTP {status}")
 
 
@@ -215,14 +240,15 @@ def _unknown(context: CallContext, reason: str) -> Failure:
     return Failure(errors.RetryableOutcomeUnknownError if context.retry_unknown_outcome else errors.OutcomeUnknownError, reason)
 
 
-def _failure(context: CallContext, kind: type[errors.CloudStoreError], reason: str) -> Failure:
+def _failure(context: CallContext, kind: type[errors.CloudStoreError], reason: str, advice: str = "") -> Failure:
     """A failure of ``kind``, unless that would deny that an earlier attempt may have succeeded."""
+    meant = kind
     if context.may_have_succeeded:
         if not context.operation.idempotent:
             kind = errors.RetryableOutcomeUnknownError if kind.retryable else errors.OutcomeUnknownError
         elif kind is errors.ServiceUnreachableError:
             kind = errors.TransientServiceError
-    return Failure(kind, reason)
+    return Failure(kind, reason, advice if kind is meant else "")
 
 
 def is_rate_limit(response: Response) -> bool:

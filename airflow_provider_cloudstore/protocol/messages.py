@@ -104,13 +104,28 @@ class FailureKind(Enum):
     OUTCOME_UNKNOWN = "outcome unknown"
 
 
+class Cause(Enum):
+    """Why no request could be sent, as far as that changes what to do."""
+
+    UNREACHABLE = "timed out, or no route"
+    UNRESOLVED = "host name not found"
+    REFUSED = "connection refused"
+    UNTRUSTED = "certificate of an unknown authority"
+    OTHER_HOST = "certificate for another host"
+    TLS = "TLS failed otherwise"
+    NO_TLS = "the server does not speak TLS"
+    PROXY = "the proxy is unreachable, or opens no tunnel"
+
+
 @dataclass(frozen=True, slots=True)
 class TransportFailure:
     """A request without a complete response.
 
     :param kind: whether the request may have reached the service.
     :param reason: a short reason, such as ``connection refused``; never text of the service or a library: it may hold secrets.
+    :param cause: why the request could not be sent, if it was not.
     """
 
     kind: FailureKind
     reason: str
+    cause: Cause = Cause.UNREACHABLE

@@ -19,9 +19,10 @@ from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
-_UNUSUAL_PLACE = ". If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection"
+_UNUSUAL_PLACE = " If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection."
 _ABSOLUTE = "it must be an absolute URL with a host and the scheme http, https or ftp"
 _ONE_OF_MANY = ': for an upload task `upload`, pass upload.output["file_id"], not upload.output'
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # line breaks and bidi included
 _SOURCE_SCHEMES = ("http", "https", "ftp")
 
 
@@ -114,12 +115,13 @@ def validate_present(value: Any, field: str) -> str:
     if is_nothing(text):
         where = _UNUSUAL_PLACE if field == "file_id" else ""
         raise InvalidInputError(
-            f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing: "
-            f"check that the upstream task ran and returned the value{where}; nothing was sent"
+            f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing; "
+            "nothing was sent",
+            advice=f"Check that the upstream task ran and returned the value.{where}",
         )
     if "{{" in text or "{%" in text:
         raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field; nothing was sent")
-    if not text.isprintable() and re.search(r"[\x00-\x1f\x7f]", text):
+    if not text.isprintable() and _CONTROLS.search(text):
         raise InvalidInputError(f"{field} contains a line break or control character; nothing was sent")
     return text
 
@@ -141,8 +143,9 @@ def _validate_folder_id(value: Any, settings: Settings) -> str:
     folder_id = validate_id(value, "folder_id")
     if is_root(folder_id):
         raise InvalidInputError(
-            f"folder_id {folder_id!r} is protected: it may mean the root, whose deletion would permanently delete every file. "
-            "Set it to the id of a single folder; nothing was sent"
+            f"folder_id {folder_id!r} is protected: it may mean the root, whose deletion would permanently delete every file; "
+            "nothing was sent",
+            advice="Set it to the id of a single folder.",
         )
     if not readings(folder_id).isdisjoint(chain.from_iterable(map(readings, settings.protected_folder_ids))):
         raise InvalidInputError(

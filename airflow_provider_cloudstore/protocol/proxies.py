@@ -63,7 +63,7 @@ def validate_proxy(value: Any, where: str) -> Secret:
         if parts.path not in ("", "/") or parts.query or parts.fragment:
             problem = problem or "contains more than a host and a port"
     if problem:
-        raise ConfigurationError(f"{where} {problem}: it is the URL of a proxy {_EXAMPLE}")
+        raise ConfigurationError(f"{where} {problem}", advice=f"Set it to the URL of a proxy {_EXAMPLE}.")
     return Secret(url)
 
 

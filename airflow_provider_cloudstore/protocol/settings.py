@@ -6,12 +6,14 @@ import ipaddress
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
+from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 from airflow_provider_cloudstore.protocol.proxies import validate_proxy
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
@@ -22,6 +24,8 @@ DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_ATTEMPTS = 4
 DEFAULT_PROTECTED_FOLDER_IDS = ("0", "/")
 
+_UNCLEAR_IN_LIST = re.compile("[*{}]")  # a pattern, or a template that was not rendered
+_UNCLEAR_IN_TEXT = re.compile(r"[\s*{}\[\];|'\"]")
 _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 
 
@@ -70,9 +74,11 @@ class Settings:
         :param schema: the scheme, if the host has none.
         :param port: the port, if the host has none; 0, which a form may send for an empty field, counts as none.
         :param password: the access token.
-        :param extra: the optional settings; an absent, null or empty key keeps its default.
-        :raises ConfigurationError: if a field is invalid; the message says how to fix it.
+        :param extra: the optional settings; an absent, null or empty key keeps its default, but an empty
+            ``protected_folder_ids`` is an error.
+        :raises ConfigurationError: if a field is invalid, or an unknown extra resembles a known one.
         """
+        _reject_misnamed(extra)
         given = {key: value for key, value in extra.items() if value not in (None, "")}
         allow_http = _flag(given, "allow_http", default=False)
         return cls(
@@ -82,7 +88,7 @@ class Settings:
             max_attempts=_whole_number(given, "max_attempts", DEFAULT_MAX_ATTEMPTS),
             verify=_verify(given),
             proxy=validate_proxy(given["proxy"], "extra 'proxy' of the connection") if "proxy" in given else None,
-            protected_folder_ids=_protected(given),
+            protected_folder_ids=_protected(extra.get(_GUARD)),
             token_path=_path(given, "token_path"),
             file_id_path=_path(given, "file_id_path"),
             not_found_pattern=_not_found_pattern(given),
@@ -102,6 +108,86 @@ class Settings:
 
 
 EXTRA_KEYS = frozenset(one.name for one in fields(Settings)) - {"base_url", "access_token", "proxy_is_inherited", "conn_id"}
+
+
+_GUARD = "protected_folder_ids"
+OTHER_NAMES = {
+    "timeout": "connect_timeout connection_timeout http_timeout read_timeout request_timeout timeout_ms timeout_seconds",
+    "max_attempts": "attempts max_retries max_tries num_retries retries retry retry_attempts retry_count retry_limit",
+    "verify": "ca_bundle ca_cert ca_certs ca_file ca_path insecure ssl_verify tls_verify verify_cert verify_ssl verify_tls",
+    "proxy": "all_proxy http_proxy https_proxy no_proxy proxies proxy_host proxy_server proxy_url",
+    "allow_http": "allow_insecure allow_plain_http http_allowed insecure_http plain_http use_http",
+    _GUARD: "do_not_delete never_delete no_delete protected read_only undeletable",
+    "token_path": "download_token_path token_field token_json_path token_key",
+    "file_id_path": "file_id_field file_id_json_path file_id_key id_path upload_id_path",
+    "not_found_pattern": "missing_pattern not_found not_found_message not_found_regex",
+    "download_url": "download_base_url download_host download_link download_url_template",
+}
+"""What people write in place of an extra's name."""
+
+
+def _bare(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.lower())
+
+
+_NAMES = {_bare(name): key for key, others in OTHER_NAMES.items() for name in (key, *others.split())}
+
+
+def resembled(name: str) -> str:
+    """The known extra that an unknown one resembles, or an empty string.
+
+    Case and separators do not count, nor does a wrong letter: one that is missing, extra, different or transposed; two in a long
+    name. Whatever speaks of protection resembles ``protected_folder_ids``.
+
+    :param name: the unknown extra; Airflow 2 once wrote ``extra__cloudstore__`` before a name.
+    """
+    bare = _bare(name.removeprefix("extra__cloudstore__"))
+    if "protect" in bare:
+        return _GUARD
+    if name.startswith("extra__") and not name.startswith("extra__cloudstore__"):
+        return ""  # of another connection type
+    return next((key for known, key in _NAMES.items() if _differ_little(bare, known, 2 if len(known) > 10 else 1)), "")
+
+
+def _differ_little(one: str, other: str, letters: int) -> bool:
+    if not letters:
+        return one == other
+    if not (one and other):
+        return len(one or other) <= letters
+    if one[0] == other[0]:
+        return _differ_little(one[1:], other[1:], letters)
+    shorter = [(one[1:], other), (one, other[1:]), (one[1:], other[1:])]
+    if one[:2] == other[1::-1]:
+        shorter.append((one[2:], other[2:]))
+    return any(_differ_little(*pair, letters - 1) for pair in shorter)
+
+
+def _reject_misnamed(extra: Mapping[str, Any]) -> None:
+    """Refuse an unknown extra that resembles a known one, or that holds extras: they would have no effect."""
+    for path, value in _unknown_names(extra):
+        *parents, name = path
+        known = name if parents and name in EXTRA_KEYS else resembled(name)
+        if not known or (parents and known != _GUARD and not re.fullmatch("extras?", _bare(parents[0]))):
+            continue
+        if name == f"extra__cloudstore__{known}" and extra.get(known) == value:
+            continue  # Airflow 2.11's Test button sends each field under both names
+        how, then = f"is unknown, and resembles '{known}'", "Rename or remove it."
+        if name == known:
+            how, then = "has no effect there", f"Write '{known}' at the top level."
+        raise ConfigurationError(f"extra '{'.'.join(path)}' of the connection {how}", advice=then)
+
+
+def _unknown_names(extra: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The paths of all names but the known ones at the top, and their values."""
+    pending: list[tuple[tuple[str, ...], Any]] = [((key,), value) for key, value in extra.items() if key not in EXTRA_KEYS]
+    while pending:
+        path, value = pending.pop()
+        yield path, value
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            with suppress(ValueError, RecursionError):  # not JSON, after all
+                value = json.loads(value)
+        if isinstance(value, dict):
+            pending += [((*path, key), inner) for key, inner in value.items()]
 
 
 def is_loopback(host: str) -> bool:
@@ -150,15 +236,10 @@ def read_extra(text: Any) -> dict[str, Any]:
 
 
 def warnings_about(conn_type: Any, extra: Mapping[str, Any]) -> list[str]:
-    """Likely mistakes in a connection that works: another type, and unknown extras."""
+    """Likely mistakes in a connection that works: another type, and extras that resemble no known one."""
     found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
-    for key in sorted(extra.keys() - EXTRA_KEYS):
-        import difflib  # only needed for a mistake
-
-        likely = difflib.get_close_matches(key.lower(), EXTRA_KEYS, n=1)
-        hint = f"did you mean '{likely[0]}'? " if likely else ""
-        found.append(f"has the unknown extra {key!r}: {hint}Valid extras: {', '.join(sorted(EXTRA_KEYS))}")
-    return found
+    unknown = [key for key in sorted(extra.keys() - EXTRA_KEYS) if not resembled(key)]
+    return found + [f"has the unknown extra {key!r}. Valid extras: {', '.join(sorted(EXTRA_KEYS))}" for key in unknown]
 
 
 def _text(value: Any, name: str) -> str:
@@ -179,32 +260,33 @@ def _base_url(host: Any, schema: Any, port: Any, *, allow_http: bool) -> str:
     text = _text(host, "host").strip()
     if not text:
         raise ConfigurationError(
-            "the connection has no host: set it to the service's base URL, such as https://files.example.com"
+            "the connection has no host", advice="Set it to the service's base URL, such as https://files.example.com."
         )
     if "://" not in text:
         text = f"{_text(schema, 'schema').strip() or 'https'}://{text}"
     try:
         parts = split_url(text)
     except AmbiguousUrlError as error:
-        example = "set it to a URL such as https://files.example.com:8443/prefix"
-        raise ConfigurationError(f"the connection's host {error}: {example}") from None
+        example = "Set it to a URL such as https://files.example.com:8443/prefix."
+        raise ConfigurationError(f"the connection's host {error}", advice=example) from None
     redacted = redact_url(text)
     if parts.username is not None or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"the connection's host {redacted} contains more than an address: put the token into the password, and remove user, "
-            "query and fragment"
+            f"the connection's host {redacted} contains more than an address",
+            advice="Put the token into the password, and remove user, query and fragment.",
         )
     if parts.scheme not in ("http", "https"):
-        raise ConfigurationError(f"the connection's host {redacted} has the scheme '{parts.scheme}': use https")
+        raise ConfigurationError(f"the connection's host {redacted} has the scheme '{parts.scheme}'", advice="Use https.")
     if parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname or "")):
         raise ConfigurationError(
-            f"the connection's host {redacted} uses plain http, which exposes the token on the network: use https, "
-            'or set extra "allow_http": true to accept that'
+            f"the connection's host {redacted} uses plain http, which exposes the token on the network",
+            advice='Use https, or set extra "allow_http": true to accept that.',
         )
     path = parts.path.rstrip("/")
     if not _PATH.fullmatch(path):
         raise ConfigurationError(
-            f"the path in the connection's host {redacted} contains a character that is not valid in a URL: percent-encode it"
+            f"the path in the connection's host {redacted} contains a character that is not valid in a URL",
+            advice="Percent-encode it.",
         )
     if path.endswith(API_PREFIX):
         raise ConfigurationError(f"the connection's host {redacted} must end before {API_PREFIX}, which is appended")
@@ -215,11 +297,12 @@ def _base_url(host: Any, schema: Any, port: Any, *, allow_http: bool) -> str:
 def _access_token(value: Any) -> Secret:
     password = _text(value, "password")
     if not password:
-        raise ConfigurationError("the connection has no password: set it to the service's access token")
+        raise ConfigurationError("the connection has no password", advice="Set it to the service's access token.")
     if re.search("[\\s\x00-\x1f\x7f\ud800-\udfff]", password):
         raise ConfigurationError(
             "the access token in the connection's password contains a space, line break or control character, "
-            "or is not valid Unicode: set the password to the token alone"
+            "or is not valid Unicode",
+            advice="Set the password to the token alone.",
         )
     return Secret(password)
 
@@ -263,14 +346,22 @@ def _verify(extra: Mapping[str, Any]) -> bool | str:
     return _flag(extra, "verify", default=True)
 
 
-def _protected(extra: Mapping[str, Any]) -> frozenset[str]:
-    value = extra.get("protected_folder_ids", ())
-    if isinstance(value, str):
-        value = value.split(",")
-    if not isinstance(value, (list, tuple)) or not all(type(item) in (str, int) for item in value):
-        raise ConfigurationError("extra 'protected_folder_ids' of the connection must be a list of folder ids")
-    own = (str(item).strip() for item in value)
-    return frozenset({*DEFAULT_PROTECTED_FOLDER_IDS, *(item for item in own if item)})
+def _protected(value: Any) -> frozenset[str]:
+    """The protected ids. A value that may be meant to protect what it does not is an error; null is a form's empty field."""
+    ids, unclear = [] if value is None else value, _UNCLEAR_IN_LIST
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(ValueError, RecursionError):  # not JSON, so it has brackets
+            ids = json.loads(value)
+    if isinstance(ids, str):
+        ids, unclear = ids.split(","), _UNCLEAR_IN_TEXT
+    items = ids if isinstance(ids, list) and all(type(item) in (str, int) for item in ids) else [""]
+    own = [str(item).strip() for item in items]
+    if any(is_nothing(item) or unclear.search(item) for item in own):
+        raise ConfigurationError(
+            f"extra '{_GUARD}' of the connection must be a list of folder ids, none of them empty or a pattern",
+            advice='Write ["id 1", "id 2"], or ids without spaces, separated by commas. To protect only the root, remove it.',
+        )
+    return frozenset({*DEFAULT_PROTECTED_FOLDER_IDS, *own})
 
 
 def _path(extra: Mapping[str, Any], key: str) -> tuple[str, ...]:
@@ -308,5 +399,5 @@ def _download_url(extra: Mapping[str, Any], *, allow_http: bool) -> str:
     problem = url_problem(value.strip(), allow_http=allow_http)
     if problem or urlsplit(value).fragment:
         problem = problem or "contains a fragment"
-        raise ConfigurationError(f"extra 'download_url' of the connection {problem}: set it to a URL {example}")
+        raise ConfigurationError(f"extra 'download_url' of the connection {problem}", advice=f"Set it to a URL {example}.")
     return value.strip()

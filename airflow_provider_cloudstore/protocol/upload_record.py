@@ -79,8 +79,8 @@ class UploadRecord:
         if fields.pop("checksum", None) == checksum_of(fields):
             return cls(**{**fields, "state": UploadState(fields["state"])})
         raise InvalidInputError(
-            "the record of this upload in Airflow's state store is damaged: check in the service whether the file arrived; "
-            "if not, delete the record and clear the task. This try sent nothing"
+            "the record of this upload in Airflow's state store is damaged; nothing was sent",
+            advice="Check in the service whether the file arrived; if not, delete the record and clear the task.",
         )
 
 

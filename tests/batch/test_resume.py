@@ -152,7 +152,7 @@ def test_a_damaged_state_is_no_outage_and_nothing_is_sent(
     lines(urls(5), store=state)
     state.text = json.dumps(json.loads(state.text) | damage if isinstance(damage, dict) else damage)
     state.text = damage if isinstance(damage, str) and damage.startswith("{") else state.text
-    with pytest.raises(errors.InvalidInputError, match="state in Airflow's state store is damaged: delete it") as failed:
+    with pytest.raises(errors.InvalidInputError, match=r"state store is damaged; nothing was sent\.\nDelete it") as failed:
         lines(urls(9), store=state, number=2)
     assert failed.value.permanent
     assert "retrying" not in caplog.text

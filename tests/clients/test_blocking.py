@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.clients.reasons import reason_for
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder
@@ -137,14 +136,3 @@ def test_a_body_of_exactly_one_mebibyte_is_read_and_one_byte_more_is_not(serve: 
         else:
             with pytest.raises(errors.InvalidResponseError, match="1024 KiB"):
                 perform(DeleteFolder("d1", own), own)
-
-
-def test_a_cause_is_named_by_its_kind_and_never_by_its_text() -> None:
-    error = ValueError("https://h/?access_token=hunter2")
-    assert reason_for(error) == "connection broken (ValueError)"
-    error.__cause__ = OSError("hunter2")
-    error.__cause__.__context__ = ConnectionRefusedError("hunter2")
-    assert reason_for(error) == "connection refused"
-    looped = TimeoutError()
-    looped.__context__ = looped
-    assert reason_for(looped) == "timed out"

@@ -160,7 +160,7 @@ AUTHORIZATION = b"Proxy-Authorization: Basic " + base64.b64encode("us@er:p/w dé
         (
             b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n",
             FailureKind.PROXY_REFUSED,
-            "extra 'proxy'",
+            "HTTP 407",
         ),
         (b"HTTP/1.1 403 us@er p/w d\xe9\r\nContent-Length: 4\r\n\r\nhttp", FailureKind.NEVER_SENT, "the proxy answered HTTP 403"),
         (b"HTTP/1.1 502 Bad\r\n\r\n", FailureKind.NEVER_SENT, "the proxy answered HTTP 502"),

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -147,16 +148,64 @@ def test_a_connection_test_says_in_plain_words_what_it_proved(emulator: Emulator
     connect(monkeypatch, host="ftp://x", password="token")
     fine, words = CloudStoreHook().test_connection()
     assert not fine
-    assert "use https" in words
+    assert "\nUse https." in words
 
 
 def test_a_connection_test_says_what_is_odd_about_a_connection_that_works(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect(monkeypatch, host=emulator.url, password=emulator.access_token, extra={"protected_folder_id": ["5"]})
+    connect(monkeypatch, host=emulator.url, password=emulator.access_token, extra={"owner": "me"})
     fine, words = CloudStoreHook().test_connection()
     assert fine
-    assert "has the unknown extra 'protected_folder_id': did you mean 'protected_folder_ids'?" in words
+    assert "\nThe connection has the unknown extra 'owner'. Valid extras: " in words
+
+
+def test_a_misspelt_guard_stops_every_operation_before_anything_is_sent(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, host=emulator.url, password=emulator.access_token, extra={"protected_folder_id": ["f1"]})
+
+    async def delete() -> None:
+        async with CloudStoreAsyncHook() as hook:
+            await hook.delete_folder("f1")
+
+    operations: list[Callable[[], Any]] = [
+        lambda: CloudStoreHook().delete_folder("f1"),
+        lambda: CloudStoreHook().upload_from_url("https://source.example/f"),
+        lambda: CloudStoreHook().create_download_link("f1"),
+        lambda: CloudStoreHook().poll_file("f1"),
+        lambda: asyncio.run(delete()),
+    ]
+    for operation in operations:
+        with pytest.raises(errors.ConfigurationError, match="resembles 'protected_folder_ids'") as refused:
+            operation()
+        assert isinstance(refused.value, AirflowFailException)
+    works, words = CloudStoreHook().test_connection()
+    assert not works
+    assert "resembles 'protected_folder_ids'" in words
+    assert emulator.state()["requests"] == {}
+
+
+# Airflow tests what its form shows under an id of its own making.
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"password": "wrong-token"}, {"password": None}, {"host": "http://127.0.0.1:9"}, {"host": ""}, {"extra": {"timeut": 1}},
+     {"extra": {"owner": "me"}}, {"conn_type": "http"}, {"extra": {"verify": "/no/such"}}, {"extra": {"proxy": "http://127.0.0.1:9"}}],
+    ids=str,
+)  # fmt: skip
+def test_a_connection_test_never_names_the_temporary_id_of_airflow(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    fields = {"conn_type": "cloudstore", "host": emulator.url, "password": emulator.access_token, **change}
+    monkeypatch.setenv("AIRFLOW_CONN_ISFYFHQR", json.dumps(fields))
+    hook = CloudStoreHook("isfYFHQr")
+    works, words = hook.test_connection()
+    assert works is (not change or change.keys() == {"conn_type"} or "owner" in str(change))
+    assert "isfyfhqr" not in words.lower()
+    assert "''" not in words
+    if change == {"password": "wrong-token"}:  # whoever uses the hook afterwards is told which connection
+        with pytest.raises(errors.AuthenticationError, match="isfYFHQr"):
+            hook.create_download_link("f1")
 
 
 def test_a_refused_token_names_its_connection_and_the_address(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +261,8 @@ def test_a_web_page_does_not_prove_that_the_service_answered(monkeypatch: pytest
         fine, words = CloudStoreHook().test_connection()
         thread.join()
     assert not fine
-    assert head[:3] in words
+    assert words.startswith(f"connection test: HTTP {head[:3]}")
+    assert words.endswith("\nCheck that the connection's host is the base URL: the part before /cloud/api/v2.")
 
 
 UNUSABLE: list[dict[str, Any]] = [
@@ -264,7 +314,7 @@ def test_both_hooks_warn_of_another_type_and_of_a_misspelt_extra(
 ) -> None:
     for hook in (CloudStoreHook, CloudStoreAsyncHook):
         monkeypatch.setattr(hook, "log", logging.getLogger("test"))  # Airflow's own does not propagate
-    connect(monkeypatch, conn_type="http", host="files.example.com", password="token", extra={"time_out": 5, "timeout": 6})
+    connect(monkeypatch, conn_type="http", host="files.example.com", password="token", extra={"owner": "me", "timeout": 6})
     assert CloudStoreHook().settings.timeout == 6
     blocking = [record.getMessage() for record in caplog.records if record.name == "test"]
     caplog.clear()
@@ -276,7 +326,7 @@ def test_both_hooks_warn_of_another_type_and_of_a_misspelt_extra(
     asyncio.run(enter())
     assert blocking == [record.getMessage() for record in caplog.records if record.name == "test"]
     assert "has the type 'http', not 'cloudstore'" in blocking[0]
-    assert "has the unknown extra 'time_out': did you mean 'timeout'?" in blocking[1]
+    assert "Connection 'cloudstore_default' has the unknown extra 'owner'." in blocking[1]
 
 
 def test_the_connection_form_offers_every_extra_and_nothing_else() -> None:
@@ -286,6 +336,7 @@ def test_the_connection_form_offers_every_extra_and_nothing_else() -> None:
 def test_the_form_of_older_airflows_is_made_of_the_provider_info() -> None:
     assert CloudStoreHook.get_ui_field_behaviour()["relabeling"] == {"host": "Base URL", "password": "Access token"}
     assert CloudStoreHook.get_ui_field_behaviour().keys() == {"hidden_fields", "relabeling", "placeholders"}
+    assert CloudStoreHook.get_ui_field_behaviour()["placeholders"]["port"].startswith("443 ")
     try:
         import flask_appbuilder  # noqa: F401
     except ImportError:
@@ -371,7 +422,7 @@ def test_an_async_hook_that_was_left_says_how_it_is_used(emulator: Emulator) -> 
     assert emulator.state()["requests"] == {}
 
 
-MISSING = r"connection 'nowhere': it is not defined: add it in Admin > Connections .* AIRFLOW_CONN_NOWHERE"
+MISSING = r"connection 'nowhere': it is not defined\.\nAdd it in Admin > Connections .* AIRFLOW_CONN_NOWHERE"
 
 
 @pytest.mark.parametrize("method", ["delete_folder", "upload_from_url", "create_download_link", "poll_file"])

@@ -394,7 +394,7 @@ def assert_it_ends(outcome: errors.CloudStoreError | None, expected: Ends, says:
                 *REFUSED_ALL,
                 "{service}",
                 WRONG,
-                says="set extra 'proxy' of the connection to http://user:password@",
+                says="Set extra 'proxy' of the connection to http://user:password@",
             ),
             marks=guarantee("front-ends", "squid: 407, because the proxy's credentials are wrong (http)"),
         ),
@@ -406,7 +406,7 @@ def assert_it_ends(outcome: errors.CloudStoreError | None, expected: Ends, says:
                 HTTPS,
                 WRONG,
                 TRUSTED,
-                says="set extra 'proxy' of the connection to http://user:password@",
+                says="Set extra 'proxy' of the connection to http://user:password@",
             )
         ),
         pytest.param(

@@ -78,6 +78,16 @@ def test_failures_fail_the_task_after_all_the_rest_and_are_told(emulator: Emulat
     assert len(arrived(emulator)) == 20
 
 
+def test_the_services_message_is_one_line_wherever_it_is_stored(emulator: Emulator, tmp_path: Path) -> None:
+    hostile = "no\n[2026-01-01] ERROR forged\r\u2028\u0085\x1b[2K\u202e"
+    emulator.fault("status", status=400, body=json.dumps({"response": hostile}), times=0)
+    _, summary = run(urls(1), str(tmp_path))
+    (receipt,) = [json.loads(line) for part in tmp_path.glob("part-*.jsonl") for line in part.read_text().split("\n") if line]
+    (failure,) = summary["failures"]
+    for told in (receipt["error"], failure["error"]):
+        assert told == r"HTTP 400: no [2026-01-01] ERROR forged \x1b[2K\u202e"
+
+
 def test_an_empty_list_is_a_batch_of_none(emulator: Emulator, tmp_path: Path) -> None:
     state, summary = run([], str(tmp_path))
     assert (state, summary["total"]) == ("success", 0)

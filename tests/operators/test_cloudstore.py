@@ -195,6 +195,7 @@ def test_an_upload_whose_answer_tells_no_id_is_followed_by_a_refusal_that_names_
     run = run_and_tell(dags.uploaded_id, {"source": "http://127.0.0.1:9/x"})
     assert run.tasks == {"upload": "success", "echo": "success", "link": "failed"}  # failed, and not up_for_retry
     assert "'file_id_path'" in run.errors["link"]
+    assert run.values["echo"] == ""  # the XCom, which is pushed all the same
     assert emulator.state()["requests"] == {"upload": 1}
 
     emulator.put_file(b"a", "f77")

@@ -133,7 +133,7 @@ def test_a_service_that_gives_no_url_needs_the_extra(monkeypatch: pytest.MonkeyP
     with Emulator(answers=shape) as emulator:
         emulator.put_file(DATA, "f1")
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
-        with pytest.raises(errors.ConfigurationError, match="set extra 'download_url'"):
+        with pytest.raises(errors.ConfigurationError, match="Set extra 'download_url'"):
             CloudStoreHook().download("f1", tmp_path / "f")
         connection = json.loads(emulator.connection)
         connection["extra"] = {"download_url": f"{emulator.url}/download?download_token={{token}}"}

@@ -258,7 +258,7 @@ def test_without_the_store_nothing_is_sent_and_airflow_tries_again(
 
 def test_with_a_damaged_record_nothing_is_sent(emulator: Emulator, task: Task, store: Store) -> None:
     store.values[STATE_KEY] = "{}"
-    with pytest.raises(errors.InvalidInputError, match="is damaged: check in the service") as ended:
+    with pytest.raises(errors.InvalidInputError, match=r"is damaged; nothing was sent\.\nCheck in the service") as ended:
         task.attempt()
     assert ended.value.permanent
     assert uploads(emulator) == 0

@@ -190,7 +190,7 @@ def test_a_refused_token_that_has_not_changed_is_permanent_and_not_sent_again() 
     loop = Loop(DeleteFolder("d1", settings()), answer(401))
     with pytest.raises(
         errors.AuthenticationError,
-        match=r"^delete folder 'd1': HTTP 401: the service refused the access token.*no newer token works",
+        match=r"^delete folder 'd1': HTTP 401: the service refused the access token.*\n.*no newer token works",
     ) as failed:
         loop.run()
     assert failed.value.permanent
@@ -249,7 +249,7 @@ def test_an_error_names_operation_subject_status_and_what_to_do() -> None:
         Loop(CreateDownloadLink("f1", settings()), answer(404, {"response": "No such file"})).run()
     error = failed.value
     assert (error.operation, error.subject, error.status, error.sent, error.attempts) == ("download link", "f1", 404, True, 1)
-    assert str(error).startswith("download link 'f1': HTTP 404: No such file. Check the id")
+    assert str(error).startswith("download link 'f1': HTTP 404: No such file.\nCheck the id")
     assert error.__cause__ is None
     assert error.__context__ is None
 

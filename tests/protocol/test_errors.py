@@ -66,3 +66,25 @@ def test_an_error_of_another_process_is_the_same_here() -> None:
 def test_an_error_survives_the_event_of_a_trigger_with_the_services_words() -> None:
     error = errors.NotFoundError("HTTP 404", **DATA)
     assert vars(errors.CloudStoreError.from_dict(error.to_dict())) == vars(error)
+
+
+# What a terminal or a log interprets: line breaks of every kind, escapes of a terminal, and what reverses the order of text.
+CODES = (0, 7, 8, 10, 13, 11, 12, 27, 28, 127, 133, 155, 0x2028, 0x2029, 0x200E, 0x202E, 0x2066)
+HOSTILE = f"no{''.join(map(chr, CODES))}file"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_no_part_of_an_error_can_end_a_line_and_advice_begins_one(kind: type[errors.CloudStoreError]) -> None:
+    error = kind(f"HTTP 404: {HOSTILE}", operation="download link", subject=HOSTILE, message=HOSTILE)
+    what, *then = str(error).splitlines()
+    assert then == ([kind.hint_for.get("download link", kind.hint)] if kind.hint else [])
+    assert "HTTP 404: no" in what
+    assert r"\x1b" in what
+    assert all(part.isprintable() for part in (what, error.reason, error.subject, error.message))
+    assert all(value.isprintable() for value in error.to_dict().values() if isinstance(value, str))
+
+
+def test_advice_of_its_own_replaces_the_hint() -> None:
+    error = errors.NotFoundError("HTTP 404", advice="Ask Ada.")
+    assert str(error) == "HTTP 404.\nAsk Ada."
+    assert str(errors.CloudStoreError.from_dict(error.to_dict())) == str(error)

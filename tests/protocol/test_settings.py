@@ -8,7 +8,14 @@ import pytest
 
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, is_loopback, read_extra, warnings_about
+from airflow_provider_cloudstore.protocol.settings import (
+    EXTRA_KEYS,
+    OTHER_NAMES,
+    Settings,
+    is_loopback,
+    read_extra,
+    warnings_about,
+)
 
 
 def read(host: str | None = "files.example.com", password: str | None = "token", **more: Any) -> Settings:
@@ -42,9 +49,9 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
 @pytest.mark.parametrize(
     ("host", "more", "says"),
     [
-        (None, {}, "^the connection has no host: set it to the service's base URL, such as https"),
+        (None, {}, r"^the connection has no host\.\nSet it to the service's base URL, such as https"),
         ("   ", {}, "no host"),
-        ("https://", {}, "^the connection's host has no valid host: set it to a URL such as https"),
+        ("https://", {}, r"^the connection's host has no valid host\.\nSet it to a URL such as https"),
         ("https://host:port", {}, "not a number from 1 to 65535"),
         ("https://host:99999", {}, "not a number from 1 to 65535"),
         ("host:0", {}, "not a number from 1 to 65535"),
@@ -66,8 +73,8 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
         ("a" * 64 + ".example", {}, "no valid host"),
         ("a%2eb", {}, "no valid host"),
         ("lone\ud800", {}, "invisible character"),
-        ("host/two words", {}, "percent-encode it"),
-        ("host/é", {}, "percent-encode it"),
+        ("host/two words", {}, "Percent-encode it"),
+        ("host/é", {}, "Percent-encode it"),
         ("user:hunter/2@host", {}, "user info"),
         (5, {}, "must be a string"),
         ("host", {"schema": ["hunter2"]}, "must be a string"),
@@ -75,13 +82,13 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
         (
             "https://user:hunter2@host",
             {},
-            r"^the connection's host https://\*\*\*@host contains .* password, and remove user",
+            r"^the connection's host https://\*\*\*@host contains .*\n.* password, and remove user",
         ),
         ("https://host?token=hunter2", {}, "remove user, query"),
         ("https://host#hunter2", {}, "query and fragment"),
-        ("ftp://host", {}, "use https"),
-        ("host", {"schema": "prefix"}, "use https"),
-        ("http://files.example.com", {}, '^the connection.* or set extra "allow_http": true to'),
+        ("ftp://host", {}, "Use https"),
+        ("host", {"schema": "prefix"}, "Use https"),
+        ("http://files.example.com", {}, '^the connection.*\n.* or set extra "allow_http": true to'),
         ("http://files.example.com", {"allow_http": False}, "allow_http"),
         ("https://files.example.com/cloud/api/v2", {}, "must end before"),
     ],
@@ -101,7 +108,7 @@ def test_a_token_that_cannot_be_one_is_refused_without_being_shown(password: str
     says = (
         "^the connection has no password"
         if not password
-        else "^the access token in the connection's .*: set the password to the token alone"
+        else "^the access token in the connection's .*\nSet the password to the token alone"
     )
     with pytest.raises(ConfigurationError, match=says) as refused:
         read(password=password)
@@ -156,8 +163,6 @@ def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> No
     assert read(password="abc").access_token == Secret("abc")
     assert read(verify="false").verify is False
     assert read(verify="True").verify is True
-    assert read(protected_folder_ids="a, b").protected_folder_ids == {"0", "/", "a", "b"}
-    assert read(protected_folder_ids=[]).protected_folder_ids == {"0", "/"}
 
 
 @pytest.mark.parametrize(
@@ -170,9 +175,9 @@ def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> No
         {"max_attempts": "nan"}, {"max_attempts": True}, {"max_attempts": 2.5}, {"timeout": {}}, {"proxy": "proxy:0"},
         {"proxy": "http://proxy:"}, {"proxy": "http://u:hunter2/x@proxy:3128"}, {"proxy": "http://proxy/hunter2"},
         {"proxy": "http://u:hunter@2@proxy"}, {"proxy": "a..b"}, {"proxy": "two words"}, {"proxy": "http://proxy:3128?hunter2"},
-        {"proxy": "back\\slash"}, {"proxy": ["http://hunter2"]}, {"protected_folder_ids": [True]},
+        {"proxy": "back\\slash"}, {"proxy": ["http://hunter2"]},
         {"proxy": "socks5://proxy"}, {"proxy": 5}, {"proxy": "http://"}, {"proxy": "http://[bad"},
-        {"protected_folder_ids": 5}, {"protected_folder_ids": [None]}, {"token_path": 5}, {"token_path": "data..key"},
+        {"token_path": 5}, {"token_path": "data..key"},
         {"token_path": ".key"},
     ],
 )  # fmt: skip
@@ -198,16 +203,92 @@ def test_an_extra_may_be_absent() -> None:
     assert read_extra(None) == read_extra("") == read_extra("{}") == {}
 
 
-def test_what_is_likely_a_mistake_is_told_with_what_was_likely_meant() -> None:
+def test_what_is_likely_a_mistake_is_told() -> None:
     assert warnings_about("cloudstore", {"timeout": 1}) == []
     (about_type,) = warnings_about("http", {})
     assert "'http'" in about_type
     assert "'cloudstore'" in about_type
-    (likely,) = warnings_about("cloudstore", {"Time-Out": 1})
-    assert "did you mean 'timeout'?" in likely
-    assert all(key in likely for key in EXTRA_KEYS)
-    (unlikely,) = warnings_about("cloudstore", {"xyz": 1})
-    assert "did you mean" not in unlikely
+    (unknown,) = warnings_about("cloudstore", {"xyz": 1})
+    assert "'xyz'" in unknown
+    assert all(key in unknown for key in EXTRA_KEYS)
+
+
+def respellings(key: str) -> list[str]:
+    """What people type for an extra: another case, other separators, one letter wrong, and Airflow 2's old prefix."""
+    first, *words = key.split("_")
+    camel = first + "".join(word.title() for word in words)
+    joined = ["".join(key.split("_")), key.replace("_", "-"), key.replace("_", " "), key.replace("_", "."), f" {key} "]
+    wrong = [key[:at] + key[at + 1 :] for at in (1, len(key) - 1)] + [key[:2] + key[1:], key[:2] + "q" + key[3:], f"{key}s"]
+    transposed = [key[:at] + key[at + 1] + key[at] + key[at + 2 :] for at in range(len(key) - 1) if key[at] != key[at + 1]]
+    return [key.upper(), key.title(), camel, *joined, *wrong, *transposed, f"extra__cloudstore__{key}"]
+
+
+@pytest.mark.parametrize("key", sorted(EXTRA_KEYS))
+def test_an_unknown_extra_that_resembles_a_known_one_is_refused_with_both_names(key: str) -> None:
+    for name in [*respellings(key), *OTHER_NAMES[key].split()]:
+        if name in EXTRA_KEYS:
+            continue
+        with pytest.raises(ConfigurationError, match=f"^extra '{re.escape(name)}' of the .* '{key}'.\nRename") as refused:
+            read(**{name: OTHER_VALUES[key]})
+        assert refused.value.permanent
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["protected", "protect_folders", "protectedFolder", "protected_ids", "pretected_folder_id", "protcted_folders_ids",
+     "ReadOnly", "folders_protected", "deletion_protection", "extra__http__protected_folder_ids"],
+)  # fmt: skip
+def test_whatever_may_be_meant_to_protect_a_folder_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="'protected_folder_ids'"):
+        Settings.from_connection(host="h", schema=None, port=None, password="t", extra={name: ["f1"]})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["comment", "description", "region", "environment", "owner", "project", "project_id", "folder", "team", "tags", "version",
+     "file_path", "download_dir", "timezone", "secure", "entries", "extra__http__timeout", "extra__google__num_retries"],
+)  # fmt: skip
+def test_an_extra_of_another_tool_is_not_refused(name: str) -> None:
+    assert read(**{name: "x"}) == read()
+    (warning,) = warnings_about("cloudstore", {name: "x"})
+    assert name in warning
+
+
+def test_extras_below_the_top_level_are_refused_where_they_were_meant_to_count() -> None:
+    for extra in ({"extra": {"timeout": 5}}, {"Extras": '{"time_out": 5}'}, {"extra": {"a": {"verify": False}}}):
+        with pytest.raises(ConfigurationError, match=r"^extra '[Ee]xtra"):
+            read(**extra)
+    guards: list[dict[str, Any]] = [{"a": {"b": {"protected_folder_ids": ["x"]}}}, {"a": '{"protectedFolders": "x"}'}]
+    for guard in guards:
+        with pytest.raises(ConfigurationError, match="'protected_folder_ids'"):
+            read(**guard)
+    assert read(metadata={"owner": {"timeout": 5}}, a="{not JSON") == read()
+
+
+def test_the_test_button_of_airflow_2_sends_each_field_twice() -> None:
+    assert read(timeout="5", extra__cloudstore__timeout="5").timeout == 5
+    with pytest.raises(ConfigurationError, match="'extra__cloudstore__timeout'"):
+        read(timeout="5", extra__cloudstore__timeout="6")
+
+
+@pytest.mark.parametrize(
+    ("value", "ids"),
+    [(None, set()), ([], set()), (["a"], {"a"}), ([" a ", 7], {"a", "7"}), ("a", {"a"}), ("a, b", {"a", "b"}),
+     ('["a", 7]', {"a", "7"}), (["My Folder"], {"My Folder"}), (["a,b"], {"a,b"})],
+)  # fmt: skip
+def test_protected_ids_are_a_list_or_separated_by_commas(value: Any, ids: set[str]) -> None:
+    assert read(protected_folder_ids=value).protected_folder_ids == {"0", "/", *ids}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", " ", ",", "a,", "a;b", "a b", "a\nb", "a|b", '"a"', "'a'", "[a]", '["a"', "a*", "None", "null", "{{ var.value.ids }}",
+     '{"a": 1}', [""], [" "], ["a", None], ["None"], ["a*"], ["{{ x }}"], [["a"]], [True], {}, {"a": 1}, 5, 0, True, False],
+    ids=str,
+)  # fmt: skip
+def test_a_value_that_may_protect_less_than_was_meant_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="'protected_folder_ids' of the connection must be a list of folder ids"):
+        read(protected_folder_ids=value)
 
 
 def test_limits_of_numbers_are_inclusive() -> None:

@@ -171,7 +171,7 @@ def test_the_wait_is_over_at_the_deadline() -> None:
 
 def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_words() -> None:
     assert str(file_wait_timeout("f1", 90, "HTTP 404: no")) == (
-        "wait 'f1': the file was not available within 90 s; last response: HTTP 404: no. "
+        "wait 'f1': the file was not available within 90 s; last response: HTTP 404: no.\n"
         "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
     )
     assert "last response: none" in str(file_wait_timeout("f1", 90, ""))

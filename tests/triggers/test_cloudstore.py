@@ -57,6 +57,13 @@ def test_arguments_that_make_no_sense_are_refused_when_it_is_made(field: str, va
         FileAvailableTrigger(**{**fine, field: value})
 
 
+def test_the_event_of_a_failure_holds_the_services_message_as_one_line(emulator: Emulator) -> None:
+    emulator.fault("status", operation="link", status=400, body=json.dumps({"response": "no\nERROR forged\u2028\x1b[2K"}))
+    event = run(trigger())
+    assert event["error"]["reason"] == r"HTTP 400: no ERROR forged \x1b[2K"
+    assert all(value.isprintable() for value in event["error"].values() if isinstance(value, str))
+
+
 def test_the_event_says_that_the_file_is_there_and_nothing_more(emulator: Emulator) -> None:
     store_file(emulator)
     assert run(trigger()) == {"status": "available"}
