@@ -23,7 +23,7 @@ REPORT = Asset("cloudstore://files.example.com/daily-report")  # as in publish_f
 def published() -> list[str]:
     """Return the ids of the files that started this run; one run can have several events."""
     context = get_current_context()
-    by_hand = context["params"]["file_id"]
+    by_hand = context.get("params", {}).get("file_id")
     return triggering_file_ids(context) or ([by_hand] if by_hand else [])
 
 
