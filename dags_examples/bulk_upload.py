@@ -23,7 +23,9 @@ with DAG(
     start_date=datetime(2026, 1, 1),
     tags=["cloudstore", "example"],
     doc_md=__doc__,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
+    max_active_runs=1,  # the request rate below is that of one run
+    # CHANGE THIS: minutes, so that the retries outlast an outage.
+    default_args={"retries": 3, "retry_delay": timedelta(seconds=10)},
     params={
         # CHANGE THESE, here or when you trigger a run. Text, CSV or JSON, plain or gzip; a path, or s3://connection@bucket/...
         "manifest": Param(os.environ.get("EXAMPLE_MANIFEST", "s3://aws_default@bucket/urls.csv.gz"), type="string"),

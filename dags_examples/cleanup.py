@@ -22,9 +22,10 @@ with DAG(
     start_date=datetime(2026, 1, 1),
     catchup=False,
     max_active_runs=1,
+    is_paused_upon_creation=True,  # deletes nothing before you have changed the list and switched it on
     tags=["cloudstore", "example"],
     doc_md=__doc__,
-    default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={"folder_ids": Param(["tmp-1", "tmp-2"], type="array")},
 ) as dag:
     # Deleting is permanent: an empty id, or one that could be the root's, is rejected before anything is sent.

@@ -1,6 +1,7 @@
 """Stage a file from a remote URL, download and verify it, load it, and always clean up.
 
 The service fetches the file itself, so Airflow transfers no bytes before `download`. No link is stored anywhere.
+All uploads land in one folder, which is deleted at the end: nothing else may upload there while this runs.
 """
 
 from __future__ import annotations
@@ -33,12 +34,18 @@ def load(file: dict[str, Any]) -> dict[str, Any]:
     return {"bytes": size, "sha256": digest.hexdigest()}
 
 
+@task
+def finished() -> None:
+    """Ends the run: red if the work or the clean-up failed. Without a task after it, Airflow ignores a failed teardown."""
+
+
 with DAG(
     dag_id="staged_etl",
     schedule=None,
     start_date=datetime(2026, 1, 1),
     tags=["cloudstore", "example"],
     doc_md=__doc__,
+    max_active_runs=1,  # the run that ended first would delete the files of the others
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={
         # CHANGE THESE, here or when you trigger a run.
@@ -64,8 +71,9 @@ with DAG(
         timeout=600,
         deferrable=True,
     )
-    # A teardown runs even if an earlier task failed. Another run may have deleted the folder already: ignore_missing.
+    # A teardown runs even if an earlier task failed. The folder may be gone already if you cleared the run: ignore_missing.
     clean_up = DeleteFolderOperator(task_id="clean_up", folder_id="{{ params.staging_folder_id }}", ignore_missing=True)
 
     loaded = load(download.output)
     upload >> download >> loaded >> clean_up.as_teardown(setups=upload)
+    [loaded, clean_up] >> finished()

@@ -1,13 +1,17 @@
-"""Download each file that `publish_file` has published; its asset event starts this DAG."""
+"""Download each file that `publish_file` has published; its asset event starts this DAG.
+
+Run `publish_file` to see both. A run that you start by hand has no event; it downloads the file in its form.
+"""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Asset, get_current_context, task
+from airflow.providers.common.compat.sdk import DAG, Asset, Param, get_current_context, task
 
 from airflow_provider_cloudstore.assets.cloudstore import triggering_file_ids
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -18,7 +22,9 @@ REPORT = Asset("cloudstore://files.example.com/daily-report")  # as in publish_f
 @task
 def published() -> list[str]:
     """Return the ids of the files that started this run; one run can have several events."""
-    return triggering_file_ids(get_current_context())
+    context = get_current_context()
+    by_hand = context.get("params", {}).get("file_id")
+    return triggering_file_ids(context) or ([by_hand] if by_hand else [])
 
 
 @task
@@ -35,5 +41,8 @@ with DAG(
     catchup=False,
     tags=["cloudstore", "example"],
     doc_md=__doc__,
+    params={
+        "file_id": Param(os.environ.get("EXAMPLE_FILE_ID"), type=["null", "string"], description="for a run without an event")
+    },
 ) as dag:
     use.expand(file_id=published())

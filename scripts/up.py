@@ -61,9 +61,7 @@ def main(engine: str = "standalone") -> int:
         try:
             print("Starting Airflow (half a minute) ...", flush=True)
             wait_for(f"http://127.0.0.1:{port}/api/v2/version", airflow)
-            print(f"\nAirflow   http://127.0.0.1:{port}   (no login; Ctrl-C stops everything)")
-            print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
-            print(f"to upload {emulator.url}/_emulator/sources/report.csv")
+            welcome(f"http://127.0.0.1:{port}", emulator)
             print(TRY)
             print("log       .up/airflow.log", flush=True)
             airflow.wait()
@@ -76,6 +74,21 @@ def main(engine: str = "standalone") -> int:
             stop(airflow)
 
 
+def welcome(airflow: str, emulator: Emulator) -> None:
+    """Print the addresses, and what a connection to the emulator needs, its token included: it guards nothing."""
+    host, port = host_and_port(emulator)
+    print(f"\nAirflow   {airflow}   (no login; Ctrl-C stops everything)")
+    print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
+    print(f"connect   type cloudstore, host {host}, port {port}, password {emulator.access_token}")
+    print(f"to upload {emulator.url}/_emulator/sources/report.csv")
+
+
+def host_and_port(emulator: Emulator) -> tuple[str, int]:
+    """The port in its own field: for an empty one Airflow 3.3's Test button sends 0, which Airflow treats as another address."""
+    host, _, port = emulator.url.rpartition(":")
+    return host, int(port)
+
+
 def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
     """The default parameters of the example DAGs, as environment variables.
 
@@ -85,6 +98,8 @@ def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
     urls = [emulator.serve(f"row {number}\n".encode(), f"row-{number}.csv") for number in range(100)]
     manifest = folder / "urls.csv"
     manifest.write_text("\n".join(["id,url", *(f"{number},{url}" for number, url in enumerate(urls))]))
+    for folder_id in ("tmp-1", "tmp-2"):  # what the example cleanup deletes
+        emulator.make_folder(folder_id)
     return {
         "EXAMPLE_SOURCE_URL": emulator.serve(os.urandom(4 * 1024 * 1024), "export.csv"),
         "EXAMPLE_FILE_ID": emulator.put_file(b"a file to share", "f123", "shared"),
@@ -101,9 +116,8 @@ def store_connection(home: Path, env: dict[str, str], emulator: Emulator) -> Non
     :param emulator: the service that the connection points to.
     """
     file = home / "connections.json"
-    # The port in its own field: for an empty one Airflow 3.3's Test button sends 0, which Airflow treats as another address.
-    host, _, port = emulator.url.rpartition(":")
-    connection = {**json.loads(emulator.connection), "host": host, "port": int(port)}
+    host, port = host_and_port(emulator)
+    connection = {**json.loads(emulator.connection), "host": host, "port": port}
     file.write_text(json.dumps({"cloudstore_default": connection}))
     command = [sys.executable, "-m", "airflow", "connections", "import", "--overwrite", str(file)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -130,9 +144,7 @@ def distributed() -> int:
         try:
             print("Starting PostgreSQL, Redis, Airflow and two Celery workers (half a minute) ...", flush=True)
             with Cluster(Path(folder) / "home", ROOT / "dags_examples", free_port(8080), **env) as cluster:
-                print(f"\nAirflow   {cluster.url}   (no login; Ctrl-C stops everything)")
-                print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
-                print(f"to upload {emulator.url}/_emulator/sources/report.csv")
+                welcome(cluster.url, emulator)
                 print(f"output    {cluster.output}")
                 for program in cluster.programs.values():
                     print(f"          {program.name:<14} process {program.pids[0]}")

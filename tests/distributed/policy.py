@@ -24,7 +24,7 @@ if "celery" in sys.argv:
         with suppress(ImportError):  # one that is not installed is not used either
             import_module(_module)
 
-WORKER_OF = {"upload": "w1", "download": "w2", "load": "w1", "clean_up": "w2"}
+WORKER_OF = {"upload": "w1", "download": "w2", "load": "w1", "clean_up": "w2", "finished": "w1"}
 
 
 def task_policy(task: Any) -> None:

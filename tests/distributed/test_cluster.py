@@ -32,13 +32,14 @@ def test_the_staged_pipeline_runs_across_two_workers(cluster: Cluster, tmp_path:
         tasks = cluster.finish("staged_etl", run_id)
         state = emulator.state()
     assert {name: task["state"] for name, task in tasks.items()} == dict.fromkeys(
-        ("upload", "download", "load", "clean_up"), "success"
+        ("upload", "download", "load", "clean_up", "finished"), "success"
     )
     assert {name: task["hostname"] for name, task in tasks.items()} == {
         "upload": "w1",
         "download": "w2",
         "load": "w1",
         "clean_up": "w2",
+        "finished": "w1",
     }
     assert {task["try_number"] for task in tasks.values()} == {1}
     assert tasks["download"]["trigger"] is None

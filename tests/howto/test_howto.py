@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cloudstore.emulator.dag_runs import run_dag
+from airflow_provider_cloudstore.emulator.dag_runs import DagRunResult, run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.doc_blocks import code_of, dag_of
 
@@ -32,6 +32,40 @@ def test_upload_wait_hand_on(emulator: Emulator) -> None:
     run = run_dag(dag_of("upload-wait-hand-on.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
     assert run.state == "success", str(run)
     assert run.values["download"] == 1000
+
+
+def click_stage_use_clean_up(emulator: Emulator, refused: str) -> DagRunResult:
+    emulator.fault("status", status=400, operation=refused, times=0)
+    dag = dag_of("stage-use-clean-up.md-0")
+    assert dag.max_active_runs == 1
+    return run_dag(dag, {"source_url": emulator.serve(b"x" * 1000)})
+
+
+def test_stage_use_clean_up(emulator: Emulator) -> None:
+    run = run_dag(dag_of("stage-use-clean-up.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
+    assert run.state == "success", str(run)
+    assert run.values["use"] == 1000
+    assert emulator.state()["files"] == emulator.state()["folders"] == []
+
+
+@pytest.mark.parametrize(("refused", "failed"), [("link", "wait"), ("download", "use")])
+def test_stage_use_clean_up_deletes_the_file_of_a_run_that_failed(emulator: Emulator, refused: str, failed: str) -> None:
+    run = click_stage_use_clean_up(emulator, refused)
+    assert (run.state, run.tasks[failed], run.tasks["clean_up"], run.tasks["finished"]) == (
+        "failed", "failed", "success", "upstream_failed",
+    )  # fmt: skip
+    assert emulator.state()["files"] == []
+
+
+def test_stage_use_clean_up_fails_if_the_clean_up_failed(emulator: Emulator) -> None:
+    run = click_stage_use_clean_up(emulator, "delete")
+    assert (run.state, run.tasks["use"], run.tasks["clean_up"]) == ("failed", "success", "failed")
+
+
+def test_stage_use_clean_up_deletes_nothing_if_nothing_was_uploaded(emulator: Emulator) -> None:
+    run = click_stage_use_clean_up(emulator, "upload")
+    assert (run.state, run.tasks["clean_up"]) == ("failed", "upstream_failed")
+    assert "delete" not in emulator.state()["requests"]
 
 
 def test_outcome_unknown(emulator: Emulator) -> None:
