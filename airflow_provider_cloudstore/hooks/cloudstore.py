@@ -65,7 +65,7 @@ class CloudStoreHook(BaseHook):
         self._client: BlockingClient | None = None
         self._settings: Settings | None = None
         self._masking = MaskingLimit()
-        self._named = cloudstore_conn_id  # in messages
+        self._is_tested = False
         self._warnings: list[str] = []
 
     @classmethod
@@ -240,12 +240,12 @@ class CloudStoreHook(BaseHook):
 
         The message does not name the connection: the Test button stores what the form shows under a temporary id.
         """
-        self._named = ""
+        self._is_tested = True
         try:
             works, message = self._test()
             return works, "\n".join([message, *self._warnings])
         finally:
-            self._named = self.cloudstore_conn_id
+            self._is_tested = False
             self.close()
 
     def _test(self) -> tuple[bool, str]:
@@ -278,9 +278,10 @@ class CloudStoreHook(BaseHook):
         :raises ConfigurationError: if the connection is invalid.
         """
         self._warnings = []
-        with _named_errors(self.cloudstore_conn_id, self._named):
+        named = "" if self._is_tested else self.cloudstore_conn_id
+        with _named_errors(self.cloudstore_conn_id, named):
             connection = self.get_connection(self.cloudstore_conn_id)
-            self._settings = _settings_of(connection, self._named, self._warn)
+            self._settings = _settings_of(connection, named, self._warn)
         _ = connection.extra_dejson  # Airflow masks the secrets in it on access
         mask(self._settings.secrets)
         return self._settings
@@ -377,7 +378,7 @@ class CloudStoreAsyncHook(BaseHook):
             return await self._client.perform(call, on_retry=self.log.warning)
 
     async def _read_settings(self) -> Settings:
-        with _named_errors(self.cloudstore_conn_id):
+        with _named_errors(self.cloudstore_conn_id, self.cloudstore_conn_id):
             connection = await get_async_connection(self.cloudstore_conn_id, hook=self)
             self._settings = _settings_of(connection, self.cloudstore_conn_id, self.log.warning)
         await get_async_extra_dejson(connection)  # Airflow masks the secrets in it on access
@@ -393,18 +394,18 @@ rejected token bypasses the cache."""
 
 
 @contextmanager
-def _named_errors(conn_id: str, named: str | None = None) -> Iterator[None]:
+def _named_errors(conn_id: str, named: str) -> Iterator[None]:
     """Make errors name the connection, and say where to define or to correct one that Airflow does not find.
 
-    :param named: its name in messages, if that is not its id.
+    :param named: its name in messages; empty if its id is a temporary one.
     """
     try:
         yield
         return
     except AirflowNotFoundException:
         variable = f"AIRFLOW_CONN_{conn_id.upper()}"
-        if os.environ.get(variable) and named == "":
-            reason, advice = "Airflow cannot parse it", "Check each field of the form."
+        if os.environ.get(variable) and not named:
+            reason, advice = "Airflow cannot parse the connection", "Check each field of the form."
         elif os.environ.get(variable):  # Airflow treats one that it cannot parse as missing
             reason = f"Airflow cannot parse the environment variable {variable}"
             advice = "It must be a URI, or a JSON object with no other keys than those of an Airflow connection."
@@ -413,8 +414,7 @@ def _named_errors(conn_id: str, named: str | None = None) -> Iterator[None]:
             advice = f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable {variable}."
     except ConfigurationError as error:
         reason, advice = error.reason, error.advice
-    about = conn_id if named is None else named
-    raise ConfigurationError(reason, operation="connection", subject=about, advice=advice) from None
+    raise ConfigurationError(reason, operation="connection", subject=named, advice=advice) from None
 
 
 def _settings_of(connection: Connection, named: str, warn: Callable[[str], None]) -> Settings:

@@ -190,7 +190,7 @@ def test_a_misspelt_guard_stops_every_operation_before_anything_is_sent(
 @pytest.mark.parametrize(
     "change",
     [{}, {"password": "wrong-token"}, {"password": None}, {"host": "http://127.0.0.1:9"}, {"host": ""}, {"extra": {"timeut": 1}},
-     {"extra": {"owner": "me"}}, {"conn_type": "http"}, {"extra": {"verify": "/no/such"}}, {"extra": {"proxy": "http://127.0.0.1:9"}}],
+     {"nonsense": 1}, {"extra": {"owner": "me"}}, {"conn_type": "http"}, {"extra": {"verify": "/no/such"}}, {"extra": {"proxy": "http://127.0.0.1:9"}}],
     ids=str,
 )  # fmt: skip
 def test_a_connection_test_never_names_the_temporary_id_of_airflow(
