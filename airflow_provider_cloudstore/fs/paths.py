@@ -1,0 +1,15 @@
+"""The class of ``cloudstore://`` paths for universal_pathlib, which Airflow's ``ObjectStoragePath`` wraps (Airflow 3.2 and later)."""
+
+from __future__ import annotations
+
+from fsspec import get_filesystem_class
+from upath import UPath
+
+get_filesystem_class("cloudstore")  # universal_pathlib parses paths as the filesystem does once fsspec has loaded it
+
+
+class CloudStorePath(UPath):
+    """A path whose id is a path and no host in its URL: ``cloudstore:///FILE_ID``."""
+
+    def __str__(self) -> str:
+        return f"{self.protocol}:///{self.path}" if self.is_absolute() else super().__str__()
