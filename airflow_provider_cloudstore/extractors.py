@@ -13,7 +13,7 @@ from airflow.providers.openlineage.extractors.base import BaseExtractor, Default
 from airflow_provider_cloudstore.protocol.file_uris import SCHEME, dataset_of_url
 
 
-class FileTransferExtractor(BaseExtractor):
+class FileTransferExtractor(BaseExtractor):  # type: ignore[misc]  # not in every environment
     """The lineage of ``FileTransferOperator``, with the asset URI of a file as the name of its source."""
 
     @classmethod

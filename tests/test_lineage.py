@@ -67,9 +67,10 @@ def test_a_path_that_a_task_reads_is_collected_as_its_file(
     emulator.put_file(b"hello", "a/b")
     monkeypatch.setattr(assets, "_in_task", lambda: True)
     assets._base_url.cache_clear()
-    with ObjectStoragePath(url, conn_id="cloudstore_default").open("rb") as file:
+    path: Any = ObjectStoragePath(url, conn_id="cloudstore_default")
+    with path.open("rb") as file:
         assert file.read() == b"hello"
-    ObjectStoragePath(url, conn_id="cloudstore_default").copy(f"file://{tmp_path}/copy")
+    path.copy(f"file://{tmp_path}/copy")
     wanted = {f"cloudstore://{emulator.url.removeprefix('http://')}/a%2Fb"}
     if AIRFLOW_2:  # it removes the connection from URIs
         wanted.add("cloudstore:/a%2Fb")

@@ -10,6 +10,7 @@ import errno
 import io
 import os
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
@@ -98,11 +99,10 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         :raises io.UnsupportedOperation: if it does not.
         """
         text = self.info(path)["last_modified"]
-        try:
+        with suppress(ValueError, OverflowError):  # not a date
             moment = parsedate_to_datetime(text)
-        except ValueError:
-            raise io.UnsupportedOperation(f"the download host does not say when '{path}' was modified (Last-Modified)") from None
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        raise io.UnsupportedOperation(f"the download host does not say when '{path}' was modified (Last-Modified)")
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         """The file itself: a folder cannot be listed.
@@ -230,6 +230,8 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
     :param kwargs: what fsspec's buffered files take: ``block_size``, ``cache_type`` and the like.
     """
 
+    cache: Any
+
     def __init__(self, fs: CloudStoreFileSystem, path: str, *, version: Any = None, **kwargs: Any) -> None:
         self._sought: dict[int, int] = {}  # where threads' next reads begin, if no other read has moved the position since
         self._lock, self._pid = threading.RLock(), os.getpid()
@@ -240,7 +242,7 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
         super().__init__(fs, path, size=self._reader.size, **kwargs)
         version = self._reader.version
         if self.size:  # a copy of this file, unpickled in another process, reads the same version
-            self.kwargs = {**self.kwargs, "version": version}
+            self.kwargs["version"] = version
         self.details = {
             "name": path,
             "size": self.size,
@@ -256,6 +258,7 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
 
     @loc.setter
     def loc(self, position: int) -> None:
+        self._sought.pop(threading.get_ident(), None)
         self._position = position
 
     def seek(self, loc: int, whence: int = 0) -> int:
@@ -265,9 +268,8 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
         """
         with self._exclusive():
             position = int(super().seek(loc, whence))
-            self._sought[threading.get_ident()] = position
-            if position >= self.size:  # to learn the size; another thread may go on
-                del self._sought[threading.get_ident()]
+            if position < self.size:  # else it only asks for the size, and another thread may go on
+                self._sought[threading.get_ident()] = position
             return position
 
     def read(self, length: int = -1) -> bytes:
@@ -276,11 +278,10 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
         :param length: how many; the rest if negative.
         """
         with self._exclusive():
-            sought = self._sought.pop(threading.get_ident(), None)
-            if sought is None:
-                self._sought.clear()
+            if threading.get_ident() in self._sought:
+                self.loc = self.loc
             else:
-                self._position = sought
+                self._sought.clear()
             return bytes(super().read(length))
 
     def readuntil(self, *args: Any, **kwargs: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The class of ``cloudstore://`` paths for universal_pathlib, which Airflow's ``ObjectStoragePath`` wraps (Airflow 3.2 and later)."""
+"""The class of ``cloudstore://`` paths in universal_pathlib, which Airflow's ``ObjectStoragePath`` wraps since Airflow 3.2."""
 
 from __future__ import annotations
 

@@ -57,14 +57,14 @@ def segment(file_id: str | int) -> str:
 def path_of(text: str) -> str:
     """The normal form of a path in the filesystem: the file's id as one segment; empty for the root.
 
-    :param text: ``cloudstore://CONNECTION@/FILE_ID``, with or without the connection, or what follows it. Unencoded slashes around
-        the id are dropped; a percent sign that begins no escape stands for itself.
+    :param text: ``cloudstore://CONNECTION@/FILE_ID``, with or without the connection, or what follows it. Unencoded slashes
+        around the id are dropped; a percent sign that begins no escape stands for itself.
     :raises ValueError: if it is an asset URI.
     """
     prefix = f"{SCHEME}://"
     if text.startswith(prefix):
         authority, slash, rest = text.removeprefix(prefix).partition("/")
-        host, at, start = authority.rpartition("@")
+        _, at, start = authority.rpartition("@")
         if not at and start and rest.strip("/"):
             wanted = f"{prefix}CONNECTION@/{rest.rpartition('/')[2]}"
             raise ValueError(f"{text!r} is an asset URI, which names a service and no connection: write {wanted}")
