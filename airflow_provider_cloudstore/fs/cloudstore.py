@@ -197,9 +197,9 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         if outfile is not None or isfilelike(lpath):
             super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
             return
-        path = self._strip_protocol(rpath)
+        path, target = self._strip_protocol(rpath), LocalFileSystem._strip_protocol(os.fspath(lpath))
         with CloudStoreHook(self.conn_id) as hook:
-            file = _missing_is_not_found(path, lambda: hook.download(_file_id(path), os.fspath(lpath)))
+            file = _missing_is_not_found(path, lambda: hook.download(_file_id(path), target))
         callback.set_size(file.bytes)
         callback.absolute_update(file.bytes)
 
