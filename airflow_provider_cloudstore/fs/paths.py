@@ -12,4 +12,5 @@ class CloudStorePath(UPath):
     """A path whose id is a path and no host in its URL: ``cloudstore:///FILE_ID``."""
 
     def __str__(self) -> str:
-        return f"{self.protocol}:///{self.path}" if self.is_absolute() else super().__str__()
+        scheme, found, path = super().__str__().partition("://")
+        return f"{scheme}:///{path.lstrip('/')}" if found else scheme  # of a relative path

@@ -20,10 +20,12 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow.providers.common.io.operators.file_transfer import FileTransferOperator
 from fsspec.callbacks import Callback
+from upath import UPath
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.fs import cloudstore
 from airflow_provider_cloudstore.fs.cloudstore import CloudStoreFileSystem
+from airflow_provider_cloudstore.fs.paths import CloudStorePath
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.file_uris import segment
 
@@ -360,6 +362,18 @@ def test_a_write_is_refused_with_the_name_of_its_target(fs: CloudStoreFileSystem
     with pytest.raises(OSError, match="can only be read") as refused:
         fs.pipe("target", b"x")
     assert refused.value.filename == "target"
+
+
+def test_universal_pathlib_reads_it_by_a_class_of_its_own(emulator: Emulator) -> None:
+    emulator.put_file(DATA, "a/b")
+    path = UPath("cloudstore://cloudstore_default@/a%2Fb")
+    assert type(path) is CloudStorePath
+    assert str(path) == "cloudstore:///a%2Fb"
+    for same in (path, UPath("cloudstore://cloudstore_default@/") / "a%2Fb", pickle.loads(pickle.dumps(path))):
+        assert same.read_bytes() == DATA
+        assert (same.is_file(), same.exists(), same.name) == (True, True, "a%2Fb")
+    with pytest.raises((io.UnsupportedOperation, FileNotFoundError)):  # older releases call the root "."
+        list(path.parent.iterdir())
 
 
 @pytest.mark.slow
