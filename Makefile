@@ -75,9 +75,11 @@ test-canary: env-new env-old ## test that no secret leaks, in a full Airflow, ne
 	@$(BIN)/python -m pytest -m slow tests/canary
 	@$(OLD_BIN)/python -m pytest -m slow tests/canary
 
-test-downloads: env-new env-old ## test interrupted downloads and Airflow's own transfer, in a full Airflow, newest and oldest
+test-downloads: env-new env-old ## test interrupted downloads and Airflow's own transfer, in a full Airflow, newest and oldest, and readers of files
 	@$(BIN)/python -m pytest -m slow tests/downloads
 	@$(OLD_BIN)/python -m pytest -m slow tests/downloads
+	@$(PYTHON) scripts/bootstrap.py $(NEW)-readers test,readers
+	@.venv/airflow-$(NEW)-readers/bin/python -m pytest -m slow tests/fs
 
 test-waiting: env-new env-old env-middle ## test deferred waits and a killed triggerer, in a full Airflow, three versions
 	@$(BIN)/python -m pytest -m slow tests/waiting
@@ -164,7 +166,7 @@ AS_OF_3.0.6 := --exclude-newer 2025-09-01
 AS_OF_3.2.2 := --exclude-newer 2026-06-15
 # The newest file covers every extra; files without a date hold for every Python, by markers.
 EXTRAS_2.11.2 := --extra test --extra ui --extra lineage
-EXTRAS_3.3.2 := --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours
+EXTRAS_3.3.2 := --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours --extra readers
 OURS := $(patsubst %,--exclude-newer-package apache-airflow-providers-%=2026-11-01,common-compat http)
 constraints: $(addprefix constraints-,$(AIRFLOWS)) ## pin the newest compatible dependencies (needs uv)
 constraints-%:

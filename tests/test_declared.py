@@ -12,8 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-# Airflow 2.11 alone has these two, and its connection form alone asks for them; pytest is there where the fixture is used.
-OTHERS = {"flask_appbuilder", "wtforms", "pytest"}
+# Airflow 2.11 alone has the first two, and its connection form alone asks for them; pytest is there where the fixture is used,
+# and upath (universal_pathlib) alone loads its class of paths.
+OTHERS = {"flask_appbuilder", "wtforms", "pytest", "upath"}
 
 
 def distributions(requirements: list[str]) -> set[str]:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from airflow.providers.common.compat.lineage import hook as compat
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+from airflow.providers.common.io.operators.file_transfer import FileTransferOperator
 from airflow.utils.state import TaskInstanceState
 
+from airflow_provider_cloudstore.assets import cloudstore as assets
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.lineage import collect
@@ -39,6 +43,8 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Any:
     if AIRFLOW_2:
         collector = compat._add_asset_naming_compatibility_layer(collector)  # type: ignore[no-untyped-call]
     monkeypatch.setattr(compat, "get_hook_lineage_collector", lambda: collector)
+    for reporter in (module, import_module(ObjectStoragePath.__module__)):
+        monkeypatch.setattr(reporter, "get_hook_lineage_collector", lambda: collector, raising=False)
     return collector
 
 
@@ -95,6 +101,42 @@ def test_openlineage_has_nothing_to_warn_of_when_a_task_fails(
     assert "hunter2" not in str(found)
     assert [*log.warning.mock_calls, *log.exception.mock_calls] == []
     assert log.debug.called
+
+
+@pytest.mark.parametrize("url", ["cloudstore://cloudstore_default@/a%2Fb", "cloudstore:///a%2Fb", "cloudstore:///a/b"])
+def test_a_path_that_a_task_reads_is_collected_as_its_file(
+    emulator: Emulator, collector: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str
+) -> None:
+    emulator.put_file(b"hello", "a/b")
+    monkeypatch.setattr(assets, "_in_task", lambda: True)
+    assets._base_url.cache_clear()
+    path: Any = ObjectStoragePath(url, conn_id="cloudstore_default")
+    with path.open("rb") as file:
+        assert file.read() == b"hello"
+    path.copy(f"file://{tmp_path}/copy")
+    wanted = {f"cloudstore://{emulator.url.removeprefix('http://')}/a%2Fb"}
+    if AIRFLOW_2:  # it removes the connection from URIs
+        wanted.add("cloudstore:/a%2Fb")
+    assert {asset.uri for asset in collected(collector)[0]} == wanted
+
+
+@pytest.mark.parametrize("source", ["cloudstore:///a%2Fb", "cloudstore://cloudstore_default@/a%2Fb"])
+def test_airflows_own_transfer_is_named_as_a_download(emulator: Emulator, tmp_path: Path, source: str) -> None:
+    pytest.importorskip("airflow.providers.openlineage", reason="the OpenLineage provider is in the environments of its own")
+    from airflow_provider_cloudstore.extractors import FileTransferExtractor
+
+    emulator.put_file(b"hello", "a/b")
+    download = DownloadFileOperator(task_id="download", file_id="a/b", target=str(tmp_path / "f"))
+    download.execute({})
+    wanted: Any = download.get_openlineage_facets_on_complete(None)
+    for src in (source, ObjectStoragePath(source, conn_id="cloudstore_default")):
+        transfer = FileTransferOperator(task_id="t", src=src, source_conn_id="cloudstore_default", dst=f"file://{tmp_path}/f")
+        assert FileTransferExtractor.get_operator_classnames() == [transfer.task_type]
+        found: Any = FileTransferExtractor(transfer).extract()
+        assert found.inputs == wanted.inputs
+        assert len(found.outputs) == 1
+    other = FileTransferOperator(task_id="o", src=f"file://{tmp_path}/f", dst=f"file://{tmp_path}/g")
+    assert FileTransferExtractor(other).extract() == other.get_openlineage_facets_on_start()
 
 
 def test_openlineage_is_told_of_manifest_and_receipts_once_they_are_rendered() -> None:

@@ -5,8 +5,9 @@ Airflow calls the first three functions, which ``provider_info`` declares for th
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult
+from urllib.parse import SplitResult, urlsplit
 
 from airflow.providers.common.compat.sdk import Asset, Context
 
@@ -24,12 +25,36 @@ PAYLOAD_FILE_IDS = "file_ids"
 def sanitize_uri(uri: SplitResult) -> SplitResult:
     """Normalize a ``cloudstore`` URI, and drop anything that could grant access.
 
+    In a task, the URI of a path, ``cloudstore://CONNECTION@/FILE_ID``, is that of its file: Airflow's paths report what they read
+    to a lineage backend. Without the connection, which Airflow 2 removes, it has no host.
+
     :param uri: its parts.
     :raises InvalidInputError: if it has no host.
     """
-    from airflow_provider_cloudstore.protocol.file_uris import normalize
+    from airflow_provider_cloudstore.protocol.file_uris import SCHEME, connection_of, file_uri, id_of, normalize, path_of
 
-    return normalize(uri)
+    conn_id = connection_of(uri)
+    if conn_id is None or not _in_task():
+        return normalize(uri)
+    path = path_of(f"{uri.netloc.rpartition('@')[2]}{uri.path}")
+    return urlsplit(file_uri(_base_url(conn_id), id_of(path))) if conn_id else SplitResult(SCHEME, "", f"/{path}", "", "")
+
+
+def _in_task() -> bool:
+    from airflow.providers.common.compat.sdk import AirflowException, get_current_context
+
+    try:
+        return bool(get_current_context())
+    except (AirflowException, RuntimeError):  # Airflow 2, Airflow 3
+        return False
+
+
+@lru_cache
+def _base_url(conn_id: str) -> str:
+    """A connection's base URL, read once: a lineage backend is told of every single read."""
+    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+
+    return CloudStoreHook(conn_id).settings.base_url
 
 
 def create_asset(*, base_url: str, file_id: str | int, extra: dict[str, Any] | None = None) -> Asset:

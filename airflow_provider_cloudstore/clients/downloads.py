@@ -10,10 +10,10 @@ import http.client
 import io
 import math
 import os
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -37,6 +37,7 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 CHUNK = 256 * 1024
+_IDLE_CLIENTS = 4  # of an open file
 
 
 class Sink(Protocol):
@@ -50,7 +51,7 @@ class Sink(Protocol):
 
 
 class DownloadClient(AbstractContextManager["DownloadClient"]):
-    """Connections to the download hosts.
+    """Connections to the download hosts, for one download at a time.
 
     :param settings: the time limits, the certificates and the proxy.
     :param create_link: creates a link; its errors are final.
@@ -70,7 +71,7 @@ class DownloadClient(AbstractContextManager["DownloadClient"]):
         self._settings = settings
         self._create_link = create_link
         self._time_left, self._count = time_left, count
-        self._transports: dict[tuple[int, int, Secret | None, bool], _Transport] = {}
+        self._transports: dict[tuple[int, Secret | None, bool], _Transport] = {}
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -148,7 +149,7 @@ class DownloadClient(AbstractContextManager["DownloadClient"]):
             proxy = environment_proxy(request.url, os.environ)
         # Loading the certificates takes longer than downloading a small file.
         tls = any(url.startswith("https:") for url in (request.url, proxy.reveal() if proxy else ""))
-        key = os.getpid(), threading.get_ident(), proxy, tls
+        key = os.getpid(), proxy, tls
         if key not in self._transports:
             self._transports[key] = _Transport(self._settings, proxy, tls=tls)
         return self._transports[key]
@@ -181,21 +182,29 @@ class _Clock:
 
 
 class FileReader:
-    """Reads ranges of one file; its link never leaves this object.
+    """Reads ranges of one version of a file, in any number of threads and forked processes; its link never leaves this object.
 
-    :param client: the client to download with; closed with the reader.
-    :param download: the file.
+    Every range is a download of its own. What ranges share is replaced and never changed: the last good link, and idle clients.
+
+    :param new_client: creates a client; each downloads one range at a time.
+    :param download: the file; with a version, only that one is read.
     :param on_retry: called with a log line before each pause.
     :ivar size: the file's size in bytes.
     :ivar version: the file's version.
     :raises CloudStoreError: if the file cannot be read, or the download host does not send its size.
     """
 
-    def __init__(self, client: DownloadClient, download: Download, on_retry: Callable[[str], None]) -> None:
-        self._client, self._download, self._on_retry = client, download, on_retry
-        self._read(0, 1)
-        self.size = download.size
-        self.version = download.version or FileVersion(None, "", "", "")
+    def __init__(self, new_client: Callable[[], DownloadClient], download: Download, on_retry: Callable[[str], None]) -> None:
+        self._new_client, self._download, self._on_retry = new_client, download, on_retry
+        self._idle: deque[DownloadClient] = deque()
+        self._most_idle = _IDLE_CLIENTS
+        try:
+            self._read(0, 1)
+            self.size = self._download.size
+        except BaseException:
+            self.close()
+            raise
+        self.version = self._download.version or FileVersion(None, "", "", "")
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes of a range, up to the end of the file.
@@ -208,14 +217,28 @@ class FileReader:
         return self._read(start, end) if start < end else b""
 
     def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
+        """Close the connections; those in use close when their range is read."""
+        self._most_idle = 0
+        self._close_surplus()
 
     def _read(self, start: int, end: int) -> bytes:
-        sink = _MemorySink()
-        self._download.select_range(start, end)
-        self._client.run(self._download, sink, on_retry=self._on_retry)
+        sink, part = _MemorySink(), self._download.part(start, end)
+        try:
+            client = self._idle.pop()
+        except IndexError:
+            client = self._new_client()
+        try:
+            client.run(part, sink, on_retry=self._on_retry)
+        finally:
+            self._idle.append(client)
+            self._close_surplus()
+        self._download = part  # its link is the latest that worked
         return bytes(sink)
+
+    def _close_surplus(self) -> None:
+        while len(self._idle) > self._most_idle:
+            with suppress(IndexError):  # another thread was faster
+                self._idle.popleft().close()
 
 
 class _MemorySink(bytearray):

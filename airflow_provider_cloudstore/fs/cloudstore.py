@@ -7,16 +7,25 @@ it stays in the reader, which neither ``repr`` nor pickle looks into.
 from __future__ import annotations
 
 import errno
+import io
 import os
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.core import caches
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
+from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.protocol.errors import NotFoundError
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError, NotFoundError
+from airflow_provider_cloudstore.protocol.file_uris import file_name, file_uri, id_of, path_of, segment
 
 schemes = ["cloudstore"]
 
@@ -31,14 +40,14 @@ def get_fs(conn_id: str | None, storage_options: dict[str, Any] | None = None) -
 
 
 class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no annotations
-    """Reads files by their ids, which are the paths; there is nothing to list, and nothing can be written.
+    """Reads files by their ids, which are the paths, percent-encoded; nothing can be listed or written.
 
     :param conn_id: the Airflow connection; None for ``cloudstore_default``.
     """
 
     protocol = "cloudstore"
     root_marker = ""
-    cachable = False  # an Airflow connection may change, and a hook is one thread's
+    cachable = False  # an Airflow connection may change
 
     def __init__(self, conn_id: str | None = None, **storage_options: Any) -> None:
         super().__init__(conn_id=conn_id, **storage_options)
@@ -48,9 +57,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
-        text = str(stringify_path(path))
-        _, scheme, rest = text.rpartition("cloudstore://")
-        return (rest.partition("@")[2] if scheme and "@" in rest.partition("/")[0] else rest).strip("/")
+        return path_of(str(stringify_path(path)))
 
     @staticmethod
     def _get_kwargs_from_urls(url: str) -> dict[str, Any]:
@@ -66,39 +73,116 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         """The size and version of a file; it takes a link and one small request.
 
         :raises FileNotFoundError: if there is no such file.
+        :raises io.UnsupportedOperation: for the root.
         """
-        file_id = self._strip_protocol(path)
-        with self._open(file_id, cache_type="none") as file:
+        with self._open(path, cache_type="none") as file:
             return dict(file.details)
 
     def exists(self, path: str, **kwargs: Any) -> bool:
         """Whether there is such a file. Unlike fsspec's own, it takes no other error for "no"."""
         try:
-            self.info(path)
+            return self._strip_protocol(path) != self.root_marker and bool(self.info(path))
         except FileNotFoundError:
             return False
-        return True
 
     def isdir(self, path: str) -> bool:
-        """No: the service has folders, but no operation that lists them."""
-        return False
+        """Only of the root: the service has folders, but no operation that lists them."""
+        return bool(self._strip_protocol(path) == self.root_marker)
 
     def isfile(self, path: str) -> bool:
         """As :meth:`exists`."""
         return self.exists(path)
 
+    def modified(self, path: str) -> datetime:
+        """When the file was last modified, in UTC, as the download's host says.
+
+        :raises io.UnsupportedOperation: if it does not.
+        """
+        text = self.info(path)["last_modified"]
+        with suppress(ValueError, OverflowError):  # not a date
+            moment = parsedate_to_datetime(text)
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        raise io.UnsupportedOperation(f"the download host does not say when '{path}' was modified (Last-Modified)")
+
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         """The file itself: a folder cannot be listed.
 
         :param detail: whether to return its :meth:`info` and not its name alone.
+        :raises io.UnsupportedOperation: for the root.
         """
         found = self.info(path)
         return [found if detail else found["name"]]
+
+    def walk(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        """The file itself; fsspec's own would walk an empty root.
+
+        :raises io.UnsupportedOperation: for the root.
+        """
+        _file_id(self._strip_protocol(path), must_be_valid=False)
+        return super().walk(path, *args, **kwargs)
+
+    def glob(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        """The file itself, if there is one.
+
+        :raises io.UnsupportedOperation: for a pattern.
+        """
+        _refuse_pattern(path)
+        return super().glob(path, *args, **kwargs)
+
+    def expand_path(self, path: Any, *args: Any, **kwargs: Any) -> list[str]:
+        """The ids of the files, percent-encoded.
+
+        :raises io.UnsupportedOperation: for a pattern and for the root.
+        """
+        found = []
+        for one in [path] if isinstance(path, (str, os.PathLike)) else path:
+            _refuse_pattern(one)
+            found.append(segment(_file_id(self._strip_protocol(one))))
+        return sorted(set(found))
 
     def ukey(self, path: str) -> str:
         """What changes with the file's content, as far as the download's host tells."""
         found = self.info(path)
         return f"{found['size']}-{found['etag']}-{found['last_modified']}"
+
+    def asset_uri(self, path: str) -> str:
+        """The asset URI of a file."""
+        return file_uri(CloudStoreHook(self.conn_id).settings.base_url, _file_id(self._strip_protocol(path)))
+
+    def get(
+        self,
+        rpath: Any,
+        lpath: Any,
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Download files, each whole or not at all. In a folder, a file's name is its id, percent-encoded.
+
+        :param rpath: a file's id, or a list.
+        :param lpath: a local path, an open file, or a list of as many; a folder if it ends with ``/`` or is one, and always for a
+            list of ids.
+        :param recursive: ignored, as ``maxdepth``: there are no folders.
+        :param callback: is told the progress.
+        :raises InvalidInputError: if the id cannot be a file's name.
+        """
+        is_one = isinstance(rpath, (str, os.PathLike))
+        ids = [_file_id(self._strip_protocol(_refuse_pattern(path))) for path in ([rpath] if is_one else rpath)]
+        if isinstance(lpath, (list, tuple)) or isfilelike(lpath):
+            targets = list(lpath) if isinstance(lpath, (list, tuple)) else [lpath]
+        else:
+            targets = self._targets(ids, os.fspath(lpath), is_one)
+        if len(ids) != len(targets):
+            raise ValueError(f"{len(ids)} files cannot be written to {len(targets)} paths")
+        super().get([segment(file_id) for file_id in ids], targets, callback=callback, **kwargs)
+
+    @staticmethod
+    def _targets(ids: list[str], target: str, is_one: bool) -> list[str]:
+        if is_one and not target.endswith(("/", os.sep)) and not LocalFileSystem().isdir(target):
+            return [target]
+        with airflow_errors():
+            return [os.path.join(target, file_name(file_id)) for file_id in ids]
 
     def get_file(
         self, rpath: str, lpath: Any = None, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
@@ -113,35 +197,52 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         if outfile is not None or isfilelike(lpath):
             super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
             return
+        path, target = self._strip_protocol(rpath), LocalFileSystem._strip_protocol(os.fspath(lpath))
         with CloudStoreHook(self.conn_id) as hook:
-            file = _missing_is_not_found(rpath, lambda: hook.download(self._strip_protocol(rpath), os.fspath(lpath)))
+            file = _missing_is_not_found(path, lambda: hook.download(_file_id(path), target))
         callback.set_size(file.bytes)
         callback.absolute_update(file.bytes)
 
     def _refuse_writing(self, path: Any, *args: Any, **kwargs: Any) -> NoReturn:
         raise OSError(errno.EROFS, "cloudstore:// can only be read", path)
 
-    mkdir = makedirs = rmdir = touch = rm_file = _rm = rm = cp_file = mv = put_file = _refuse_writing
+    mkdir = makedirs = rmdir = touch = rm_file = _rm = rm = pipe_file = pipe = _refuse_writing
+
+    def _refuse_writing_to(self, source: Any, target: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse_writing(target)
+
+    cp_file = copy = mv = put_file = put = _refuse_writing_to
 
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, **kwargs: Any) -> CloudStoreFile:
         if mode != "rb":
             self._refuse_writing(path)
         kwargs.pop("autocommit", None)
-        return CloudStoreFile(self, path, block_size=block_size or "default", **kwargs)
+        return CloudStoreFile(self, self._strip_protocol(path), block_size=block_size or "default", **kwargs)
 
 
 class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
     """A file of the service, read in blocks; each is one request, and the link is replaced when it has ended.
 
+    Any number of threads and forked processes may read it. It has one position, as every file; but a read that follows a seek in
+    the same thread begins there, whatever other threads do, because readers such as DuckDB seek and read in several threads.
+
+    :param version: the version to read; None for the current one.
     :param kwargs: what fsspec's buffered files take: ``block_size``, ``cache_type`` and the like.
     """
 
-    def __init__(self, fs: CloudStoreFileSystem, path: str, **kwargs: Any) -> None:
-        self._hook = CloudStoreHook(fs.conn_id)
-        self._reader = _missing_is_not_found(path, lambda: self._hook.open_file(path))
+    cache: Any
+
+    def __init__(self, fs: CloudStoreFileSystem, path: str, *, version: Any = None, **kwargs: Any) -> None:
+        self._sought: dict[int, int] = {}  # where threads' next reads begin, if no other read has moved the position since
+        self._lock, self._pid = threading.RLock(), os.getpid()
+        file_id = _file_id(path)
+        hook = CloudStoreHook(fs.conn_id)
+        self._reader = _missing_is_not_found(path, lambda: hook.open_file(file_id, version))
         kwargs.pop("size", None)
         super().__init__(fs, path, size=self._reader.size, **kwargs)
         version = self._reader.version
+        if self.size:  # a copy of this file, unpickled in another process, reads the same version
+            self.kwargs["version"] = version
         self.details = {
             "name": path,
             "size": self.size,
@@ -150,6 +251,52 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
             "last_modified": version.last_modified,
         }
 
+    @property
+    def loc(self) -> int:
+        """Where this thread's next read begins."""
+        return self._sought.get(threading.get_ident(), self._position)
+
+    @loc.setter
+    def loc(self, position: int) -> None:
+        self._sought.pop(threading.get_ident(), None)
+        self._position = position
+
+    def seek(self, loc: int, whence: int = 0) -> int:
+        """Set the position, for this thread's next read whatever other threads do.
+
+        :param loc: bytes from the start, or from where ``whence`` says.
+        """
+        with self._exclusive():
+            position = int(super().seek(loc, whence))
+            if position < self.size:  # else it only asks for the size, and another thread may go on
+                self._sought[threading.get_ident()] = position
+            return position
+
+    def read(self, length: int = -1) -> bytes:
+        """The next bytes.
+
+        :param length: how many; the rest if negative.
+        """
+        with self._exclusive():
+            if threading.get_ident() in self._sought:
+                self.loc = self.loc
+            else:
+                self._sought.clear()
+            return bytes(super().read(length))
+
+    def readuntil(self, *args: Any, **kwargs: Any) -> bytes:
+        """The bytes up to a delimiter, which no other thread gets as well."""
+        with self._exclusive():
+            found = bytes(super().readuntil(*args, **kwargs))
+            self._sought.pop(threading.get_ident(), None)
+            return found
+
+    def _exclusive(self) -> threading.RLock:
+        if self._pid != os.getpid():  # forked: a thread that held the lock, or changed the cache, does not exist here
+            self._lock, self._pid, self._sought = threading.RLock(), os.getpid(), {}
+            self.cache = self.cache and caches[self.cache.name](self.blocksize, self._fetch_range, self.size)
+        return self._lock
+
     def _fetch_range(self, start: int, end: int) -> bytes:
         return bytes(_missing_is_not_found(self.path, lambda: self._reader.read(start, end)))
 
@@ -157,8 +304,25 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
         """Close the connections."""
         if not self.closed:
             self._reader.close()
-            self._hook.close()
         super().close()
+
+
+def _file_id(path: str, *, must_be_valid: bool = True) -> str:
+    file_id = id_of(path)
+    if not file_id:
+        raise io.UnsupportedOperation("cloudstore:// has no folders, and cannot list files: a path is the id of one file")
+    try:
+        segment(file_id)
+    except InvalidInputError:
+        if must_be_valid:
+            raise FileNotFoundError(errno.ENOENT, "no file can have this id", path) from None
+    return file_id
+
+
+def _refuse_pattern(path: Any) -> Any:
+    if set("*?[").intersection(str(path)):
+        raise io.UnsupportedOperation(f"cloudstore:// cannot list files: percent-encode '*', '?' and '[' in the id {str(path)!r}")
+    return path
 
 
 def _missing_is_not_found(path: str, work: Any) -> Any:

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
     from airflow_provider_cloudstore.clients.downloads import DownloadClient, FileReader
+    from airflow_provider_cloudstore.protocol.downloads import FileVersion
 
 T = TypeVar("T")
 
@@ -182,31 +184,39 @@ class CloudStoreHook(BaseHook):
             path, name = resolve_target(target, download.file_id)
             if link:
                 download.use_link(link)
-            with self._download_client() as client, atomic_write(path) as sink:
+            with self._download_client(self.create_download_link) as client, atomic_write(path) as sink:
                 client.run(download, sink, on_retry=self.log.warning)
                 file = download.result(name)
         collect(self, of_download(self.settings.base_url, file.file_id, file.path))
         return file
 
-    def open_file(self, file_id: str) -> FileReader:
-        """Open a file for random reads, for the ``cloudstore://`` filesystem.
+    def open_file(self, file_id: str, version: FileVersion | None = None) -> FileReader:
+        """Open a file for random reads, in any number of threads, for the ``cloudstore://`` filesystem.
 
         :param file_id: the file.
+        :param version: the version to read; None for the current one.
         :returns: a reader that knows the file's size.
         :raises NotFoundError: if there is no such file.
+        :raises FileChangedError: if the file was replaced since it had ``version``.
         """
         from airflow_provider_cloudstore.clients.downloads import FileReader
         from airflow_provider_cloudstore.protocol.downloads import Download
 
-        with airflow_errors():
-            return FileReader(self._download_client(), Download(file_id, self.settings), self.log.warning)
+        def create_link(file_id: str) -> DownloadLink:
+            hook = copy(self)  # any thread may need one, with an HTTP connection of its own
+            hook._client = None
+            with hook:
+                return hook.create_download_link(file_id)
 
-    def _download_client(self) -> DownloadClient:
+        with airflow_errors():
+            download = Download(file_id, self.settings)
+            download.version = version
+            return FileReader(lambda: self._download_client(create_link), download, self.log.warning)
+
+    def _download_client(self, create_link: Callable[[str], DownloadLink]) -> DownloadClient:
         from airflow_provider_cloudstore.clients.downloads import DownloadClient
 
-        return DownloadClient(
-            self.settings, self.create_download_link, time_left=lambda: time_budget(math.inf), count=count_download
-        )
+        return DownloadClient(self.settings, create_link, time_left=lambda: time_budget(math.inf), count=count_download)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available: whether a download link for it can be created.

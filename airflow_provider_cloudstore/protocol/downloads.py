@@ -173,6 +173,17 @@ class Download:
         self.position, self._end, self.attempts, self._links_rejected, self._progress = start, end, 0, 0, 0
         self._start = self._furthest = start
 
+    def part(self, start: int, end: int) -> Download:
+        """Another download, of one range, with the same link and of the same version; any number of them may run at once.
+
+        :param start: its first byte.
+        :param end: the byte after its last one.
+        """
+        part = Download(self.file_id, self.settings)
+        part.version, part._link = self.version, self._link
+        part.select_range(start, end)
+        return part
+
     @property
     def size(self) -> int:
         """The file's size in bytes, once a range was read.
@@ -286,7 +297,7 @@ class Download:
             self._restart()
         elif self.version and not self.version.matches(version):
             raise self._file_changed(head)
-        self.version = version
+        self.version = version if self._end is None else self.version or version
         return self.position
 
     def _accept_range(self, head: Response) -> int:

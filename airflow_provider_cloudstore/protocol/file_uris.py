@@ -7,7 +7,7 @@ whatever characters it contains.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import SplitResult, quote, unquote_to_bytes, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_id
@@ -52,6 +52,47 @@ def segment(file_id: str | int) -> str:
     :raises InvalidInputError: if it is no file id.
     """
     return quote(validate_id(file_id, "file_id"), safe="")
+
+
+def path_of(text: str) -> str:
+    """The normal form of a path in the filesystem: the file's id as one segment; empty for the root.
+
+    :param text: ``cloudstore://CONNECTION@/FILE_ID``, with or without the connection, or what follows it. Unencoded slashes
+        around the id are dropped; a percent sign that begins no escape stands for itself.
+    :raises ValueError: if it is an asset URI.
+    """
+    prefix = f"{SCHEME}://"
+    if text.startswith(prefix):
+        authority, slash, rest = text.removeprefix(prefix).partition("/")
+        _, at, start = authority.rpartition("@")
+        if not at and start and rest.strip("/"):
+            wanted = f"{prefix}CONNECTION@/{rest.rpartition('/')[2]}"
+            raise ValueError(f"{text!r} is an asset URI, which names a service and no connection: write {wanted}")
+        text = f"{start}{slash}{rest}"
+    text = text.strip("/")
+    try:
+        file_id = unquote(text, errors="surrogatepass")
+    except UnicodeDecodeError:  # not percent-encoded text
+        file_id = text
+    return quote(file_id, safe="", errors="surrogatepass")
+
+
+def id_of(path: str) -> str:
+    """The file id in a path's normal form; empty for the root.
+
+    :param path: what :func:`path_of` returned.
+    """
+    return unquote(path, errors="surrogatepass")
+
+
+def connection_of(uri: SplitResult) -> str | None:
+    """The connection in a path of the filesystem, empty for the default one; None for an asset URI, which names a host.
+
+    :param uri: the parts of a URI with the scheme ``cloudstore``.
+    """
+    conn_id, at, start = uri.netloc.rpartition("@")
+    is_path = not uri.netloc or (at and (not start or uri.path in ("", "/")))
+    return conn_id if is_path else None
 
 
 def file_name(file_id: str | int) -> str:

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import Asset
 
+from airflow_provider_cloudstore.assets import cloudstore as assets
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id, create_asset, triggering_file_ids
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from tests.dags import asset_dags
+from tests.real_airflow import AIRFLOW_2
 from tests.support import activate, asset_events, store_file
 
 ASSET = "cloudstore://files.example.com/daily-report"
@@ -37,6 +39,14 @@ def test_a_uri_without_a_service_is_refused_on_every_airflow(uri: str) -> None:
     with pytest.raises(InvalidInputError, match="has no host") as refused:
         asset(uri)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_in_a_task_the_uri_of_a_path_is_that_of_its_file(emulator: Emulator) -> None:
+    assets._base_url.cache_clear()
+    uri = run_dag(asset_dags.of_path).xcoms["uri_of"]["return_value"]
+    assert uri == ("cloudstore:/a%2Fb" if AIRFLOW_2 else f"cloudstore://{emulator.url.removeprefix('http://')}/a%2Fb")
 
 
 def test_airflow_finds_the_factory_of_a_files_asset() -> None:

@@ -1,20 +1,33 @@
 from __future__ import annotations
 
+import errno
+import io
 import logging
 import os
 import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import fsspec
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow.providers.common.io.operators.file_transfer import FileTransferOperator
+from fsspec.callbacks import Callback
+from upath import UPath
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.fs import cloudstore
 from airflow_provider_cloudstore.fs.cloudstore import CloudStoreFileSystem
+from airflow_provider_cloudstore.fs.paths import CloudStorePath
 from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.file_uris import segment
 
 DATA = os.urandom(300_000)
 
@@ -136,10 +149,244 @@ def test_each_connection_is_a_filesystem_of_its_own() -> None:
     assert cloudstore.get_fs("a", {"skip_instance_cache": True}).fsid == "cloudstore-a"
 
 
-def test_pandas_reads_it(emulator: Emulator) -> None:
-    pandas = pytest.importorskip("pandas", reason="pandas is not in this environment")
-    emulator.put_file(b"a,b\n1,2\n", "table")
-    assert pandas.read_csv("cloudstore://cloudstore_default@/table").to_dict("list") == {"a": [1], "b": [2]}
+def test_the_time_of_a_file_is_the_hosts_and_unsupported_where_it_sends_none(
+    emulator: Emulator, fs: CloudStoreFileSystem
+) -> None:
+    before = datetime.now(UTC) - timedelta(seconds=2)
+    assert before <= fs.modified("f1") <= datetime.now(UTC) + timedelta(seconds=2)
+    for header, wanted in {
+        "Last-Modified: Sun, 06 Nov 1994 10:49:37 +0200": datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC),
+        "Last-Modified: Sun, 06 Nov 1994 08:49:37 -0000": datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC),
+        "Last-Modified: Fri, 31 Dec 9999 23:59:59 -2359": None,
+        "Last-Modified: yesterday": None,
+        "X: y": None,
+    }.items():
+        head = f"HTTP/1.1 206 Partial Content\r\n{header}\r\nContent-Range: bytes 0-0/5\r\nContent-Length: 1\r\n\r\n"
+        emulator.fault("raw", operation="download", raw=f"{head}x")
+        if wanted:
+            found = fs.modified("f1")
+            assert (found, found.tzinfo) == (wanted, UTC)
+        else:
+            with pytest.raises(io.UnsupportedOperation, match="Last-Modified"):
+                fs.modified("f1")
+    with pytest.raises(FileNotFoundError):
+        fs.modified("nope")
+
+
+LISTS: dict[str, Callable[[Any], Any]] = {
+    "ls": lambda fs: fs.ls(""),
+    "info": lambda fs: fs.info("/"),
+    "listdir": lambda fs: fs.listdir("cloudstore://cloudstore_default@/"),
+    "walk": lambda fs: list(fs.walk("")),
+    "find": lambda fs: fs.find("/"),
+    "find withdirs": lambda fs: fs.find("", withdirs=True, detail=True),
+    "du": lambda fs: fs.du(""),
+    "tree": lambda fs: fs.tree(""),
+    "glob": lambda fs: fs.glob("*"),
+    "glob below": lambda fs: fs.glob("folder/*.csv"),
+    "cat": lambda fs: fs.cat("f?"),
+    "cat of the root": lambda fs: fs.cat(""),
+    "expand_path": lambda fs: fs.expand_path(["f1", "[ab]"]),
+    "get": lambda fs: fs.get("*", "/nowhere/"),
+    "get of the root": lambda fs: fs.get("", "/nowhere/"),
+    "open": lambda fs: fs.open(""),
+    "iterdir": lambda fs: list(ObjectStoragePath("cloudstore://cloudstore_default@/").iterdir()),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_what_the_service_cannot_list_is_unsupported_and_never_empty(fs: CloudStoreFileSystem, name: str) -> None:
+    with pytest.raises(io.UnsupportedOperation) as refused:
+        LISTS[name](fs)
+    assert "list" in str(refused.value)
+    assert "template" not in str(refused.value)
+
+
+def test_the_root_is_no_file(fs: CloudStoreFileSystem) -> None:
+    for root in (
+        "",
+        "/",
+        "cloudstore://",
+        "cloudstore:///",
+        "cloudstore://cloudstore_default@",
+        "cloudstore://cloudstore_default@/",
+    ):
+        assert not fs.exists(root)
+        assert not fs.isfile(root)
+        assert fs.isdir(root)  # so that a reader lists it, and is told that it cannot
+
+
+@pytest.mark.parametrize("path", ["None", "null", "{{ file_id }}", "%20", "a%0Ab", "%00", "%ED%A0%80", "x" * 5000, "[]"])
+def test_what_no_file_can_have_as_its_id_is_not_there(emulator: Emulator, fs: CloudStoreFileSystem, path: str) -> None:
+    assert not fs.exists(path)
+    for work in (fs.open, fs.info, fs.ls, fs.size, lambda path: fs.get_file(path, "/nowhere/x")):
+        with pytest.raises(FileNotFoundError) as missing:
+            work(path)
+        assert "template" not in str(missing.value)
+    assert not emulator.state()["requests"].get("link")
+
+
+def test_a_file_is_found_where_fsspec_looks_for_many(emulator: Emulator, fs: CloudStoreFileSystem) -> None:
+    emulator.put_file(b"two", "f2")
+    assert fs.find("f1") == fs.glob("f1") == fs.expand_path("f1") == ["f1"]
+    assert fs.find("nope") == fs.glob("nope") == []
+    assert list(fs.walk("f1")) == [("f1", [], [""])]
+    assert fs.du("f1") == fs.size("f1") == len(DATA)
+    assert fs.sizes(["f1", "f2"]) == [len(DATA), 3]
+    assert fs.cat(["f1", "f2"]) == {"f1": DATA, "f2": b"two"}
+    assert fs.cat_ranges(["f1", "f2"], [1, 0], [3, 2]) == [DATA[1:3], b"tw"]
+    assert (fs.head("f1", 5), fs.tail("f1", 5)) == (DATA[:5], DATA[-5:])
+    for work in (fs.sign, fs.created):
+        with pytest.raises(NotImplementedError):  # as fsspec documents
+            work("f1")
+
+
+@pytest.mark.parametrize(
+    "file_id", ["a/b", "/a/", "a%2Fb", "100%", "%FF", "x y", "ü", "f?*[1]", "../../x", "..", "a#b?c", "c:\\x", "a@b"]
+)
+def test_an_id_is_one_percent_encoded_segment_in_paths_as_in_asset_uris(emulator: Emulator, file_id: str) -> None:
+    emulator.put_file(DATA, file_id)
+    path = ObjectStoragePath(f"cloudstore://cloudstore_default@/{quote(file_id, safe='')}")
+    assert path.read_bytes() == DATA
+    assert ObjectStoragePath(str(path)).read_bytes() == DATA
+    fs = CloudStoreFileSystem()
+    stripped = fs._strip_protocol(f"cloudstore:///{quote(file_id, safe='')}")
+    assert stripped == fs._strip_protocol(stripped) == fs._strip_protocol(fs.unstrip_protocol(stripped)) == segment(file_id)
+    assert fs.asset_uri(stripped).endswith(f"/{stripped}")
+    assert fs.cat(stripped) == DATA
+
+
+@pytest.mark.parametrize("file_id", ["a/b", "100%", "x y", "ü", "a@b", "%FF", "c:\\x"])
+def test_an_unencoded_id_without_escapes_works_as_well(emulator: Emulator, file_id: str) -> None:
+    emulator.put_file(DATA, file_id)
+    for path in (file_id, f"/{file_id}/", f"cloudstore://cloudstore_default@/{file_id}", f"cloudstore:///{file_id}"):
+        assert fs_of(path).cat_file(path) == DATA
+
+
+def fs_of(path: str) -> CloudStoreFileSystem:
+    return CloudStoreFileSystem(**CloudStoreFileSystem._get_kwargs_from_urls(path))
+
+
+@pytest.mark.parametrize(
+    "work", [fsspec.open, lambda uri: CloudStoreFileSystem().exists(uri), lambda uri: fsspec.open_files([uri])]
+)
+def test_an_asset_uri_is_no_path_and_the_error_says_what_to_write(work: Callable[[str], Any]) -> None:
+    with pytest.raises(ValueError, match=r"asset URI.*write cloudstore://CONNECTION@/f1"):
+        work("cloudstore://files.example.com/eu/f1")
+
+
+HOSTILE = [
+    "../../x",
+    "a/b",
+    "/etc/passwd",
+    "C:\\x",
+    "..\\x",
+    "%2e%2e",
+    "~",
+    "~root",
+    "ü",
+    "-rf",
+    "x" * 255,
+    "a b",
+    "file:x",
+    "*",
+    "...",
+]
+
+
+@pytest.mark.parametrize("file_id", HOSTILE)
+def test_a_copy_into_a_folder_is_named_by_the_id_and_stays_there(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_id: str
+) -> None:
+    fs, name = CloudStoreFileSystem(), quote(file_id, safe="")
+    emulator.put_file(DATA, file_id)
+    emulator.put_file(b"two", "f2")
+    monkeypatch.chdir(tmp_path)
+    for folder in ("there", "airflow"):  # Airflow's paths drop a slash at the end
+        (tmp_path / folder).mkdir()
+    path = ObjectStoragePath(f"cloudstore://cloudstore_default@/{name}")
+    copies: dict[str, Callable[[], Any]] = {
+        "new": lambda: fs.get(name, "new/"),
+        "there": lambda: fs.get(name, str(tmp_path / "there")),
+        "url": lambda: fs.get(f"cloudstore:///{name}", f"file://{tmp_path}/url/"),
+        "one": lambda: fs.get([name], str(tmp_path / "one")),
+        "many": lambda: fs.get([name, "f2"], "many"),
+        "airflow": lambda: path.copy(f"file://{tmp_path}/airflow"),
+    }
+    for folder, copy in copies.items():
+        copy()
+        assert (tmp_path / folder / name).read_bytes() == DATA
+    assert (tmp_path / "many" / "f2").read_bytes() == b"two"
+    assert {one.name for one in tmp_path.iterdir()} == set(copies)
+    memory = fsspec.filesystem("memory")
+    memory.store.clear()
+    import_module(ObjectStoragePath.__module__.replace("path", "store")).attach("memory", fs=memory)
+    memory.makedirs("/folder", exist_ok=True)
+    path.copy("memory:///folder")
+    assert memory.find("/") == [f"/folder/{name}"]
+
+
+@pytest.mark.parametrize("file_id", [".", "..", "x" * 256, "ü" * 50, "/" * 100])
+def test_an_id_that_cannot_be_a_files_name_is_refused_before_anything_is_written(
+    emulator: Emulator, tmp_path: Path, file_id: str
+) -> None:
+    fs = CloudStoreFileSystem()
+    emulator.put_file(DATA, file_id)
+    for path, target in ((quote(file_id, safe=""), f"{tmp_path}/"), (["f1", quote(file_id, safe="")], str(tmp_path))):
+        with pytest.raises(errors.InvalidInputError, match=r"cannot be a file name.*nothing was sent"):
+            fs.get(path, target)
+    assert list(tmp_path.iterdir()) == []
+    fs.get(quote(file_id, safe=""), str(tmp_path / "named"))
+    assert (tmp_path / "named").read_bytes() == DATA
+
+
+def test_lists_are_copied_to_lists_and_progress_is_told(emulator: Emulator, fs: CloudStoreFileSystem, tmp_path: Path) -> None:
+    emulator.put_file(b"two", "a/b")
+    callback = Callback()
+    fs.get(["f1", "a/b"], [str(tmp_path / "one"), str(tmp_path / "two")], callback=callback)
+    assert ((tmp_path / "one").read_bytes(), (tmp_path / "two").read_bytes()) == (DATA, b"two")
+    assert (callback.size, callback.value) == (2, 2)
+    with pytest.raises(ValueError, match="2 files cannot be written to 1 paths"):
+        fs.get(["f1", "a/b"], [str(tmp_path / "one")])
+    with (tmp_path / "open").open("wb") as file:
+        fs.get_file("f1", file)
+    assert (tmp_path / "open").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("work", ["put", "put_file", "upload", "copy", "cp", "cp_file", "mv", "move", "rename"])
+def test_a_write_is_refused_with_the_name_of_its_target(fs: CloudStoreFileSystem, tmp_path: Path, work: str) -> None:
+    (tmp_path / "source").write_bytes(b"x")
+    with pytest.raises(OSError, match="can only be read") as refused:
+        getattr(fs, work)(str(tmp_path / "source"), "target")
+    assert (refused.value.errno, refused.value.filename) == (errno.EROFS, "target")
+    with pytest.raises(OSError, match="can only be read") as refused:
+        fs.pipe("target", b"x")
+    assert refused.value.filename == "target"
+
+
+def test_universal_pathlib_reads_it_by_a_class_of_its_own(emulator: Emulator) -> None:
+    emulator.put_file(DATA, "a/b")
+    path = UPath("cloudstore://cloudstore_default@/a%2Fb")
+    assert type(path) is CloudStorePath
+    assert str(path) == "cloudstore:///a%2Fb"
+    for same in (path, UPath("cloudstore://cloudstore_default@/") / "a%2Fb", pickle.loads(pickle.dumps(path))):
+        assert same.read_bytes() == DATA
+        assert (same.is_file(), same.exists(), same.name) == (True, True, "a%2Fb")
+    with pytest.raises((io.UnsupportedOperation, FileNotFoundError)):  # older releases call the root "."
+        list(path.parent.iterdir())
+
+
+@pytest.mark.slow
+def test_airflow_3_2_and_later_know_the_path_without_a_warning() -> None:
+    if not hasattr(ObjectStoragePath, "copy_into"):
+        pytest.skip("an older universal_pathlib has no classes for Airflow's paths")
+    code = (
+        "import warnings; warnings.simplefilter('error', UserWarning)\n"
+        "from airflow.providers.common.compat.sdk import ObjectStoragePath\n"
+        "print(ObjectStoragePath('cloudstore://c@/a%2Fb').key)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1:] == ["a%2Fb"], done.stderr
 
 
 @pytest.mark.parametrize("work", ["mkdir", "makedirs", "touch", "rm", "rm_file"])

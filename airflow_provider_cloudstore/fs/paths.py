@@ -1,0 +1,16 @@
+"""The class of ``cloudstore://`` paths in universal_pathlib, which Airflow's ``ObjectStoragePath`` wraps since Airflow 3.2."""
+
+from __future__ import annotations
+
+from fsspec import get_filesystem_class
+from upath import UPath
+
+get_filesystem_class("cloudstore")  # universal_pathlib parses paths as the filesystem does once fsspec has loaded it
+
+
+class CloudStorePath(UPath):
+    """A path whose id is a path and no host in its URL: ``cloudstore:///FILE_ID``."""
+
+    def __str__(self) -> str:
+        scheme, found, path = super().__str__().partition("://")
+        return f"{scheme}:///{path.lstrip('/')}" if found else scheme  # of a relative path

@@ -1,0 +1,123 @@
+"""pandas, pyarrow, polars and DuckDB read files, some of them in several threads. ``make test-downloads`` runs it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.fs.cloudstore import CloudStoreFileSystem
+
+pytestmark = pytest.mark.slow
+
+ROWS = 400_000
+TOTAL = sum(range(ROWS))
+URL = "cloudstore://cloudstore_default@/"
+CSV, PARQUET = "table%2Fof.csv", "table%2Fof.parquet"
+
+
+@pytest.fixture(scope="module")
+def contents() -> tuple[bytes, bytes]:
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    table = pa.table({"a": range(ROWS), "b": [str(number) * 3 for number in range(ROWS)]})
+    in_csv, in_parquet = io.BytesIO(), io.BytesIO()
+    csv.write_csv(table, in_csv)
+    parquet.write_table(table, in_parquet, row_group_size=10_000)  # forty groups, which readers fetch in parallel
+    return in_csv.getvalue(), in_parquet.getvalue()
+
+
+@pytest.fixture
+def fs(emulator: Emulator, contents: tuple[bytes, bytes]) -> CloudStoreFileSystem:
+    for file_id, content in zip(("table/of.csv", "table/of.parquet"), contents, strict=True):
+        emulator.put_file(content, file_id)
+    return CloudStoreFileSystem()
+
+
+@pytest.fixture
+def database(fs: CloudStoreFileSystem) -> Iterator[Any]:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("SET threads=4")
+        connection.register_filesystem(fs)
+        yield connection
+
+
+def with_pandas(fs: CloudStoreFileSystem, path: str) -> Any:
+    import pandas
+
+    read = pandas.read_csv if path == CSV else pandas.read_parquet
+    return read(URL + path)["a"].sum()
+
+
+def with_pyarrow(fs: CloudStoreFileSystem, path: str) -> Any:
+    from pyarrow import compute, dataset
+
+    return compute.sum(dataset.dataset(path, filesystem=fs, format=path.rpartition(".")[2]).to_table()["a"]).as_py()
+
+
+def with_pyarrows_stream(fs: CloudStoreFileSystem, path: str) -> Any:
+    import pyarrow as pa
+    from pyarrow import compute, csv, parquet
+
+    with pa.PythonFile(fs.open(path, block_size=50_000), mode="r") as file:
+        table = csv.open_csv(file).read_all() if path == CSV else parquet.ParquetFile(file, pre_buffer=True).read()
+        return compute.sum(table["a"]).as_py()
+
+
+def with_polars(fs: CloudStoreFileSystem, path: str) -> Any:
+    import polars
+
+    with fs.open(path) as file:
+        return (polars.read_csv if path == CSV else polars.read_parquet)(file)["a"].sum()
+
+
+@pytest.mark.parametrize("path", [CSV, PARQUET])
+@pytest.mark.parametrize("read", [with_pandas, with_pyarrow, with_pyarrows_stream, with_polars])
+def test_a_reader_gets_every_row(fs: CloudStoreFileSystem, read: Callable[[CloudStoreFileSystem, str], Any], path: str) -> None:
+    assert read(fs, path) == TOTAL
+
+
+@pytest.mark.parametrize("path", [CSV, PARQUET])
+def test_duckdb_reads_every_row_in_several_threads(database: Any, path: str) -> None:
+    read = "read_csv" if path == CSV else "read_parquet"
+    for _ in range(5):  # its threads seek and read one file, without a lock of their own
+        assert database.execute(f"SELECT sum(a), count(*) FROM {read}('{URL}{path}')").fetchall() == [(TOTAL, ROWS)]
+
+
+def test_duckdb_cannot_read_parquet_where_the_host_does_not_say_when_it_was_modified(
+    emulator: Emulator, fs: CloudStoreFileSystem, database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import duckdb
+
+    told = fs.info
+    monkeypatch.setattr(fs, "info", lambda path: {**told(path), "last_modified": ""})
+    with pytest.raises(duckdb.Error, match="Last-Modified"):
+        database.execute(f"SELECT sum(a) FROM read_parquet('{URL}{PARQUET}')")
+    assert database.execute(f"SELECT sum(a) FROM read_csv('{URL}{CSV}')").fetchall() == [(TOTAL,)]
+
+
+def test_pyarrow_is_told_that_nothing_can_be_listed(fs: CloudStoreFileSystem) -> None:
+    from pyarrow import dataset
+    from pyarrow.fs import FileSelector, FileType, FSSpecHandler, PyFileSystem
+
+    files = PyFileSystem(FSSpecHandler(fs))
+    for folder in ("", "/"):
+        with pytest.raises(io.UnsupportedOperation):
+            files.get_file_info(FileSelector(folder))
+        with pytest.raises(io.UnsupportedOperation):
+            dataset.dataset(folder, filesystem=fs)
+    with pytest.raises(FileNotFoundError):
+        files.get_file_info(FileSelector("nope"))
+    assert [one.type for one in files.get_file_info([CSV, "nope"])] == [FileType.File, FileType.NotFound]
+
+
+@pytest.mark.parametrize("read", [with_pandas, with_polars, with_pyarrow])
+def test_a_missing_file_is_not_found(fs: CloudStoreFileSystem, read: Callable[[CloudStoreFileSystem, str], Any]) -> None:
+    with pytest.raises(FileNotFoundError):
+        read(fs, "nope.parquet")
