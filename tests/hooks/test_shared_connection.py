@@ -12,9 +12,11 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.connection import get_async_connection
 
+from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
-from airflow_provider_cloudstore.hooks import cloudstore, masking, shared_connection
+from airflow_provider_cloudstore.hooks import cloudstore, shared_connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.shared_connection import RENEW_SECONDS, RETRY_SECONDS, SharedConnection
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
@@ -76,7 +78,7 @@ async def opened(stack: AsyncExitStack, source: Source, conn_id: str = "c") -> S
 
 async def settle() -> None:
     """Let what runs in the background finish."""
-    while others := asyncio.all_tasks() - {asyncio.current_task()}:  # type: ignore[arg-type]
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(others)
 
 
@@ -311,13 +313,12 @@ class Connections:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reads = 0
-        self._original = cloudstore.get_async_connection
         monkeypatch.setattr(cloudstore, "get_async_connection", self._read)
 
     async def _read(self, *args: Any, **kwargs: Any) -> Any:
         self.reads += 1
         await asyncio.sleep(0.05)
-        return await self._original(*args, **kwargs)
+        return await get_async_connection(*args, **kwargs)
 
 
 @pytest.fixture
@@ -332,7 +333,7 @@ def masked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def note(secret: str) -> None:
         found.append(secret)
 
-    monkeypatch.setattr(masking.compat, "amask_secret", note)
+    monkeypatch.setattr(compat, "amask_secret", note)
     return found
 
 
