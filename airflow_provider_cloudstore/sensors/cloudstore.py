@@ -65,8 +65,8 @@ class FileAvailableSensor(BaseSensorOperator):
         from airflow_provider_cloudstore.protocol.waiting import file_wait_timeout
 
         try:
-            with counted_wait(), self._only_timeouts_skip():
-                return super().execute(context)
+            with counted_wait():
+                return self._limit_soft_fail(super().execute, context)
         except AirflowSensorTimeout:  # its message names neither the file nor the service's response
             message = self._wait.message if self._wait else ""
         raise AirflowSensorTimeout(str(file_wait_timeout(self.file_id, self.timeout, message)))
@@ -111,8 +111,7 @@ class FileAvailableSensor(BaseSensorOperator):
 
     def resume_execution(self, *args: Any, **kwargs: Any) -> Any:
         """Resume after a deferral; Airflow calls this."""
-        with self._only_timeouts_skip():
-            return super().resume_execution(*args, **kwargs)
+        return self._limit_soft_fail(super().resume_execution, *args, **kwargs)
 
     @contextmanager
     def _noting_permanent_errors(self) -> Iterator[None]:
@@ -125,15 +124,14 @@ class FileAvailableSensor(BaseSensorOperator):
                 self._permanent_error = error
             raise
 
-    @contextmanager
-    def _only_timeouts_skip(self) -> Iterator[None]:
+    def _limit_soft_fail(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Limit ``soft_fail`` to timeouts, and apply it to all of them.
 
         Airflow also skips on ``AirflowFailException``, and on every error after a deferral; but not if ``execution_timeout`` ends
         the pause between two pokes or a deferred wait.
         """
         try:
-            yield
+            return run(*args, **kwargs)
         except AirflowSkipException:
             if not (self.soft_fail and self._permanent_error):
                 raise
@@ -141,8 +139,6 @@ class FileAvailableSensor(BaseSensorOperator):
             if not (self.soft_fail or self.never_fail):
                 raise
             raise AirflowSkipException(str(error)) from error
-        else:
-            return
         raise self._permanent_error
 
     def _file_available(self, context: Context) -> None:

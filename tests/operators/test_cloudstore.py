@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import datetime
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -150,6 +151,8 @@ def _defers_after_one_poll(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=dags.SOFT_FAIL)
 def soft_fail(request: pytest.FixtureRequest, _defers_after_one_poll: None) -> Any:
     """A DAG with a sensor that has ``soft_fail``, in each mode."""
+    if request.param == "reschedule" and version("apache-airflow").startswith("3.0."):
+        pytest.skip("dag.test() of Airflow 3.0 cannot run a sensor in mode reschedule")
     return dags.SOFT_FAIL[request.param]
 
 
