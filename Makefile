@@ -25,7 +25,7 @@ IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_ended
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
-  test-canary test-assets test-downloads test-odd-responses test-waiting test-killed-upload test-in-time test-kill test-distributed neighbours test-neighbours \
+  test-canary test-assets test-downloads test-odd-responses test-waiting test-killed-upload test-in-time test-kill test-distributed test-triggerer neighbours test-neighbours \
   test-ui test-typed test-first-day bench up docs guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
@@ -114,15 +114,19 @@ test-differential: env-new ## compare both clients with an oracle on random raw 
 test-distributed: env-workbench ## test a distributed Airflow whose nodes and components are killed, frozen and restarted
 	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/distributed
 
+test-triggerer: env-workbench ## test 2,000 waits in one triggerer, with PostgreSQL and the connection in Airflow's database
+	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/triggerer
+
 neighbours: # installs what it can from Debian and npm
 	@scripts/neighbours.sh
 
 test-neighbours: env-workbench neighbours ## test with real front ends, a forward proxy and object stores
 	@$(WORKBENCH_BIN)/python -m pytest -m slow tests/neighbours
 
-bench: env-new ## run the benchmarks; compare figures only within one run
+bench: env-new env-workbench ## run the benchmarks; compare figures only within one run
 	@$(BIN)/python benchmarks/imports.py
 	@$(BIN)/python benchmarks/waiting.py
+	@PYTHONPATH=. $(WORKBENCH_BIN)/python benchmarks/triggerer.py
 	@$(BIN)/python benchmarks/batch.py
 	@$(BIN)/python benchmarks/download.py
 	@PYTHONPATH=. $(BIN)/python benchmarks/mapped.py

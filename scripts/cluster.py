@@ -224,12 +224,15 @@ class Cluster:
 
         :param sql: the query, with ``%s`` for each value.
         """
-        import psycopg2
-
-        database = psycopg2.connect(host="127.0.0.1", port=self._ports["postgres"], user="airflow", dbname="postgres")
-        with closing(database), database.cursor() as cursor:
+        with closing(self.database()) as database, database.cursor() as cursor:
             cursor.execute(sql, values)
             return list(cursor.fetchall())
+
+    def database(self) -> Any:
+        """A new connection to Airflow's database."""
+        import psycopg2
+
+        return psycopg2.connect(host="127.0.0.1", port=self._ports["postgres"], user="airflow", dbname="postgres")
 
     def until(self, what: str, true: Callable[[], Any], seconds: float = 120) -> Any:
         """Wait until a condition is true; fail if a component ends."""

@@ -289,11 +289,35 @@ def test_a_refused_token_is_the_same(
 
 
 @pytest.mark.parametrize("status", [404, 403])
-def test_soft_fail_skips_whether_the_file_does_not_come_or_cannot(
+def test_soft_fail_skips_a_timeout_also_if_the_last_response_was_inconclusive(
     worker: Worker, emulator: Emulator, deferrable: bool, status: int
 ) -> None:
     emulator.fault("status", status=status, times=0)
     outcome = worker.run(sensor(deferrable, timeout=0.4, soft_fail=True))
+    assert isinstance(outcome.error, AirflowSkipException)
+
+
+@pytest.mark.parametrize("before", [0, 3], ids=["at-once", "in-mid-wait"])
+@pytest.mark.parametrize("status", [400, 401])
+def test_soft_fail_skips_no_permanent_error(
+    worker: Worker, emulator: Emulator, deferrable: bool, status: int, before: int
+) -> None:
+    if before:
+        emulator.fault("status", status=404, times=before)
+    emulator.fault("status", status=status, times=0)
+    outcome = worker.run(sensor(deferrable, soft_fail=True))
+    assert isinstance(outcome.error, AirflowFailException)
+    assert isinstance(outcome.error, errors.BadRequestError | errors.AuthenticationError)
+
+
+def test_never_fail_skips_on_a_permanent_error(worker: Worker, emulator: Emulator) -> None:
+    emulator.fault("status", status=401, times=0)
+    assert isinstance(worker.run(sensor(False, never_fail=True)).error, AirflowSkipException)
+
+
+@pytest.mark.parametrize("flag", ["soft_fail", "never_fail"])
+def test_a_deferred_wait_that_execution_timeout_ends_is_skipped(worker: Worker, emulator: Emulator, flag: str) -> None:
+    outcome = worker.run(sensor(True, execution_timeout=timedelta(seconds=2), **{flag: True}))
     assert isinstance(outcome.error, AirflowSkipException)
 
 

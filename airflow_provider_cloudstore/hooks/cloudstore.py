@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import time
@@ -10,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from weakref import WeakKeyDictionary
 
 from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
@@ -20,6 +19,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 from airflow_provider_cloudstore.compat import form_widgets
 from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
 from airflow_provider_cloudstore.hooks.masking import MaskingLimit, amask, mask
+from airflow_provider_cloudstore.hooks.shared_connection import SharedConnection, shared_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.metrics import count_download, counted_requests
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
@@ -300,7 +300,8 @@ class CloudStoreHook(BaseHook):
 class CloudStoreAsyncHook(BaseHook):
     """The same operations for event loops: triggers, and tasks with many concurrent calls. Use it with ``async with``.
 
-    All hooks of an event loop with the same address share one HTTP session.
+    All hooks of an event loop share what they read of a connection, and an HTTP session for each address. A connection in use
+    is read again at most once a minute, and at once if the service rejects its token.
 
     Every method raises :class:`~airflow_provider_cloudstore.protocol.errors.CloudStoreError`; a permanent one is also an
     ``AirflowFailException``.
@@ -313,52 +314,65 @@ class CloudStoreAsyncHook(BaseHook):
         self.cloudstore_conn_id = cloudstore_conn_id
         self._open = AsyncExitStack()
         self._masking = MaskingLimit()
+        self._connection: SharedConnection
         self._settings: Settings
         self._client: AsyncClient
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("_settings", "_client"):
+        if name in ("_connection", "_settings", "_client"):
             raise RuntimeError(
                 "CloudStoreAsyncHook works only inside its context manager: async with CloudStoreAsyncHook() as hook: ..."
             )
         raise AttributeError(name)
 
     async def __aenter__(self) -> Self:
-        from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
-
         with airflow_errors():
-            read = _read.setdefault(asyncio.get_running_loop(), {})
-            at, recent = read.get(self.cloudstore_conn_id, (-math.inf, None))
-            if recent is None or time.monotonic() - at > _READ_FOR_SECONDS:
-                recent = await self._read_settings()
-            self._settings = recent
-            session = await self._open.enter_async_context(shared_session(self._settings))
-        self._client = AsyncClient(self._settings, self._read_settings, session)
+            async with AsyncExitStack() as opening:
+                self._open = opening
+                self._connection = await opening.enter_async_context(shared_connection(self.cloudstore_conn_id, type(self)))
+                await self._use(await self._connection.open(self._read_settings))
+                self._open = opening.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for name in ("_client", "_settings"):  # a later call raises RuntimeError
+        for name in ("_client", "_settings", "_connection"):  # a later call raises RuntimeError
             vars(self).pop(name, None)
         await self._open.aclose()
+
+    async def _use(self, settings: Settings) -> Settings:
+        """Open the session for these settings; an earlier one may still have requests in flight."""
+        from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
+
+        session = await self._open.enter_async_context(shared_session(settings))
+        self._settings, self._client = settings, AsyncClient(settings, partial(self._reread, settings), session)
+        return settings
+
+    async def _current(self) -> Settings:
+        """The connection as last read, by whichever hook."""
+        settings = self._connection.current(self._read_settings)
+        return settings if settings is self._settings else await self._use(settings)
+
+    async def _reread(self, rejected: Settings) -> Settings:
+        return await self._connection.after_rejection(rejected, self._read_settings)
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """As :meth:`CloudStoreHook.delete_folder`."""
         with airflow_errors():
-            return await self._perform(DeleteFolder(folder_id, self._settings, ignore_missing=ignore_missing))
+            return await self._perform(DeleteFolder(folder_id, await self._current(), ignore_missing=ignore_missing))
 
     async def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
         """As :meth:`CloudStoreHook.upload_from_url`."""
         with airflow_errors():
-            call = UploadFromUrl(url, self._settings, retry_unknown_outcome=retry_unknown_outcome)
+            call = UploadFromUrl(url, await self._current(), retry_unknown_outcome=retry_unknown_outcome)
             await amask(self._masking.admit(call.secrets, self.log.warning))
             return await self._perform(call)
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """As :meth:`CloudStoreHook.create_download_link`."""
         with airflow_errors():
-            link = await self._perform(CreateDownloadLink(file_id, self._settings))
+            link = await self._perform(CreateDownloadLink(file_id, await self._current()))
         await amask(self._masking.admit(link.secrets, self.log.warning))
         return link
 
@@ -368,7 +382,7 @@ class CloudStoreAsyncHook(BaseHook):
         :param file_id: the file.
         :returns: None if it is available, else the error.
         """
-        call = CreateDownloadLink(file_id, self._settings)
+        call = CreateDownloadLink(file_id, await self._current())
         missing = await self._poll_once(call)
         if call.token_rejected:  # retry once with the connection's current token
             missing = await self._poll_once(call)
@@ -390,17 +404,15 @@ class CloudStoreAsyncHook(BaseHook):
     async def _read_settings(self) -> Settings:
         with _named_errors(self.cloudstore_conn_id, self.cloudstore_conn_id):
             connection = await get_async_connection(self.cloudstore_conn_id, hook=self)
-            self._settings = _settings_of(connection, self.cloudstore_conn_id, self.log.warning)
+            settings = _settings_of(connection, self.cloudstore_conn_id, self._warn)
         await get_async_extra_dejson(connection)  # Airflow masks the secrets in it on access
-        await amask(self._settings.secrets)
-        _read.setdefault(asyncio.get_running_loop(), {})[self.cloudstore_conn_id] = time.monotonic(), self._settings
-        return self._settings
+        await amask(settings.secrets)
+        return settings
 
-
-_READ_FOR_SECONDS = 10.0
-_read: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, tuple[float, Settings]]] = WeakKeyDictionary()
-"""Each event loop's cached connections and when they were read: a thousand triggers that start together read theirs once. A
-rejected token bypasses the cache."""
+    def _warn(self, warning: str) -> None:
+        if warning not in self._connection.warned:
+            self._connection.warned.add(warning)
+            self.log.warning(warning)
 
 
 @contextmanager

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, conf
+from airflow.providers.common.compat.sdk import (
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+    BaseSensorOperator,
+    conf,
+)
 
 from airflow_provider_cloudstore.operators.base import validate_flags
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -13,6 +20,7 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, XComArg
 
+    from airflow_provider_cloudstore.protocol.errors import CloudStoreError
     from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 
@@ -23,7 +31,9 @@ class FileAvailableSensor(BaseSensorOperator):
     yet"; 429, 5xx and an unreachable service are waited out. A response that says nothing about the file (a web page, a
     redirect, 403, 405 and the like) ends the wait after three such polls in a row, at least 30 seconds from first to last; with
     ``mode="reschedule"``, which keeps nothing between polls, after the first. Any other error ends the wait at once.
-    Asset events of the task's ``outlets`` hold the id under ``file_id``.
+    ``soft_fail`` skips the task if the wait exceeds ``timeout`` or ``execution_timeout``; a permanent error, such as an invalid
+    connection or a rejected token, still fails it, without a retry. Asset events of the task's ``outlets`` hold the id under
+    ``file_id``.
 
     :param file_id: the file (templated).
     :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.
@@ -47,15 +57,16 @@ class FileAvailableSensor(BaseSensorOperator):
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
         self._wait: FileWait | None = None
+        self._permanent_error: CloudStoreError | None = None
 
     def execute(self, context: Context) -> Any:
-        """Wait; Airflow handles ``soft_fail``, ``mode`` and the like."""
+        """Wait; Airflow handles ``mode`` and the like."""
         from airflow_provider_cloudstore.metrics import counted_wait
         from airflow_provider_cloudstore.protocol.waiting import file_wait_timeout
 
         try:
             with counted_wait():
-                return super().execute(context)
+                return self._limit_soft_fail(super().execute, context)
         except AirflowSensorTimeout:  # its message names neither the file nor the service's response
             message = self._wait.message if self._wait else ""
         raise AirflowSensorTimeout(str(file_wait_timeout(self.file_id, self.timeout, message)))
@@ -71,7 +82,8 @@ class FileAvailableSensor(BaseSensorOperator):
             ends_at = pendulum.now("UTC").add(seconds=self.timeout)
             remembered = self.deferrable or not self.reschedule
             self._wait = FileWait(str(self.file_id), self.poke_interval, ends_at, remembered=remembered)
-        available = poll_for_sensor(self, context, self._wait)
+        with self._noting_permanent_errors():
+            available = poll_for_sensor(self, context, self._wait)
         if available:
             self._file_available(context)
         return available
@@ -88,13 +100,46 @@ class FileAvailableSensor(BaseSensorOperator):
         from airflow_provider_cloudstore.protocol.errors import FileWaitTimeoutError
 
         try:
-            validate_event(self, context, event)
+            with self._noting_permanent_errors():
+                validate_event(self, context, event)
         except FileWaitTimeoutError as error:
             message = str(error)
         else:
             self._file_available(context)
             return
         raise AirflowSensorTimeout(message)
+
+    def resume_execution(self, *args: Any, **kwargs: Any) -> Any:
+        """Resume after a deferral; Airflow calls this."""
+        return self._limit_soft_fail(super().resume_execution, *args, **kwargs)
+
+    @contextmanager
+    def _noting_permanent_errors(self) -> Iterator[None]:
+        from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileWaitTimeoutError
+
+        try:
+            yield
+        except CloudStoreError as error:
+            if error.permanent and not isinstance(error, FileWaitTimeoutError):
+                self._permanent_error = error
+            raise
+
+    def _limit_soft_fail(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Limit ``soft_fail`` to timeouts, and apply it to all of them.
+
+        Airflow also skips on ``AirflowFailException``, and on every error after a deferral; but not if ``execution_timeout`` ends
+        the pause between two pokes or a deferred wait.
+        """
+        try:
+            return run(*args, **kwargs)
+        except AirflowSkipException:
+            if not (self.soft_fail and self._permanent_error):
+                raise
+        except AirflowTaskTimeout as error:
+            if not (self.soft_fail or self.never_fail):
+                raise
+            raise AirflowSkipException(str(error)) from error
+        raise self._permanent_error
 
     def _file_available(self, context: Context) -> None:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id

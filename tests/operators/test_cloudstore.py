@@ -3,18 +3,20 @@ from __future__ import annotations
 import json
 import logging
 from datetime import datetime
+from importlib.metadata import version
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
-from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadLinkOperator,
     RemoteUrlUploadOperator,
 )
+from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from tests.dags import operator_dags as dags
 from tests.support import rendered_fields, run_dag, store_file
@@ -138,6 +140,50 @@ def test_a_wait_that_timed_out_is_not_begun_again_by_airflows_retries(emulator: 
         "link": ("failed", 1),
         "sensor": ("failed", 1),
     }
+
+
+@pytest.fixture
+def _defers_after_one_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds in ("ON_WORKER_SECONDS", "SETTLE_SECONDS"):
+        monkeypatch.setattr(waiting, seconds, 0.0)
+
+
+@pytest.fixture(params=dags.SOFT_FAIL)
+def soft_fail(request: pytest.FixtureRequest, _defers_after_one_poll: None) -> Any:
+    """A DAG with a sensor that has ``soft_fail``, in each mode."""
+    if request.param == "reschedule" and version("apache-airflow").startswith("3.0."):
+        pytest.skip("dag.test() of Airflow 3.0 cannot run a sensor in mode reschedule")
+    return dags.SOFT_FAIL[request.param]
+
+
+def outcome(dag: Any) -> tuple[str, int]:
+    """Run a DAG of one task; the task's state and its number of tries."""
+    (task,) = dag.test().get_task_instances()
+    return str(task.state), task.try_number
+
+
+def test_with_soft_fail_a_timeout_skips(emulator: Emulator, soft_fail: Any) -> None:
+    assert outcome(soft_fail) == ("skipped", 1)
+
+
+@pytest.mark.parametrize("name", dags.EXECUTION_TIMEOUT)
+@pytest.mark.usefixtures("_defers_after_one_poll")
+def test_with_soft_fail_execution_timeout_skips_between_two_polls(emulator: Emulator, name: str) -> None:
+    assert outcome(dags.EXECUTION_TIMEOUT[name]) == ("skipped", 1)
+
+
+def test_with_soft_fail_a_refused_token_fails_and_costs_no_retry(emulator: Emulator, soft_fail: Any) -> None:
+    emulator.fault("status", status=404)
+    emulator.fault("status", status=401, times=0)
+    assert outcome(soft_fail) == ("failed", 1)
+    assert emulator.state()["requests"] == {"link": 2}
+
+
+def test_with_soft_fail_a_misconfigured_connection_fails_and_costs_no_retry(
+    emulator: Emulator, soft_fail: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection("http://files.example.com", "token"))
+    assert outcome(soft_fail) == ("failed", 1)
 
 
 def test_a_folder_that_is_gone_is_an_error_that_names_the_way_out(emulator: Emulator) -> None:
