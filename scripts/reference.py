@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from airflow.providers.common.compat.sdk import BaseHook
+
 from airflow_provider_cloudstore.operators import cloudstore as operators
 from airflow_provider_cloudstore.protocol import errors, results
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
@@ -68,7 +70,7 @@ def reference() -> str:
         "## Sensors\n",
         *(_class(kind) for kind in _classes("sensors")),
         "## Hooks\n",
-        *(_class(kind, methods=True) for kind in _classes("hooks")),
+        *(_class(kind, methods=True) for kind in _classes("hooks") if issubclass(kind, BaseHook)),
         "## Results of the hook's methods\n",
         "Values of `airflow_provider_cloudstore.protocol.results`; an operator's XCom is `to_dict()` of one of them.\n",
         *(_class(vars(results)[name]) for name in _class_names(results)),

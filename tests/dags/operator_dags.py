@@ -56,15 +56,14 @@ with DAG("impatient", schedule=None, start_date=START, default_args={"retries": 
     FileAvailableSensor(task_id="sensor", file_id="typo", poke_interval=0.2, timeout=0.5)
 
 MODES: dict[str, dict[str, Any]] = {"poke": {}, "reschedule": {"mode": "reschedule"}, "deferred": {"deferrable": True}}
+SOFT: dict[str, Any] = {"task_id": "wait", "file_id": "f1", "soft_fail": True, "retries": 2, "retry_delay": 0.1}
 SOFT_FAIL: dict[str, DAG] = {}
-EXECUTION_TIMEOUT: dict[str, DAG] = {}
 for name, mode in MODES.items():
-    soft: dict[str, Any] = {"task_id": "wait", "file_id": "f1", "soft_fail": True, "retries": 2, "retry_delay": 0.1, **mode}
     with DAG(f"soft_fail_{name}", schedule=None, start_date=START) as SOFT_FAIL[name]:
-        FileAvailableSensor(poke_interval=0.2, timeout=1, **soft)
-    if name != "reschedule":  # where it limits each poll
-        with DAG(f"execution_timeout_{name}", schedule=None, start_date=START) as EXECUTION_TIMEOUT[name]:
-            FileAvailableSensor(poke_interval=0.5, execution_timeout=timedelta(seconds=2), **soft)
+        FileAvailableSensor(poke_interval=0.2, timeout=1, **SOFT, **mode)
+
+with DAG("execution_timeout", schedule=None, start_date=START) as execution_timeout:
+    FileAvailableSensor(poke_interval=60, execution_timeout=timedelta(seconds=2), **SOFT)
 
 with DAG("upload", schedule=None, start_date=START, params={"source": Param("", type="string")}) as upload:
     RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}")
