@@ -20,11 +20,10 @@ REPORT = Asset("cloudstore://files.example.com/daily-report")  # as in publish_f
 
 
 @task
-def published() -> list[str]:
+def published(**context: Any) -> list[str]:
     """Return the ids of the files that started this run; one run can have several events."""
-    context = get_current_context()
-    by_hand = context.get("params", {}).get("file_id")
-    return triggering_file_ids(context) or ([by_hand] if by_hand else [])
+    by_hand = context["params"]["file_id"]
+    return triggering_file_ids(get_current_context()) or ([by_hand] if by_hand else [])
 
 
 @task
