@@ -10,7 +10,8 @@ import errno
 import io
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
@@ -46,7 +47,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
     """
 
     protocol = "cloudstore"
-    root_marker = ""
+    root_marker = "/"
     cachable = False  # an Airflow connection may change
 
     def __init__(self, conn_id: str | None = None, **storage_options: Any) -> None:
@@ -57,7 +58,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
-        return path_of(str(stringify_path(path)))
+        return f"{cls.root_marker}{_name(path)}"
 
     @staticmethod
     def _get_kwargs_from_urls(url: str) -> dict[str, Any]:
@@ -81,13 +82,13 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
     def exists(self, path: str, **kwargs: Any) -> bool:
         """Whether there is such a file. Unlike fsspec's own, it takes no other error for "no"."""
         try:
-            return self._strip_protocol(path) != self.root_marker and bool(self.info(path))
+            return bool(_name(path) and self.info(path))
         except FileNotFoundError:
             return False
 
     def isdir(self, path: str) -> bool:
         """Only of the root: the service has folders, but no operation that lists them."""
-        return bool(self._strip_protocol(path) == self.root_marker)
+        return not _name(path)
 
     def isfile(self, path: str) -> bool:
         """As :meth:`exists`."""
@@ -118,27 +119,31 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
 
         :raises io.UnsupportedOperation: for the root.
         """
-        _file_id(self._strip_protocol(path), must_be_valid=False)
+        _file_id(_name(path), must_be_valid=False)
         return super().walk(path, *args, **kwargs)
 
-    def glob(self, path: str, *args: Any, **kwargs: Any) -> Any:
+    def glob(self, path: str, maxdepth: int | None = None, **kwargs: Any) -> Any:
         """The file itself, if there is one.
 
         :raises io.UnsupportedOperation: for a pattern.
         """
-        _refuse_pattern(path)
-        return super().glob(path, *args, **kwargs)
+        return self.find(_refuse_pattern(path), **kwargs)
 
     def expand_path(self, path: Any, *args: Any, **kwargs: Any) -> list[str]:
-        """The ids of the files, percent-encoded.
+        """The paths of files.
 
         :raises io.UnsupportedOperation: for a pattern and for the root.
         """
-        found = []
-        for one in [path] if isinstance(path, (str, os.PathLike)) else path:
-            _refuse_pattern(one)
-            found.append(segment(_file_id(self._strip_protocol(one))))
-        return sorted(set(found))
+        paths = [path] if isinstance(path, (str, os.PathLike)) else path
+        return sorted({self._strip_protocol(segment(_file_id(_refuse_pattern(one)))) for one in paths})
+
+    def cat(self, path: Any, *args: Any, **kwargs: Any) -> Any:
+        """The content of a file, or of several by their names.
+
+        :param path: a file's id, or a list.
+        """
+        found = super().cat(path, *args, **kwargs)
+        return {_name(path): content for path, content in found.items()} if isinstance(found, dict) else found
 
     def ukey(self, path: str) -> str:
         """What changes with the file's content, as far as the download's host tells."""
@@ -146,8 +151,11 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         return f"{found['size']}-{found['etag']}-{found['last_modified']}"
 
     def asset_uri(self, path: str) -> str:
-        """The asset URI of a file."""
-        return file_uri(CloudStoreHook(self.conn_id).settings.base_url, _file_id(self._strip_protocol(path)))
+        """The asset URI of a file.
+
+        :param path: its id.
+        """
+        return file_uri(CloudStoreHook(self.conn_id).settings.base_url, _file_id(_name(path)))
 
     def get(
         self,
@@ -168,7 +176,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         :raises InvalidInputError: if the id cannot be a file's name.
         """
         is_one = isinstance(rpath, (str, os.PathLike))
-        ids = [_file_id(self._strip_protocol(_refuse_pattern(path))) for path in ([rpath] if is_one else rpath)]
+        ids = [_file_id(_refuse_pattern(path)) for path in ([rpath] if is_one else rpath)]
         if isinstance(lpath, (list, tuple)) or isfilelike(lpath):
             targets = list(lpath) if isinstance(lpath, (list, tuple)) else [lpath]
         else:
@@ -197,7 +205,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         if outfile is not None or isfilelike(lpath):
             super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
             return
-        path, target = self._strip_protocol(rpath), LocalFileSystem._strip_protocol(os.fspath(lpath))
+        path, target = _name(rpath), LocalFileSystem._strip_protocol(os.fspath(lpath))
         with CloudStoreHook(self.conn_id) as hook:
             file = _missing_is_not_found(path, lambda: hook.download(_file_id(path), target))
         callback.set_size(file.bytes)
@@ -217,7 +225,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         if mode != "rb":
             self._refuse_writing(path)
         kwargs.pop("autocommit", None)
-        return CloudStoreFile(self, self._strip_protocol(path), block_size=block_size or "default", **kwargs)
+        return CloudStoreFile(self, _name(path), block_size=block_size or "default", **kwargs)
 
 
 class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
@@ -234,7 +242,8 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
 
     def __init__(self, fs: CloudStoreFileSystem, path: str, *, version: Any = None, **kwargs: Any) -> None:
         self._sought: dict[int, int] = {}  # where threads' next reads begin, if no other read has moved the position since
-        self._lock, self._pid = threading.RLock(), os.getpid()
+        self._locks: dict[int, threading.RLock] = {}  # one per process: a fork may copy one that a thread holds
+        self._pid = os.getpid()
         file_id = _file_id(path)
         hook = CloudStoreHook(fs.conn_id)
         self._reader = _missing_is_not_found(path, lambda: hook.open_file(file_id, version))
@@ -291,11 +300,14 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
             self._sought.pop(threading.get_ident(), None)
             return found
 
-    def _exclusive(self) -> threading.RLock:
-        if self._pid != os.getpid():  # forked: a thread that held the lock, or changed the cache, does not exist here
-            self._lock, self._pid, self._sought = threading.RLock(), os.getpid(), {}
-            self.cache = self.cache and caches[self.cache.name](self.blocksize, self._fetch_range, self.size)
-        return self._lock
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        pid = os.getpid()
+        with self._locks.setdefault(pid, threading.RLock()):
+            if self._pid != pid:  # forked: a thread that was changing the cache does not exist here
+                self._pid, self._sought = pid, {}
+                self.cache = self.cache and caches[self.cache.name](self.blocksize, self._fetch_range, self.size)
+            yield
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         return bytes(_missing_is_not_found(self.path, lambda: self._reader.read(start, end)))
@@ -305,6 +317,10 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
         if not self.closed:
             self._reader.close()
         super().close()
+
+
+def _name(path: Any) -> str:
+    return path_of(str(stringify_path(path)))
 
 
 def _file_id(path: str, *, must_be_valid: bool = True) -> str:
@@ -319,10 +335,10 @@ def _file_id(path: str, *, must_be_valid: bool = True) -> str:
     return file_id
 
 
-def _refuse_pattern(path: Any) -> Any:
+def _refuse_pattern(path: Any) -> str:
     if set("*?[").intersection(str(path)):
         raise io.UnsupportedOperation(f"cloudstore:// cannot list files: percent-encode '*', '?' and '[' in the id {str(path)!r}")
-    return path
+    return _name(path)
 
 
 def _missing_is_not_found(path: str, work: Any) -> Any:

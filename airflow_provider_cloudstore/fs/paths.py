@@ -9,8 +9,4 @@ get_filesystem_class("cloudstore")  # universal_pathlib parses paths as the file
 
 
 class CloudStorePath(UPath):
-    """A path whose id is a path and no host in its URL: ``cloudstore:///FILE_ID``."""
-
-    def __str__(self) -> str:
-        scheme, found, path = super().__str__().partition("://")
-        return f"{scheme}:///{path.lstrip('/')}" if found else scheme  # of a relative path
+    """A path of the filesystem; without a class, universal_pathlib warns."""
