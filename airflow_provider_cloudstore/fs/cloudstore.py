@@ -345,5 +345,5 @@ def _missing_is_not_found(path: str, work: Any) -> Any:
     try:
         return work()
     except NotFoundError as error:
-        reason = str(error)
+        reason = error.reason
     raise FileNotFoundError(errno.ENOENT, reason, path)
