@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+
+from airflow.providers.common.compat.sdk import Asset
 
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.app import Service
@@ -27,6 +30,9 @@ _SUBJECTS = {
 }
 CALLS = {operation.key: (_CALL_TYPES[operation.key], _SUBJECTS[operation.key]) for operation in OPERATIONS}
 """For each operation its type of call, and a subject for which it succeeds once :func:`store_file` was called."""
+with warnings.catch_warnings(action="ignore"):
+    KEEPS_CONNECTIONS = "conn@" in str(Asset(uri="other://conn@host/path").uri)
+"""Whether Airflow leaves the connection in the URI of an asset that is a path."""
 
 
 def examples(count: int) -> int:

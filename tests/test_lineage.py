@@ -27,6 +27,7 @@ from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.lineage import Lineage
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.real_airflow import AIRFLOW_2
+from tests.support import KEEPS_CONNECTIONS
 
 OWN_ENVIRONMENT = "the OpenLineage provider is in the environments of its own"
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
@@ -115,7 +116,7 @@ def test_a_path_that_a_task_reads_is_collected_as_its_file(
         assert file.read() == b"hello"
     path.copy(f"file://{tmp_path}/copy")
     wanted = {f"cloudstore://{emulator.url.removeprefix('http://')}/a%2Fb"}
-    if AIRFLOW_2:  # it removes the connection from URIs
+    if not KEEPS_CONNECTIONS:
         wanted.add("cloudstore:/a%2Fb")
     assert {asset.uri for asset in collected(collector)[0]} == wanted
 

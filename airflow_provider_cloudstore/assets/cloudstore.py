@@ -26,7 +26,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     """Normalize a ``cloudstore`` URI, and drop anything that could grant access.
 
     In a task, the URI of a path, ``cloudstore://CONNECTION@/FILE_ID``, is that of its file: Airflow's paths report what they read
-    to a lineage backend. Without the connection, which Airflow 2 removes, it has no host.
+    to a lineage backend. Without the connection, which Airflow before 3.1 removes, it has no host.
 
     :param uri: its parts.
     :raises InvalidInputError: if it has no host.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -203,7 +204,10 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         :param outfile: an open file.
         """
         if outfile is not None or isfilelike(lpath):
-            super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
+            with self._open(rpath) as source:
+                callback.set_size(source.size)
+                shutil.copyfileobj(source, lpath if outfile is None else outfile)
+                callback.absolute_update(source.size)
             return
         path, target = _name(rpath), LocalFileSystem._strip_protocol(os.fspath(lpath))
         with CloudStoreHook(self.conn_id) as hook:

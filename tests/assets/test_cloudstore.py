@@ -16,8 +16,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from tests.dags import asset_dags
-from tests.real_airflow import AIRFLOW_2
-from tests.support import activate, asset_events, store_file
+from tests.support import KEEPS_CONNECTIONS, activate, asset_events, store_file
 
 ASSET = "cloudstore://files.example.com/daily-report"
 
@@ -46,7 +45,7 @@ def test_a_uri_without_a_service_is_refused_on_every_airflow(uri: str) -> None:
 def test_in_a_task_the_uri_of_a_path_is_that_of_its_file(emulator: Emulator) -> None:
     assets._base_url.cache_clear()
     uri = run_dag(asset_dags.of_path).xcoms["uri_of"]["return_value"]
-    assert uri == ("cloudstore:/a%2Fb" if AIRFLOW_2 else f"cloudstore://{emulator.url.removeprefix('http://')}/a%2Fb")
+    assert uri == (f"cloudstore://{emulator.url.removeprefix('http://')}/a%2Fb" if KEEPS_CONNECTIONS else "cloudstore:/a%2Fb")
 
 
 def test_airflow_finds_the_factory_of_a_files_asset() -> None:
