@@ -401,18 +401,18 @@ class CloudStoreAsyncHook(BaseHook):
         with counted_requests(call):
             return await self._client.perform(call, on_retry=self.log.warning)
 
-    async def _read_settings(self) -> Settings:
+    async def _read_settings(self, warned: set[str]) -> Settings:
+        def warn(warning: str) -> None:
+            if warning not in warned:
+                warned.add(warning)
+                self.log.warning(warning)
+
         with _named_errors(self.cloudstore_conn_id, self.cloudstore_conn_id):
             connection = await get_async_connection(self.cloudstore_conn_id, hook=self)
-            settings = _settings_of(connection, self.cloudstore_conn_id, self._warn)
+            settings = _settings_of(connection, self.cloudstore_conn_id, warn)
         await get_async_extra_dejson(connection)  # Airflow masks the secrets in it on access
         await amask(settings.secrets)
         return settings
-
-    def _warn(self, warning: str) -> None:
-        if warning not in self._connection.warned:
-            self._connection.warned.add(warning)
-            self.log.warning(warning)
 
 
 @contextmanager

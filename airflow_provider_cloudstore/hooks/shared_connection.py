@@ -24,7 +24,8 @@ RENEW_SECONDS = 60.0
 RETRY_SECONDS = 10.0
 """How soon a connection is read again after a read that failed, or that returned a rejected token again."""
 
-Read = Callable[[], Awaitable[Settings]]
+Read = Callable[[set[str]], Awaitable[Settings]]
+"""How a hook reads the connection; the set holds the warnings about it that have been logged."""
 
 
 class SharedConnection:
@@ -38,13 +39,12 @@ class SharedConnection:
 
     def __init__(self, conn_id: str) -> None:
         self.conn_id = conn_id
-        self.warned: set[str] = set()
-        """The warnings about the connection that have been logged."""
+        self._warned: set[str] = set()
         self._users = 0
         self._settings: Settings | None = None
         self._error: BaseException | None = None  # of the last read
         self._read_at = -math.inf
-        self._reread_at = -math.inf
+        self._unchanged_at = -math.inf  # when a read after a rejection brought nothing new
         self._reading: asyncio.Task[Settings] | None = None
         self._is_reread = False
 
@@ -72,7 +72,7 @@ class SharedConnection:
             await asyncio.wait([self._reading])
         if self._settings and self._settings.access_token != rejected.access_token:
             return self._settings
-        if self._reading is None and time.monotonic() - self._reread_at < RETRY_SECONDS:
+        if self._reading is None and time.monotonic() - self._unchanged_at < RETRY_SECONDS:
             if self._error:
                 raise self._error.with_traceback(None)
             return rejected
@@ -102,7 +102,7 @@ class SharedConnection:
 
     def _begin(self, read: Read, *, reread: bool = False) -> asyncio.Task[Settings]:
         async def run() -> Settings:
-            return await read()
+            return await read(self._warned)
 
         self._is_reread = reread
         self._reading = asyncio.get_running_loop().create_task(run(), name="read a cloudstore connection")
@@ -115,11 +115,11 @@ class SharedConnection:
         if reading.cancelled():
             return
         self._read_at = time.monotonic()
-        if self._is_reread:
-            self._reread_at = self._read_at
         self._error = reading.exception()
         if self._error is None and reading.result() != self._settings:
             self._settings = reading.result()
+        elif self._is_reread:
+            self._unchanged_at = self._read_at
 
     def _log_failure(self, reading: asyncio.Task[Settings]) -> None:
         if not reading.cancelled() and (error := reading.exception()):

@@ -52,7 +52,7 @@ class Source:
         self.error: Exception | None = None
         self.delay: Callable[[], Awaitable[Any]] = lambda: asyncio.sleep(0.01)
 
-    async def read(self) -> Settings:
+    async def read(self, warned: set[str]) -> Settings:
         self.reads += 1
         token, error = self.token, self.error  # as they are when the read begins
         await self.delay()
@@ -220,10 +220,13 @@ def test_a_rejected_token_that_was_not_replaced_is_not_read_by_each_in_turn(sour
             assert source.reads == 2
             source.token = "second"
             clock.now += RETRY_SECONDS
-            assert (await user.after_rejection(rejected, source.read)).access_token.reveal() == "second"
+            replaced = await user.after_rejection(rejected, source.read)
+            assert replaced.access_token.reveal() == "second"
+            source.token = "third"  # a moment later
+            assert (await user.after_rejection(replaced, source.read)).access_token.reveal() == "third"
 
     asyncio.run(use())
-    assert source.reads == 3
+    assert source.reads == 4
 
 
 def test_a_read_that_began_before_the_rejection_does_not_prove_that_the_token_is_the_same(source: Source, clock: Clock) -> None:
@@ -291,19 +294,23 @@ def test_each_event_loop_and_each_connection_has_its_own(source: Source) -> None
     assert source.reads == 4
 
 
-@pytest.mark.parametrize("error", [None, OSError("no")], ids=repr)
-def test_the_last_user_leaves_neither_a_task_nor_the_loop_behind(source: Source, error: Exception | None) -> None:
-    source.error = error
+class HoldsTheLoop(Exception):
+    """As the frames of a traceback may."""
 
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_last_user_leaves_neither_a_task_nor_the_loop_behind(source: Source, fails: bool) -> None:
     async def start() -> weakref.ref[asyncio.AbstractEventLoop]:
+        source.error = HoldsTheLoop() if fails else None
         await asyncio.gather(*(source.open() for _ in range(3)), return_exceptions=True)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return weakref.ref(asyncio.get_running_loop())
 
     loop = asyncio.run(start())
-    source.error = None
     asyncio.run(start())  # what an error holds goes with the next loop
-    del error
     gc.collect()
     assert loop() is None
 
@@ -405,7 +412,11 @@ def test_a_hook_in_use_notices_another_address_within_a_minute(
 
 
 def test_a_warning_about_a_connection_is_logged_once_for_all_hooks(
-    emulator: Emulator, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    emulator: Emulator,
+    clock: Clock,
+    connections: Connections,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(CloudStoreAsyncHook, "log", logging.getLogger("test"))
     plain = airflow_connection(emulator.url, emulator.access_token)
@@ -414,11 +425,15 @@ def test_a_warning_about_a_connection_is_logged_once_for_all_hooks(
     async def use() -> None:
         async with AsyncExitStack() as stack:
             hooks = [await stack.enter_async_context(CloudStoreAsyncHook()) for _ in range(50)]
-            clock.now += RENEW_SECONDS
-            await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))
+            async with CloudStoreAsyncHook() as leaving:
+                clock.now += RENEW_SECONDS
+                await leaving.poll_file("f1")  # begins to read the connection again
             await settle()
+            await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))
 
     asyncio.run(use())
     warnings = [record.getMessage() for record in caplog.records if record.name == "test"]
+    assert connections.reads == 2
+    assert not [record for record in caplog.records if "could not be read again" in record.getMessage()]
     assert len(warnings) == 1
     assert "has the type 'http'" in warnings[0]
