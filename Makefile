@@ -19,13 +19,13 @@ ALONE := -n $(shell expr 2 \* $(CORES))
 PARALLEL := -n $(shell expr $(CORES) + $(CORES) / 2)
 COVERAGE := --cov-report=term --cov-fail-under=95
 PROPERTIES := $(patsubst %,tests/protocol/test_%.py,any_response encodings identifiers storable)
-IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_ended.py tests/test_waiting.py tests/dags_examples tests/howto
+IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_ended.py tests/test_waiting.py tests/dags_examples tests/howto --ignore tests/howto/test_approval.py
 
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
-  test-canary test-assets test-downloads test-odd-responses test-waiting test-killed-upload test-in-time test-kill test-distributed test-triggerer neighbours test-neighbours \
+  test-canary test-assets test-downloads test-odd-responses test-waiting test-killed-upload test-in-time test-approval test-kill test-distributed test-triggerer neighbours test-neighbours \
   test-ui test-typed test-first-day bench up docs guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
@@ -93,6 +93,9 @@ test-assets: ## test assets, watchers, lineage and retry times, in a full Airflo
 
 test-in-time: env-new ## test timeouts, waits, batches and ended tasks over real sockets, the examples and the how-tos
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
+
+test-approval: env-new ## test that a person approves or rejects deletions, in a full Airflow
+	@$(BIN)/python -m pytest -m slow tests/howto/test_approval.py
 
 test-kill: env-new ## kill a batch task fifty times, twice, and twenty times while its stores fail, in a full Airflow
 	@$(BIN)/python -m pytest -m slow -n 2 --dist worksteal -rP tests/batch/test_killed.py

@@ -168,7 +168,7 @@ def test_a_timeout_says_how_long_for_what_and_the_services_last_words(
     outcome = worker.run(make(deferrable, timeout=0.5))
     assert isinstance(outcome.error, AirflowSensorTimeout if make is sensor else errors.FileWaitTimeoutError)
     assert str(outcome.error) == (
-        "wait 'f1': the file was not available within 0.5 s; last response: HTTP 404: Could not find the file. "
+        "wait 'f1': the file was not available within 0.5 s; last response: HTTP 404: Could not find the file.\n"
         "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
     )
 

@@ -14,7 +14,7 @@ from tests.doc_blocks import code_of
 from tests.real_airflow import RealAirflow
 
 pytestmark = [
-    pytest.mark.slow,  # make test-in-time
+    pytest.mark.slow,  # make test-approval
     pytest.mark.skipif(
         tuple(map(int, version("apache-airflow").split(".")[:2])) < (3, 1), reason="ApprovalOperator needs Airflow 3.1"
     ),
