@@ -25,7 +25,7 @@ WELCOMING = {
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
 }
 TRY = """try       open staged_etl, click Trigger, and confirm the form with Trigger
-your DAG  save it in dags_examples/: Airflow finds it within seconds"""
+your DAG  save it in dags_examples/: Airflow finds it within seconds, and runs one with a schedule at once"""
 
 
 def main(engine: str = "standalone") -> int:
@@ -76,17 +76,15 @@ def main(engine: str = "standalone") -> int:
 
 def welcome(airflow: str, emulator: Emulator) -> None:
     """Print the addresses, and what a connection to the emulator needs, its token included: it guards nothing."""
-    host, port = host_and_port(emulator)
     print(f"\nAirflow   {airflow}   (no login; Ctrl-C stops everything)")
     print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
-    print(f"connect   type cloudstore, host {host}, port {port}, password {emulator.access_token}")
+    print(f"connect   type cloudstore, host {emulator.url}, port {port_of(emulator)}, password {emulator.access_token}")
     print(f"to upload {emulator.url}/_emulator/sources/report.csv")
 
 
-def host_and_port(emulator: Emulator) -> tuple[str, int]:
-    """The port in its own field: for an empty one Airflow 3.3's Test button sends 0, which Airflow treats as another address."""
-    host, _, port = emulator.url.rpartition(":")
-    return host, int(port)
+def port_of(emulator: Emulator) -> int:
+    """The port, for a field of its own beside the host: for an empty one, Airflow 3.3's Test button sends 0."""
+    return int(emulator.url.rpartition(":")[2])
 
 
 def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
@@ -116,8 +114,7 @@ def store_connection(home: Path, env: dict[str, str], emulator: Emulator) -> Non
     :param emulator: the service that the connection points to.
     """
     file = home / "connections.json"
-    host, port = host_and_port(emulator)
-    connection = {**json.loads(emulator.connection), "host": host, "port": port}
+    connection = {**json.loads(emulator.connection), "port": port_of(emulator)}
     file.write_text(json.dumps({"cloudstore_default": connection}))
     command = [sys.executable, "-m", "airflow", "connections", "import", "--overwrite", str(file)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

@@ -22,7 +22,9 @@ log = logging.getLogger(__name__)
 RENEW_SECONDS = 60.0
 """How old a connection may become; one in use is then renewed in the background."""
 RETRY_SECONDS = 10.0
-"""How soon a connection is read again after a read that failed, or that returned a rejected token again."""
+"""How soon a connection is read again after a read that failed."""
+REREAD_SECONDS = 1.0
+"""How soon it is read again after a read that returned a rejected token again."""
 
 Read = Callable[[set[str]], Awaitable[Settings]]
 """How a hook reads the connection; the set holds the warnings about it that have been logged."""
@@ -72,7 +74,7 @@ class SharedConnection:
             await asyncio.wait([self._reading])
         if self._settings and self._settings.access_token != rejected.access_token:
             return self._settings
-        if self._reading is None and time.monotonic() - self._unchanged_at < RETRY_SECONDS:
+        if self._reading is None and time.monotonic() - self._unchanged_at < REREAD_SECONDS:
             if self._error:
                 raise self._error.with_traceback(None)
             return rejected

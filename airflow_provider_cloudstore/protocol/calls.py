@@ -41,7 +41,14 @@ _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
 _MAX_MESSAGE_LENGTH = 300
 _WITHHELD = "(withheld: it contains an encoded credential)"
-_CREDENTIALS_REFUSED = (errors.AuthenticationError, errors.PermissionDeniedError)
+# Whose cause may be the connection: its token, or its address.
+_ABOUT_THE_CONNECTION = (
+    errors.AuthenticationError,
+    errors.PermissionDeniedError,
+    errors.MethodNotAllowedError,
+    errors.RedirectError,
+    errors.InvalidResponseError,
+)
 _MARGIN = 4096  # extra characters, so that an encoded credential at the cut is still recognized
 _SMALL = 8192  # characters of a response that is checked as a whole, which is faster than string by string
 
@@ -166,7 +173,7 @@ class Call(ABC, Generic[T]):
     ) -> errors.CloudStoreError:
         self._context = failure.remembered_in(self._context)
         reason = failure.reason
-        if failure.error in _CREDENTIALS_REFUSED:
+        if failure.error in _ABOUT_THE_CONNECTION:
             named = f"connection '{self.settings.conn_id}' " if self.settings.conn_id else ""
             reason += f" ({named}at {self.settings.route})"
         return failure.error(

@@ -24,8 +24,7 @@ DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_ATTEMPTS = 4
 DEFAULT_PROTECTED_FOLDER_IDS = ("0", "/")
 
-_UNCLEAR_IN_LIST = re.compile("[*{}]")  # a pattern, or a template that was not rendered
-_UNCLEAR_IN_TEXT = re.compile(r"[\s*{}\[\];|'\"]")
+_UNCLEAR = re.compile(r"[^\w./~%:@+=-]")  # in an id: a separator, a quote, a pattern, a template that was not rendered
 _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 
 
@@ -137,12 +136,12 @@ def resembled(name: str) -> str:
     """The known extra that an unknown one resembles, or an empty string.
 
     Case and separators do not count, nor does a wrong letter: one that is missing, extra, different or transposed; two in a long
-    name. Whatever speaks of protection resembles ``protected_folder_ids``.
+    name. Whatever speaks of protection or of folder ids resembles ``protected_folder_ids``.
 
     :param name: the unknown extra; Airflow 2 once wrote ``extra__cloudstore__`` before a name.
     """
     bare = _bare(name.removeprefix("extra__cloudstore__"))
-    if "protect" in bare:
+    if "protect" in bare or "folderids" in bare:
         return _GUARD
     if name.startswith("extra__") and not name.startswith("extra__cloudstore__"):
         return ""  # of another connection type
@@ -171,7 +170,10 @@ def _reject_misnamed(extra: Mapping[str, Any]) -> None:
             continue
         if name == f"extra__cloudstore__{known}" and extra.get(known) == value:
             continue  # Airflow 2.11's Test button sends each field under both names
-        how, then = f"is unknown, and resembles '{known}'", "Rename or remove it."
+        how, then = (
+            f"is unknown, and resembles '{known}'",
+            f"Rename it to '{known}'{'' if known == _GUARD else ', or remove it'}.",
+        )
         if name == known:
             how, then = "has no effect there", f"Write '{known}' at the top level."
         raise ConfigurationError(f"extra '{'.'.join(path)}' of the connection {how}", advice=then)
@@ -348,18 +350,21 @@ def _verify(extra: Mapping[str, Any]) -> bool | str:
 
 def _protected(value: Any) -> frozenset[str]:
     """The protected ids. A value that may be meant to protect what it does not is an error; null is a form's empty field."""
-    ids, unclear = [] if value is None else value, _UNCLEAR_IN_LIST
+    ids = [] if value is None else value
     if isinstance(value, str) and value.lstrip().startswith("["):
         with suppress(ValueError, RecursionError):  # not JSON, so it has brackets
             ids = json.loads(value)
     if isinstance(ids, str):
-        ids, unclear = ids.split(","), _UNCLEAR_IN_TEXT
+        ids = ids.split(",")
     items = ids if isinstance(ids, list) and all(type(item) in (str, int) for item in ids) else [""]
     own = [str(item).strip() for item in items]
-    if any(is_nothing(item) or unclear.search(item) for item in own):
+    if any(is_nothing(item) or _UNCLEAR.search(item) for item in own):
         raise ConfigurationError(
-            f"extra '{_GUARD}' of the connection must be a list of folder ids, none of them empty or a pattern",
-            advice='Write ["id 1", "id 2"], or ids without spaces, separated by commas. To protect only the root, remove it.',
+            f"extra '{_GUARD}' of the connection must be a list of folder ids, each of which names one folder",
+            advice=(
+                'Write ["id1", "id2"]; percent-encode other characters than letters, digits and -._~/:@+= in an id. To protect '
+                "only the root, remove the extra."
+            ),
         )
     return frozenset({*DEFAULT_PROTECTED_FOLDER_IDS, *own})
 

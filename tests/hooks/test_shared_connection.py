@@ -18,7 +18,7 @@ from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.hooks import cloudstore, shared_connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
-from airflow_provider_cloudstore.hooks.shared_connection import RENEW_SECONDS, RETRY_SECONDS, SharedConnection
+from airflow_provider_cloudstore.hooks.shared_connection import RENEW_SECONDS, REREAD_SECONDS, RETRY_SECONDS, SharedConnection
 from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import settings, store_file
@@ -219,7 +219,7 @@ def test_a_rejected_token_that_was_not_replaced_is_not_read_by_each_in_turn(sour
                 assert await user.after_rejection(rejected, source.read) == rejected
             assert source.reads == 2
             source.token = "second"
-            clock.now += RETRY_SECONDS
+            clock.now += REREAD_SECONDS
             replaced = await user.after_rejection(rejected, source.read)
             assert replaced.access_token.reveal() == "second"
             source.token = "third"  # a moment later
