@@ -112,7 +112,7 @@ def asset_events(uri: str) -> list[Any]:
 
 
 def activate(dag: Any, asset: Any) -> None:
-    """Register an asset as one that a DAG uses, as the scheduler does, and ``dag.test()`` since Airflow 3.3; it has no events yet."""
+    """Register an asset as one that a DAG uses, as the scheduler does, and ``dag.test()`` since Airflow 3.3; without events."""
     asset_events(asset.uri)  # of other tests
     if HAS_RETRY_POLICIES:
         return

@@ -236,7 +236,8 @@ def test_an_unknown_extra_that_resembles_a_known_one_is_refused_with_both_names(
 @pytest.mark.parametrize(
     "name",
     ["protected", "protect_folders", "protectedFolder", "protected_ids", "pretected_folder_id", "protcted_folders_ids",
-     "ReadOnly", "folders_protected", "deletion_protection", "undeletable_folder_ids", "keep-folder-ids", "folderIds", "extra__http__protected_folder_ids"],
+     "ReadOnly", "folders_protected", "deletion_protection",
+     "undeletable_folder_ids", "keep-folder-ids", "folderIds", "extra__http__protected_folder_ids"],
 )  # fmt: skip
 def test_whatever_may_be_meant_to_protect_a_folder_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match="'protected_folder_ids'"):
@@ -283,7 +284,9 @@ def test_protected_ids_are_a_list_or_separated_by_commas(value: Any, ids: set[st
 @pytest.mark.parametrize(
     "value",
     ["", " ", ",", "a,", "a;b", "a b", "a\nb", "a|b", '"a"', "'a'", "[a]", '["a"', "a*", "None", "null", "{{ var.value.ids }}",
-     '{"a": 1}', [""], [" "], ["a", None], ["None"], ["a*"], ["{{ x }}"], ["a,b"], ["a b"], ["'a'"], ["a,"], "a，b", "“a”", "`a`", "a?b", "^a$", ["a[b]"], "$IDS", "%(ids)s", [["a"]], [True], {}, {"a": 1}, 5, 0, True, False],
+     '{"a": 1}', [""], [" "], ["a", None], ["None"], ["a*"], ["{{ x }}"],
+     ["a,b"], ["a b"], ["'a'"], ["a,"], "a\uff0cb", "\u201ca\u201d", "`a`", "a?b", "^a$", ["a[b]"], "$IDS", "%(ids)s",
+     [["a"]], [True], {}, {"a": 1}, 5, 0, True, False],
     ids=str,
 )  # fmt: skip
 def test_a_value_that_may_protect_less_than_was_meant_is_refused(value: Any) -> None:
