@@ -48,7 +48,7 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     ),
     "protected_folder_ids": _field(
         "Protected folder ids",
-        'Ids that are never deleted, separated by commas or as a list such as ["id 1", "id 2"], in addition to every spelling of '
+        'Ids that are never deleted, separated by commas or as a list such as ["id1", "id2"], in addition to every spelling of '
         "the root (0, /).",
     ),
     "token_path": _field(
