@@ -27,7 +27,8 @@ def modules() -> list[str]:
     """Import every module of the package and return their names."""
     names = [info.name for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     for name in names:
-        if not name.endswith(("__main__", "emulator.fixtures")):  # the fixtures are imported by pytest, where there is one
+        # The fixtures are imported by pytest, the extractors by OpenLineage, where there is one.
+        if not name.endswith(("__main__", "emulator.fixtures", ".extractors")):
             importlib.import_module(name)
     return names
 
