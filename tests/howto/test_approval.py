@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
@@ -46,10 +47,17 @@ class Approvals:
         return requests.request(method, f"{self._base}/api/v2{path}", json=body, headers=self._headers, timeout=120)
 
     def question(self, run_id: str, dag_id: str = DAG) -> dict[str, Any]:
-        """Wait until a run asks, and return the question as the UI gets it."""
+        """Wait until a run asks, and return the question as the UI gets it.
+
+        No person answers before the scheduler knows that the asking process has ended; it would fail the task
+        (apache/airflow 67287).
+        """
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/approve"
         waits = ("awaiting_input", "deferred")
         self.airflow.until(f"{run_id} asks", lambda: self.airflow.states(run_id).get(("approve", -1)) in waits)
+        ended = re.compile(rf"executor event with state success .*'approve'.*{re.escape(run_id)}")
+        output = self.airflow.output / "scheduler.txt"
+        self.airflow.until("the scheduler knows", lambda: ended.search(output.read_text(errors="replace")))
         return dict(self.call("GET", f"{path}/-1/hitlDetails").json())
 
     def answer(self, run_id: str, option: str) -> dict[tuple[str, int], str]:
