@@ -9,7 +9,6 @@ import asyncio
 import functools
 import logging
 import os
-import re
 import select
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,17 +19,16 @@ from typing import Any, Protocol, TypeVar
 
 import aiohttp
 import pendulum
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.http_exceptions import HttpProcessingError
 from tenacity import AsyncRetrying
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import MalformedResponse, transport_failure
+from airflow_provider_cloudstore.clients.reasons import transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
-from airflow_provider_cloudstore.protocol import framing, messages
+from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.failures import connect_refused
+from airflow_provider_cloudstore.protocol.framing import IncompleteResponse, MalformedResponse, ResponseFilter
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.proxies import Proxy
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -130,31 +128,29 @@ class AsyncClient:
         if call.token_rejected:
             call.replace_credentials(await self._reload())
         async with self._session.slots:
-            return call.handle_outcome(await self._send(call.request(), time_left))
+            return call.handle_outcome(await self.send(call.request(), time_left))
 
-    async def _send(self, request: Request, time_left: float) -> Response | TransportFailure:
-        """Send one request. Library exceptions end here: they are not even the context of a later error."""
+    async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
+        """Send one request and read its response, up to the first piece that makes the body too large.
+
+        :param time_left: maximum seconds for both, if the connection's timeout is not shorter.
+        """
         limit = max(0.001, min(self._settings.timeout, time_left))
-        deadline, time_left = time.monotonic() + limit, limit
-        sent_at = pendulum.now("UTC")
-        while True:
-            in_flight = _InFlight()
-            _in_flight.set(in_flight)  # read in this task
-            try:
-                return await self._exchange(request, time_left, sent_at)
-            except _StaleConnection:  # aiohttp closed it, and nothing was sent over it
-                time_left = deadline - time.monotonic()
-            except aiohttp.ClientHttpProxyError as error:
-                return connect_refused(error.status)
-            except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
-                sent, through_proxy = in_flight.connection is not None, self._session.proxy is not None
-                return transport_failure(error, sent=sent, limit=limit, through_proxy=through_proxy)
-            finally:
-                in_flight.end()
+        in_flight = _InFlight()
+        _in_flight.set(in_flight)  # read in this task
+        try:
+            return await self._exchange(request, limit, in_flight)
+        except aiohttp.ClientHttpProxyError as error:
+            return connect_refused(error.status)
+        except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
+            sent, through_proxy = in_flight.connection is not None, self._session.proxy is not None
+            return transport_failure(in_flight.failure or error, sent=sent, limit=limit, through_proxy=through_proxy)
 
-    async def _exchange(self, request: Request, limit: float, sent_at: pendulum.DateTime) -> Response:
+    async def _exchange(self, request: Request, limit: float, in_flight: _InFlight) -> Response:
+        """Library exceptions end in the caller: they are not even the context of a later error."""
         proxy = self._session.proxy
         forwarded = proxy.headers if proxy and request.url.startswith("http:") else {}
+        sent_at = pendulum.now("UTC")
         async with self._session.http.request(
             request.method,
             URL(request.url, encoded=True),
@@ -168,10 +164,6 @@ class AsyncClient:
             headers = messages.headers_of(
                 (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
             )
-            usable = messages.is_final(response.status) and messages.is_unambiguous(response.status, headers)
-            if not usable or len(response.raw_headers) > messages.MAX_HEADER_LINES:
-                response.close()
-                raise MalformedResponse
             body = bytearray()
             while not response.content.at_eof():
                 body += await response.content.readany()
@@ -179,165 +171,98 @@ class AsyncClient:
                     response.close()
                     break
             else:
-                if failure := response.content.exception():  # at_eof() is also true after an error
+                if failure := in_flight.failure or response.content.exception():  # at_eof() is also true after an error
                     raise failure
-        too_large = len(body) > messages.MAX_BODY_BYTES
-        return Response(
-            response.status, headers, bytes(body[: messages.MAX_BODY_BYTES]), sent_at, pendulum.now("UTC"), too_large=too_large
-        )
+        return Response(response.status, headers, b"", sent_at, sent_at).with_body(bytes(body), pendulum.now("UTC"))
 
 
 @functools.lru_cache(maxsize=16)
 def _timeout(limit: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=max(0.001, limit), connect=min(limit, messages.CONNECT_TIMEOUT))
+    return aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT))
 
 
-class _StaleConnection(Exception):
-    """Bytes arrived over an idle connection, or it was closed: it must not be reused."""
-
-
-_BLANK_LINE = re.compile(rb"\n\r?\n")
-_EMPTY = 204
-_EMPTY_RESPONSE = b"HTTP/1.1 204 No Content\r\n\r\n"
-
-
-class _Connection(ResponseHandler):
-    """A connection that closes when it receives a byte outside a response, or too many bytes of one."""
-
-    in_flight: _InFlight | None = None
-    between_responses = True
-    head_received = False
-    body: aiohttp.StreamReader | None = None
-    chunks: framing.Chunks | None = None  # of a chunked body
-    head = b""  # of the next response, as far as received
-    body_bytes_left: int | None = None  # of a body with a Content-Length
-    bytes_allowed = messages.MAX_HEAD_BYTES
-    interim_allowed = messages.MAX_INTERIM_RESPONSES
-
-    def set_response_params(self, **params: Any) -> None:
-        # The old parser, about to be replaced, reads a whole response only if it does not already hold the start of another.
-        if self._parser is not None and self.body_bytes_left != 0:
-            try:
-                messages, _, _ = self._parser.feed_data(_EMPTY_RESPONSE)
-            except HttpProcessingError:
-                messages = []
-            self.between_responses = [message.code for message, _ in messages] == [_EMPTY]
-        super().set_response_params(**params)
-
-    def data_received(self, data: bytes) -> None:
-        if not data:  # aiohttp itself calls this to resume what it buffered while the body was full
-            super().data_received(data)
-            return
-        self.bytes_allowed -= len(data)
-        if self.bytes_allowed < 0:
-            self._abort()
-            return
-        while data and not self.head_received and self._parser:
-            data = self._receive_head(data)
-        if data and self.chunks and not self.chunks.accept(data):
-            self._fail_body(MalformedResponse())
-            self._abort()
-        elif data:
-            if self.body_bytes_left is not None:
-                self.body_bytes_left -= len(data)
-            super().data_received(data)
-
-    def _receive_head(self, data: bytes) -> bytes:
-        """Parse up to the end of the head and return the rest: a parser that fails there would lose the response.
-
-        aiohttp's parser alone would also accept RTSP, and blank lines before a response.
-        """
-        before = len(self.head)
-        self.head += data
-        end = _BLANK_LINE.search(self.head, max(0, before - 2))
-        rest = b"" if end is None else self.head[end.end() :]
-        if end is not None and not framing.is_head(self.head[: end.end()]):
-            super().set_exception(MalformedResponse())
-            self._abort()
-            return b""
-        super().data_received(data[: len(data) - len(rest)])
-        if end is not None:
-            self.head = b""
-        return rest
-
-    def feed_data(self, data: Any, size: int = 0) -> None:
-        message, body = data
-        known = framing.is_status_line(self.head)
-        if messages.is_interim(message.code):
-            self.interim_allowed -= 1
-        else:
-            self.head_received, self.body = True, body
-            self.bytes_allowed += messages.MAX_WIRE_BYTES
-            length = message.headers.get("Content-Length", "")
-            counted = messages.has_body(message.code) and not message.chunked and re.fullmatch("[0-9]{1,18}", length)
-            self.chunks = framing.Chunks() if message.chunked else None
-            self.body_bytes_left = int(length) if counted else None
-        if known and self.interim_allowed >= 0:
-            super().feed_data(data, size)
-        else:
-            self._abort()
-
-    def set_exception(self, exc: Any, *args: Any) -> None:
-        super().set_exception(exc, *args)
-        # Otherwise the reader of a body with an invalid chunk would wait for more.
-        if isinstance(exc, HttpProcessingError):
-            self._fail_body(MalformedResponse())
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        if exc is not None:  # aiohttp takes a reset for the end of a body of unknown length
-            self._fail_body(exc)
-        super().connection_lost(exc)
-
-    def _fail_body(self, error: BaseException) -> None:
-        if self.body is not None and not self.body.is_eof():
-            self.body.set_exception(error)
-
-    def _abort(self) -> None:
-        if not self.head_received:
-            self._parser = None  # it would parse what it has as headers
-        if self.transport:
-            self.transport.abort()
-
-    @property
-    def stale(self) -> bool:
-        """Whether bytes have arrived since the last response, or the server has closed the connection."""
-        if self.in_flight is None:
-            return False  # a new one: bytes to read belong to the TLS handshake
-        sock = self.transport.get_extra_info("socket") if self.transport else None
-        if sock is None or self.should_close or not self.between_responses:
-            return True
-        poll = select.poll()
-        poll.register(sock.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
-
-
-@dataclass(slots=True, eq=False)
 class _InFlight:
-    """One request, and the connection over which it may have been sent."""
+    """One request, as its connection sees it.
 
-    connection: _Connection | None = None
+    :ivar connection: the connection over which it may have been sent.
+    :ivar failure: what ended its response early.
+    """
 
-    def begin(self, connection: _Connection) -> None:
-        if connection.stale:
-            raise _StaleConnection
-        self.connection, connection.in_flight, connection.head_received = connection, self, False
-        connection.head, connection.body, connection.body_bytes_left, connection.chunks = b"", None, None, None
-        connection.bytes_allowed, connection.interim_allowed = messages.MAX_HEAD_BYTES, messages.MAX_INTERIM_RESPONSES
-
-    def end(self) -> None:
-        if self.connection and self.connection.in_flight is self:  # else it already has another request
-            self.connection.bytes_allowed = 0
+    def __init__(self) -> None:
+        self.connection: _Connection | None = None
+        self.failure: BaseException | None = None
+        self.filter = ResponseFilter(messages.MAX_WIRE_BYTES)
 
 
 _in_flight: ContextVar[_InFlight] = ContextVar("_in_flight")
 
 
-class _TrackedRequest(aiohttp.ClientRequest):
-    """A request that records that it is being sent: an exception of aiohttp does not say."""
+class _Connector(aiohttp.TCPConnector):
+    """Lends connections over which no byte has arrived while they were idle, each watched by a :class:`_Connection`."""
 
-    async def send(self, conn: Any) -> aiohttp.ClientResponse:
-        _in_flight.get().begin(conn.protocol)
-        return await super().send(conn)
+    async def connect(self, *args: Any, **kwargs: Any) -> aiohttp.connector.Connection:
+        """A connection for the request in flight."""
+        in_flight = _in_flight.get()
+        if in_flight.connection:  # aiohttp itself would send a lost GET once more
+            raise aiohttp.ServerDisconnectedError
+        while True:
+            lent = await super().connect(*args, **kwargs)
+            transport: Any = lent.transport
+            connection = transport.get_protocol()
+            if not isinstance(connection, _Connection):  # a new one
+                connection = _Connection(transport, connection)
+                transport.set_protocol(connection)
+            elif connection.is_stale():
+                lent.close()
+                continue
+            in_flight.connection, connection.in_flight = connection, in_flight
+            return lent
+
+
+class _Connection(asyncio.Protocol):
+    """Stands between a connection and aiohttp, which gets what :class:`ResponseFilter` passes on."""
+
+    in_flight: _InFlight
+
+    def __init__(self, transport: Any, protocol: Any) -> None:
+        self._transport, self._protocol = transport, protocol
+
+    def data_received(self, data: bytes) -> None:
+        seen = self.in_flight.filter
+        try:
+            if passed := seen.feed(data):
+                self._protocol.data_received(passed)
+        except MalformedResponse as error:
+            self.in_flight.failure = error
+        if seen.surplus or self.in_flight.failure:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        in_flight = self.in_flight
+        if not in_flight.failure and not in_flight.filter.ended:
+            try:
+                in_flight.filter.end()
+                in_flight.failure = exc  # aiohttp takes a reset for the end of a body of unknown length
+            except IncompleteResponse as error:
+                in_flight.failure = exc or error
+        self._protocol.connection_lost(exc)
+
+    def eof_received(self) -> Any:
+        return self._protocol.eof_received()
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+    def is_stale(self) -> bool:
+        """Whether bytes have arrived since the last response, or the server has closed the connection."""
+        if self._transport.is_closing():
+            return True
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,20 +319,14 @@ async def _open(settings: Settings, limit: int, fresh: bool) -> Session:
     tls = any(url.startswith("https:") for url in (settings.base_url, proxy.url if proxy else ""))
     context = await asyncio.to_thread(tls_context, settings) if tls else False  # reads files
     reuse: dict[str, Any] = {"force_close": True} if fresh else {"keepalive_timeout": _KEEP_ALIVE}
-    connector = aiohttp.TCPConnector(limit=limit, ssl=context, **reuse)
-    # Both are private in aiohttp: the class of a connection (_factory), and its own resending of a GET (_retry_connection).
-    factory: Any = functools.partial(_Connection, loop=asyncio.get_running_loop())
-    connector._factory = factory
     http = aiohttp.ClientSession(
-        connector=connector,
+        connector=_Connector(limit=limit, ssl=context, **reuse),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         skip_auto_headers=("Accept", "Content-Type"),
-        request_class=_TrackedRequest,
         max_line_size=messages.MAX_LINE_BYTES,
         max_field_size=messages.MAX_LINE_BYTES,
     )
-    http._retry_connection = False
     return Session(http, asyncio.Semaphore(limit), proxy)
 
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import ssl
 from collections.abc import Iterator
 
 from airflow_provider_cloudstore.protocol.messages import Cause, FailureKind, TransportFailure
-
-
-class MalformedResponse(http.client.HTTPException):
-    """The bytes received are not one response, or are ambiguous."""
-
 
 # By name, because neither client may import the other's library. The first one that matches any cause counts.
 _REASONS = {
@@ -23,8 +17,10 @@ _REASONS = {
     "BrokenPipeError": ("connection closed", Cause.UNREACHABLE),
     "SSLError": ("TLS failed", Cause.TLS),
     "TimeoutError": ("timed out", Cause.UNREACHABLE),
+    "IncompleteResponse": ("the response ended early", Cause.UNREACHABLE),
     "IncompleteRead": ("the response ended early", Cause.UNREACHABLE),
     "ClientPayloadError": ("the response ended early", Cause.UNREACHABLE),
+    "MalformedResponse": ("the response is not valid HTTP", Cause.UNREACHABLE),
     "ClientResponseError": ("the response is not valid HTTP", Cause.UNREACHABLE),
     "HTTPException": ("the response is not valid HTTP", Cause.UNREACHABLE),
 }

@@ -249,8 +249,8 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
         self._locks: dict[int, threading.RLock] = {}  # one per process: a fork may copy one that a thread holds
         self._pid = os.getpid()
         file_id = _file_id(path)
-        hook = CloudStoreHook(fs.conn_id)
-        self._reader = _missing_is_not_found(path, lambda: hook.open_file(file_id, version))
+        self._hook = CloudStoreHook(fs.conn_id)
+        self._reader = _missing_is_not_found(path, lambda: self._hook.open_file(file_id, version))
         kwargs.pop("size", None)
         super().__init__(fs, path, size=self._reader.size, **kwargs)
         version = self._reader.version
@@ -319,7 +319,7 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
     def close(self) -> None:
         """Close the connections."""
         if not self.closed:
-            self._reader.close()
+            self._hook.close()
         super().close()
 
 

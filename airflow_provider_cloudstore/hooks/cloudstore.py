@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -36,6 +35,8 @@ from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, r
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS, DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR
 
 if TYPE_CHECKING:
+    import requests
+
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
     from airflow_provider_cloudstore.clients.downloads import DownloadClient, FileReader
@@ -93,11 +94,20 @@ class CloudStoreHook(BaseHook):
         self._client = None
         self._settings = None
 
-    def get_conn(self) -> BlockingClient:
-        """The HTTP client, opened on first use.
+    def get_conn(self) -> requests.Session:
+        """The HTTP session of this thread, over which calls and downloads are sent.
+
+        The hook adds the token to each of its own requests, so yours have none. They use the connection's proxy and certificates,
+        follow no redirects and keep no cookies; the guards of :meth:`delete_folder` and its like do not apply to them. An adapter
+        that you mount, and the history of a mock, see the hook's token.
 
         :raises ConfigurationError: if the connection is invalid.
         """
+        with airflow_errors():
+            return self._http.session
+
+    @property
+    def _http(self) -> BlockingClient:
         if self._client is None:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
@@ -184,8 +194,8 @@ class CloudStoreHook(BaseHook):
             path, name = resolve_target(target, download.file_id)
             if link:
                 download.use_link(link)
-            with self._download_client(self.create_download_link) as client, atomic_write(path) as sink:
-                client.run(download, sink, on_retry=self.log.warning)
+            with atomic_write(path) as sink:
+                self._downloads().run(download, sink, on_retry=self.log.warning)
                 file = download.result(name)
         collect(self, of_download(self.settings.base_url, file.file_id, file.path))
         return file
@@ -202,21 +212,17 @@ class CloudStoreHook(BaseHook):
         from airflow_provider_cloudstore.clients.downloads import FileReader
         from airflow_provider_cloudstore.protocol.downloads import Download
 
-        def create_link(file_id: str) -> DownloadLink:
-            hook = copy(self)  # any thread may need one, with an HTTP connection of its own
-            hook._client = None
-            with hook:
-                return hook.create_download_link(file_id)
-
         with airflow_errors():
             download = Download(file_id, self.settings)
             download.version = version
-            return FileReader(lambda: self._download_client(create_link), download, self.log.warning)
+            return FileReader(self._downloads(), download, self.log.warning)
 
-    def _download_client(self, create_link: Callable[[str], DownloadLink]) -> DownloadClient:
+    def _downloads(self) -> DownloadClient:
         from airflow_provider_cloudstore.clients.downloads import DownloadClient
 
-        return DownloadClient(self.settings, create_link, time_left=lambda: time_budget(math.inf), count=count_download)
+        return DownloadClient(
+            self._http, self.create_download_link, time_left=lambda: time_budget(math.inf), count=count_download
+        )
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available: whether a download link for it can be created.
@@ -239,7 +245,7 @@ class CloudStoreHook(BaseHook):
     def _poll_once(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
         try:
             with counted_requests(call):
-                link = self.get_conn().attempt(call, seconds)
+                link = self._http.attempt(call, seconds)
         except CloudStoreError as error:
             return error
         mask(self._masking.admit(link.secrets, self.log.warning))
@@ -280,7 +286,7 @@ class CloudStoreHook(BaseHook):
 
     def _perform(self, call: Call[T]) -> T:
         with counted_requests(call):
-            return self.get_conn().perform(call, budget=time_budget(), on_retry=self.log.warning)
+            return self._http.perform(call, budget=time_budget(), on_retry=self.log.warning)
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, even if it was read before: its token may have been rotated.

@@ -1,94 +1,181 @@
-"""Validates a response's head and chunks the same for both clients, whose libraries tolerate different errors."""
+"""Passes on the bytes of one response in a form that every parser reads alike, so that both clients decide alike."""
 
 from __future__ import annotations
 
+import math
 import re
 
-from airflow_provider_cloudstore.protocol.messages import MAX_LINE_BYTES
+from airflow_provider_cloudstore.protocol import messages
 
-_STATUS_LINE = re.compile(rb"HTTP/1\.[01] [0-9]{3}(?: [^\r\n]*)?\r?\n")
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: [^\r\n]*)?\r?\n")
+_BLANK_LINE = re.compile(rb"\n\r?\n")
 _NAME = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _VALUE = rb"[^\0\r\n]*"
-# Some readers ignore the continuation of a folded header, so a header that determines the body's end must not be folded.
-_FOLDED_LENGTH = re.compile(rb"(?im)^(?:content-length|transfer-encoding):[^\n]*\n[ \t]")
 _FIELDS = re.compile(rb"(?:%b:%b\r?\n(?:[ \t]%b\r?\n)*)*\r?\n" % (_NAME, _VALUE, _VALUE))
+_LENGTHS = re.compile(r"(?im)^(content-length|transfer-encoding):([^\r\n]*)\r?\n([ \t])?")
 _TRAILER = re.compile(rb"%b:%b\r\n" % (_NAME, _VALUE))
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;%b)?\r\n" % _VALUE)
 
 
-def is_status_line(head: bytes | bytearray) -> bool:
-    """Whether a response begins with a status line of HTTP/1.0 or 1.1 (RFC 9112 section 4).
+class MalformedResponse(OSError):
+    """The bytes received are not one response of HTTP/1.0 or 1.1, are ambiguous, or are too many."""
 
-    It is strict where readers differ: no RTSP, no ``HTTP/1.2``, no leading blank line, no other white space.
 
-    :param head: the start of the response, with at least its first line.
+class IncompleteResponse(OSError):
+    """The connection closed before the end of the response."""
+
+
+class ResponseFilter:
+    """Validates one response, and drops what has no meaning here: interim responses, chunk extensions, trailers.
+
+    :param max_bytes: how many bytes may be received for the response.
+    :ivar status: the status of the final response, once its head is complete.
+    :ivar ended: whether the response is complete.
+    :ivar surplus: whether bytes followed it: the connection must not be used again.
     """
-    return _STATUS_LINE.match(head) is not None
+
+    def __init__(self, max_bytes: float = math.inf) -> None:
+        self.status = 0
+        self.ended = self.surplus = False
+        self._bytes_left = max_bytes
+        self._head = bytearray()  # as far as received
+        self._chunks: _Chunks | None = None
+        self._left = math.inf  # bytes of a body that is not chunked; infinite until the connection closes
+
+    @property
+    def unframed(self) -> float:
+        """How many of the next bytes belong to the body as they are; :meth:`skip` them, or :meth:`feed` them."""
+        return self._left if self.status and self._chunks is None else 0
+
+    def feed(self, data: bytes) -> bytes:
+        """Validate the next bytes received, and return what to pass on.
+
+        :raises MalformedResponse: if they cannot belong to a response.
+        """
+        self._count(len(data))
+        if self.ended:
+            self.surplus = True
+            return b""
+        passed = b""
+        if not self.status:
+            passed, data = self._receive_head(data)
+            if not self.status:
+                return b""
+        if self._chunks:
+            body = self._chunks.feed(data)
+            self.ended, rest = self._chunks.ended, self._chunks.rest
+        else:
+            split = len(data) if self._left > len(data) else int(self._left)
+            body, rest = data[:split], data[split:]
+            self._left -= split
+            self.ended = not self._left
+        self.surplus = self.ended and bool(rest)
+        return passed + body
+
+    def skip(self, count: int) -> None:
+        """Count bytes of the body that were passed on without :meth:`feed`."""
+        self._count(count)
+        self._left -= count
+        self.ended = not self._left
+
+    def end(self) -> None:
+        """Validate that the response may end here, because the connection closed.
+
+        :raises IncompleteResponse: if it has begun, and its length or its chunks say that bytes are missing.
+        """
+        if self._head or (self.status and not self.ended and not (self._chunks is None and math.isinf(self._left))):
+            raise IncompleteResponse
+
+    def _count(self, count: int) -> None:
+        self._bytes_left -= count
+        if self._bytes_left < 0:
+            raise MalformedResponse
+
+    def _receive_head(self, data: bytes) -> tuple[bytes, bytes]:
+        """The head of the final response once it is complete, and what follows it."""
+        at = max(0, len(self._head) - 2)
+        self._head += data
+        while end := _BLANK_LINE.search(self._head, at):
+            head, at = bytes(self._head[: end.end()]), 0
+            del self._head[: end.end()]
+            status = _status_of(head)
+            if not messages.is_interim(status):
+                rest, self._head = bytes(self._head), bytearray()
+                self._begin_body(status, head)
+                return head, rest
+        if len(self._head) > messages.MAX_HEAD_BYTES:
+            raise MalformedResponse
+        return b"", b""
+
+    def _begin_body(self, status: int, head: bytes) -> None:
+        lengths = _LENGTHS.findall(head.decode("latin-1"))
+        headers = messages.headers_of((name, value) for name, value, _ in lengths)
+        # Some parsers ignore the continuation of a folded header: it must not determine where the body ends.
+        if any(fold for _, _, fold in lengths) or not messages.is_unambiguous(status, headers):
+            raise MalformedResponse
+        self.status = status
+        if not messages.has_body(status):
+            self._left = 0
+        elif "transfer-encoding" in headers:
+            self._chunks = _Chunks()
+        elif length := headers.get("content-length"):
+            self._left = int(length)
 
 
-def is_head(head: bytes | bytearray) -> bool:
-    """Whether a response's head is unambiguous (RFC 9112 sections 4 and 5): a status line, and headers without NUL or a lone CR.
-
-    :param head: the status line, the headers and the blank line after them.
-    """
+def _status_of(head: bytes) -> int:
+    """The status of an unambiguous head (RFC 9112 sections 4 and 5): no other version, no NUL or lone CR in a header."""
     line = _STATUS_LINE.match(head)
-    return line is not None and _FIELDS.fullmatch(head, line.end()) is not None and not _FOLDED_LENGTH.search(head)
+    valid = line and _FIELDS.fullmatch(head, line.end()) and head.count(b"\n") <= messages.MAX_HEADER_LINES + 2
+    status = int(line[1]) if line and valid else 0
+    if not messages.is_interim(status) and not messages.is_final(status):
+        raise MalformedResponse
+    return status
 
 
-class Chunks:
-    """Validates a chunked body piece by piece (RFC 9112 section 7.1), and ignores what follows it."""
+class _Chunks:
+    """A chunked body (RFC 9112 section 7.1), passed on without extensions and trailers."""
 
     def __init__(self) -> None:
-        self._line = bytearray()
-        self._chunk_left = 0  # bytes still expected of the current chunk
-        self._after_data = self._in_trailers = self._ended = False
+        self.ended = False
+        self.rest = b""  # an incomplete line; after the end, what follows
+        self._left = 0  # bytes of the current chunk
+        self._accept_line = self._accept_size
 
-    def accept(self, data: bytes) -> bool:
-        """Whether the body is valid so far.
-
-        :param data: the next bytes.
-        """
-        at = 0
-        while at < len(data) and not self._ended:
-            if self._chunk_left:
-                skipped = min(self._chunk_left, len(data) - at)
-                self._chunk_left -= skipped
-                at += skipped
+    def feed(self, data: bytes) -> bytes:
+        data, at, passed = self.rest + data, 0, []
+        while at < len(data) and not self.ended:
+            if self._left:
+                piece = data[at : at + self._left]
+                self._left -= len(piece)
+                passed.append(piece)
+                at += len(piece)
                 continue
-            if whole := self._end_of_whole_chunk(data, at):
-                at = whole
-                continue
-            end = data.find(b"\n", at) + 1 or len(data)
-            self._line += data[at:end]
+            end = data.find(b"\n", at) + 1
+            if (end or len(data)) - at > messages.MAX_LINE_BYTES:
+                raise MalformedResponse
+            if not end:
+                break
+            passed.append(self._accept_line(data[at:end]))
             at = end
-            if len(self._line) > (2 if self._after_data else MAX_LINE_BYTES):
-                return False
-            if self._line.endswith(b"\n"):
-                line, self._line = self._line, bytearray()
-                if not self._accept_line(line):
-                    return False
-        return True
+        self.rest = data[at:]
+        return b"".join(passed)
 
-    def _end_of_whole_chunk(self, data: bytes, at: int) -> int:
-        """Where the chunk that begins here ends, or 0: chunks of one byte would cost four times as much line by line."""
-        if self._line or self._after_data or self._in_trailers or not (size := _CHUNK.match(data, at)):
-            return 0
-        count, end_of_line = int(size[1], 16), size.end()
-        end = end_of_line + count + 2
-        whole = count and end_of_line - at <= MAX_LINE_BYTES and data[end - 2 : end] == b"\r\n"
-        return end if whole else 0
-
-    def _accept_line(self, line: bytearray) -> bool:
-        if self._after_data:
-            self._after_data = False
-            return line == b"\r\n"
-        if self._in_trailers:
-            self._ended = line == b"\r\n"
-            return self._ended or _TRAILER.fullmatch(line) is not None
+    def _accept_size(self, line: bytes) -> bytes:
         size = _CHUNK.fullmatch(line)
         if size is None:
-            return False
-        self._chunk_left = int(size[1], 16)
-        self._after_data = self._chunk_left > 0
-        self._in_trailers = not self._chunk_left
-        return True
+            raise MalformedResponse
+        self._left = int(size[1], 16)
+        self._accept_line = self._accept_end_of_data if self._left else self._accept_trailer
+        return size[1] + b"\r\n"
+
+    def _accept_end_of_data(self, line: bytes) -> bytes:
+        if line != b"\r\n":
+            raise MalformedResponse
+        self._accept_line = self._accept_size
+        return line
+
+    def _accept_trailer(self, line: bytes) -> bytes:
+        self.ended = line == b"\r\n"
+        if not self.ended and not _TRAILER.fullmatch(line):
+            raise MalformedResponse
+        return line if self.ended else b""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from pendulum import DateTime
@@ -15,14 +15,12 @@ MAX_WIRE_BYTES = 8 * MAX_BODY_BYTES
 """Where reading ends in any case, interim responses, headers and the framing of the smallest chunks included."""
 MAX_HEAD_BYTES = 512 * 1024
 """Where reading ends if the headers have not ended."""
-MAX_INTERIM_RESPONSES = 64
-"""Maximum number of responses before the final one."""
 MAX_HEADER_LINES = 99
 """Maximum number of header lines: as many as the standard library reads."""
 MAX_LINE_BYTES = 64 * 1024
 """Longest header line, and longest status line."""
 CONNECT_TIMEOUT = 10.0
-"""Maximum seconds to connect, including name resolution, all addresses, proxy and TLS; less if the request has less."""
+"""Maximum seconds to connect to an address; less if the request has less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +54,13 @@ class Response:
     sent_at: DateTime
     received_at: DateTime
     too_large: bool = False
+
+    def with_body(self, body: bytes, received_at: DateTime) -> Response:
+        """The response whose head this is.
+
+        :param body: the body, or its beginning, if that is longer than :data:`MAX_BODY_BYTES`.
+        """
+        return replace(self, body=body[:MAX_BODY_BYTES], received_at=received_at, too_large=len(body) > MAX_BODY_BYTES)
 
 
 _FOLD = re.compile(r"\r?\n[ \t]+")  # a header continued on the next line (RFC 9112 section 5.2)

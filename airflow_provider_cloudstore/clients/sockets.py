@@ -1,0 +1,94 @@
+"""Sockets that read responses within a deadline, through the filter that both clients share."""
+
+from __future__ import annotations
+
+import io
+import socket
+import ssl
+from typing import Any
+
+from airflow_provider_cloudstore.clients.exchange import InFlight, current
+from airflow_provider_cloudstore.protocol.framing import ResponseFilter
+
+_CHUNK = 64 * 1024
+
+
+class _ResponseReader(io.RawIOBase):
+    """The bytes of one response, which :class:`http.client.HTTPResponse` reads."""
+
+    def __init__(self, raw: Any, sock: socket.socket, in_flight: InFlight) -> None:
+        self._raw, self._sock, self._in_flight = raw, sock, in_flight
+        self._filter = ResponseFilter(in_flight.max_bytes)
+        self._passed = memoryview(b"")  # validated, and not read yet
+        self._timeout = sock.gettimeout()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._passed and (unframed := self._filter.unframed):
+            return self._read_unframed(memoryview(buffer)[: int(min(len(buffer), unframed))])
+        while not self._passed:
+            if self._filter.ended:
+                return 0
+            piece = bytearray(_CHUNK)
+            if count := self._receive(piece):
+                self._passed = memoryview(self._filter.feed(bytes(piece[:count])))
+                self._note_progress()
+            else:
+                self._filter.end()
+                return 0
+        count = min(len(buffer), len(self._passed))
+        buffer[:count], self._passed = self._passed[:count], self._passed[count:]
+        return count
+
+    def _read_unframed(self, buffer: memoryview) -> int:
+        """Most of a download: what needs no check is not copied."""
+        if count := self._receive(buffer):
+            self._filter.skip(count)
+            self._note_progress()
+        else:
+            self._filter.end()
+        return count
+
+    def _receive(self, buffer: Any) -> int:
+        if (seconds := self._in_flight.time_left()) is not None:
+            self._sock.settimeout(seconds)
+        try:
+            return int(self._raw.readinto(buffer))
+        except ssl.SSLEOFError as error:
+            if not error.reason:  # OpenSSL's report of a reset
+                raise ConnectionResetError from None
+            return 0  # without close_notify; treated as a close without TLS
+
+    def _note_progress(self) -> None:
+        state, seen = self._in_flight, self._filter
+        if not state.connected:
+            state.refused = seen.status if seen.status != 200 else 0  # http.client opens a tunnel after no other status
+            return
+        state.status = seen.status
+        if not seen.ended:
+            return
+        self._sock.settimeout(self._timeout)  # for the next request
+        if seen.surplus or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending()):
+            self._sock.shutdown(socket.SHUT_RDWR)  # urllib3 sees that, and opens a new connection for the next request
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class ResponseSocket(socket.socket):
+    """A socket for HTTP without TLS."""
+
+    def makefile(self, *args: Any, **kwargs: Any) -> Any:
+        """The file that a response is read from."""
+        return io.BufferedReader(_ResponseReader(super().makefile("rb", buffering=0), self, current.get()))
+
+
+class TlsResponseSocket(ssl.SSLSocket):
+    """A socket for HTTP over TLS; set it as a context's ``sslsocket_class``."""
+
+    def makefile(self, *args: Any, **kwargs: Any) -> Any:
+        """The file that a response is read from."""
+        return io.BufferedReader(_ResponseReader(super().makefile("rb", buffering=0), self, current.get()))
