@@ -208,7 +208,7 @@ class Process:
     @asynccontextmanager
     async def connect(self, own: Any, reload: Any, options: Any) -> AsyncIterator[AsyncClient]:
         client = AsyncClient(own, reload, type("Session", (), {"slots": asyncio.Semaphore(99)})())
-        client._send = self.send  # type: ignore[assignment, method-assign]
+        client.send = self.send  # type: ignore[assignment, method-assign]
         yield client
 
     async def send(self, request: Any, *_: Any) -> Response | TransportFailure:
