@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-import pendulum
 import requests
 from tenacity import Retrying
 
@@ -97,4 +96,5 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 if isinstance(piece, TransportFailure):
                     return piece
                 body += piece
-        return head.with_body(bytes(body), pendulum.now("UTC"))
+        too_large, kept = len(body) > messages.MAX_BODY_BYTES, bytes(body[: messages.MAX_BODY_BYTES])
+        return Response(head.status, head.headers, kept, head.sent, time.time(), too_large)

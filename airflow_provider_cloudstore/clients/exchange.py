@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
-import pendulum
 import requests
 import urllib3
 from requests.structures import CaseInsensitiveDict
@@ -83,10 +82,12 @@ class Exchange(AbstractContextManager["Exchange"]):
         prepared = requests.PreparedRequest()  # as it was encoded: requests would normalize the URL
         prepared.method, prepared.url, prepared.body = request.method, request.url, request.body
         # http.client encodes headers in Latin-1, but a token's characters are sent in UTF-8, as aiohttp does.
-        prepared.headers = CaseInsensitiveDict((name, value.encode().decode("latin-1")) for name, value in request.headers.items())
+        prepared.headers = CaseInsensitiveDict(
+            (name, value.encode().decode("latin-1")) for name, value in request.headers.items()
+        )
         if request.body is not None:
             prepared.headers["Content-Length"] = str(len(request.body))
-        sent_at = pendulum.now("UTC")
+        sent = time.time()
         token = current.set(self._in_flight)
         try:
             self._in_flight.deadline = self._deadline()
@@ -102,7 +103,7 @@ class Exchange(AbstractContextManager["Exchange"]):
         self._response = response
         # The response of a user's own adapter may have its content and nothing to read from.
         self._body = response.raw if response.raw is not None else io.BytesIO(response.content)
-        return Response(response.status_code, headers, b"", sent_at, pendulum.now("UTC"))
+        return Response(response.status_code, headers, b"", sent, time.time())
 
     def read(self, most: int) -> bytes | TransportFailure:
         """The next bytes of the body as they arrive, at most so many; empty at its end."""

@@ -226,7 +226,7 @@ class Process:
         if mode.startswith("lost"):
             return TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection lost")
         status = {"ok": 200, "slow": 200}.get(mode) or int(mode)
-        return Response(status, {"retry-after": "0.7"} if mode == "429" else {}, b"{}", NOW, NOW)
+        return Response(status, {"retry-after": "0.7"} if mode == "429" else {}, b"{}", NOW.timestamp(), NOW.timestamp())
 
     # What happens to a process.
 
