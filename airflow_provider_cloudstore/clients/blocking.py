@@ -17,6 +17,7 @@ from airflow_provider_cloudstore.clients.exchange import Exchange
 from airflow_provider_cloudstore.clients.sessions import new_session
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.settings import Settings
 
@@ -65,8 +66,18 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at = time.monotonic() + budget
+        try:
+            return self.attempt(call, budget)
+        except CloudStoreError as error:
+            if not error.retryable:
+                raise
+            failed: CloudStoreError | None = error
+        # Most calls succeed at once, so the policy is built only now. It takes the attempt above for its first.
         for attempt in Retrying(**retry_policy(call, lambda: ends_at - time.monotonic(), on_retry)):
             with attempt:
+                if failed:
+                    first, failed = failed, None
+                    raise first
                 result = self.attempt(call, ends_at - time.monotonic())
         return result
 

@@ -109,10 +109,10 @@ class Exchange(AbstractContextManager["Exchange"]):
         """The next bytes of the body as they arrive, at most so many; empty at its end."""
         try:
             self._in_flight.deadline = self._deadline()
-            self._in_flight.time_left()
             if isinstance(self._body, urllib3.BaseHTTPResponse):
                 # read would wait for the rest, and lose it all if the connection broke.
                 return self._body.read1(most, decode_content=False)
+            self._in_flight.time_left()
             return bytes(self._body.read(most))
         except Exception as error:  # noqa: BLE001  (as above)
             return self._failure(error)
