@@ -111,7 +111,7 @@ def send_blocking(
         for number in range(times):
             if number and between:
                 between()
-            outcomes.append(client.send(operation.request(subject, own), 300))
+            outcomes.append(client._send(operation.request(subject, own), 300))
     return outcomes
 
 
@@ -128,7 +128,7 @@ def send_asynchronous(
             for number in range(times):
                 if number and between:
                     between()
-                outcomes.append(await client.send(operation.request(subject, own), 300))
+                outcomes.append(await client._send(operation.request(subject, own), 300))
         return outcomes
 
     return asyncio.run(run())

@@ -14,7 +14,6 @@ from typing import Any
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.downloads import DownloadClient
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.downloads import Download
@@ -62,8 +61,7 @@ def download(
 ) -> bytes:
     own, target = own or settings(timeout=2), Target() if target is None else target
     one = Download("f1", own, **more)
-    with BlockingClient(own, lambda: own) as connections:
-        client = DownloadClient(connections, mint, time_left=lambda: seconds)
+    with DownloadClient(own, mint, time_left=lambda: seconds) as client:
         client.run(one, target, on_retry=logging.getLogger(__name__).warning)
     assert one.result("").bytes == len(target)
     return bytes(target)
@@ -277,8 +275,7 @@ def test_what_makes_no_link_is_not_tried_again_by_the_download(serve: Serve) -> 
         asked.append(file_id)
         raise errors.TransientServiceError("HTTP 500", operation="download link", subject=file_id, status=500)
 
-    with pytest.raises(errors.TransientServiceError), BlockingClient(settings(), settings) as connections:
-        client = DownloadClient(connections, fail)
+    with pytest.raises(errors.TransientServiceError), DownloadClient(settings(), fail) as client:
         client.run(Download("f1", settings()), Target(), on_retry=print)
     assert asked == ["f1"]
 
@@ -289,8 +286,7 @@ def test_an_error_of_the_target_ends_the_download_as_it_is(serve: Serve) -> None
             raise OSError(28, "No space left on device")
 
     server = serve(response("200 OK", body=DATA))
-    with pytest.raises(OSError, match="No space left"), BlockingClient(settings(), settings) as connections:
-        client = DownloadClient(connections, Minter(server.url))
+    with pytest.raises(OSError, match="No space left"), DownloadClient(settings(), Minter(server.url)) as client:
         client.run(Download("f1", settings()), Full(), on_retry=print)
     assert len(server.requests) == 1
 

@@ -248,13 +248,13 @@ def test_a_client_that_was_forked_opens_its_own_connection(send: Any, serve: Any
     server = serve(OK, then=lambda connection: None)
     own = settings(server.url)
     with BlockingClient(own, lambda: own) as client:
-        assert isinstance(client.send(DELETE_FOLDER.request("d1", own), 5), Response)
+        assert isinstance(client._send(DELETE_FOLDER.request("d1", own), 5), Response)
         child = os.fork()
         if not child:
-            outcome = client.send(DELETE_FOLDER.request("d2", own), 5)
+            outcome = client._send(DELETE_FOLDER.request("d2", own), 5)
             os._exit(0 if isinstance(outcome, Response) else 1)
         assert os.waitpid(child, 0)[1] == 0
-        assert isinstance(client.send(DELETE_FOLDER.request("d3", own), 5), Response)
+        assert isinstance(client._send(DELETE_FOLDER.request("d3", own), 5), Response)
     assert (len(server.requests), server.connections) == (3, 2)
 
 
@@ -272,13 +272,13 @@ def test_sessions_of_a_forked_process_are_its_own(serve: Any) -> None:
     async def parent() -> None:
         async with shared_session(own) as session:
             client = AsyncClient(own, reload, session)
-            assert isinstance(await client.send(DELETE_FOLDER.request("d1", own), 5), Response)
+            assert isinstance(await client._send(DELETE_FOLDER.request("d1", own), 5), Response)
             child = os.fork()
             if not child:
                 asyncio._set_running_loop(None)
                 os._exit(0 if asyncio.run(once()) else 1)
             assert (await asyncio.to_thread(os.waitpid, child, 0))[1] == 0
-            assert isinstance(await client.send(DELETE_FOLDER.request("d1", own), 5), Response)
+            assert isinstance(await client._send(DELETE_FOLDER.request("d1", own), 5), Response)
 
     asyncio.run(parent())
     assert (len(server.requests), server.connections) == (3, 2)
@@ -310,9 +310,9 @@ def test_an_alarm_passes_through_and_the_next_call_works_on_a_connection_of_its_
         with BlockingClient(own, lambda: own) as client:
             signal.setitimer(signal.ITIMER_REAL, after)
             with pytest.raises(Alarm):
-                client.send(DELETE_FOLDER.request("d1", own), 5)
+                client._send(DELETE_FOLDER.request("d1", own), 5)
             for _ in range(2):
-                assert client.send(DELETE_FOLDER.request("d2", own), 5).body == b"{}"  # type: ignore[union-attr]
+                assert client._send(DELETE_FOLDER.request("d2", own), 5).body == b"{}"  # type: ignore[union-attr]
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -334,12 +334,12 @@ def test_a_cancelled_request_leaves_a_session_that_works(serve: Any) -> None:
     async def run() -> None:
         async with shared_session(own) as session:
             client = AsyncClient(own, reload, session)
-            task = asyncio.create_task(client.send(DELETE_FOLDER.request("d1", own), 5))
+            task = asyncio.create_task(client._send(DELETE_FOLDER.request("d1", own), 5))
             await asyncio.sleep(0.1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert isinstance(await client.send(DELETE_FOLDER.request("d2", own), 5), Response)
+            assert isinstance(await client._send(DELETE_FOLDER.request("d2", own), 5), Response)
 
     asyncio.run(run())
     assert server.connections == 2

@@ -89,7 +89,7 @@ def test_interim_responses_are_passed_over_and_no_answer_is_taken_for_another(se
     "answer",
     [
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n" + OK,
-        b"HTTP/1.1 102 Processing\r\n\r\n" * 600_000 + OK,
+        b"HTTP/1.1 102 Processing\r\n\r\n" * (messages.MAX_INTERIM_RESPONSES + 1) + OK,
     ],
     ids=["101", "too-many"],
 )

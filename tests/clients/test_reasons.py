@@ -53,8 +53,7 @@ def fail_asynchronous(own: Settings) -> errors.CloudStoreError:
 
 def fail_download(own: Settings) -> errors.CloudStoreError:
     link = DownloadLink("f1", "token", f"{own.base_url}/d", pendulum.now("UTC"), None)
-    with BlockingClient(own, lambda: own) as connections, pytest.raises(errors.CloudStoreError) as failed:
-        client = DownloadClient(connections, lambda _: link)
+    with DownloadClient(own, lambda _: link) as client, pytest.raises(errors.CloudStoreError) as failed:
         client.run(Download("f1", own), bytearray(), on_retry=logging.getLogger(__name__).warning)  # type: ignore[arg-type]
     return failed.value
 
