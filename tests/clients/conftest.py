@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, s
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pendulum
 import pytest
@@ -22,6 +22,7 @@ from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.downloads import DownloadClient
 from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.calls import DeleteFolder
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER, Operation
@@ -37,8 +38,7 @@ LINK_TOKEN = "link+token/=%"
 Handler = Callable[[socket.socket], None]
 Accept = Callable[["RawServer", socket.socket], None]
 Outcome = Response | TransportFailure
-Once = Callable[[Operation, str], Outcome]
-Way = Callable[[Settings], AbstractContextManager[Once]]
+Way = Callable[[Settings], AbstractContextManager["Sender"]]
 Send = Callable[..., list[Any]]
 
 
@@ -191,14 +191,24 @@ class Minter:
         return DownloadLink(file_id, LINK_TOKEN, url, pendulum.now("UTC"), None)
 
 
+class Sender(NamedTuple):
+    """Sends requests over one session: one, for what came of it, or as many as a call needs, for its error."""
+
+    send: Callable[[Operation, str], Outcome]
+    perform: Callable[[], object]
+
+
 @contextmanager
-def blocking(own: Settings) -> Iterator[Once]:
+def blocking(own: Settings) -> Iterator[Sender]:
     with BlockingClient(own, lambda: own) as client:
-        yield lambda operation, subject: send_with(client)(operation.request(subject, own), 300)
+        yield Sender(
+            lambda operation, subject: send_with(client)(operation.request(subject, own), 300),
+            lambda: client.perform(DeleteFolder("d1", own)),
+        )
 
 
 @contextmanager
-def asynchronous(own: Settings) -> Iterator[Once]:
+def asynchronous(own: Settings) -> Iterator[Sender]:
     async def reload() -> Settings:
         return own
 
@@ -206,29 +216,36 @@ def asynchronous(own: Settings) -> Iterator[Once]:
         opened = AsyncExitStack()
         client = AsyncClient(own, reload, runner.run(opened.enter_async_context(shared_session(own))))
         try:
-            yield lambda operation, subject: runner.run(send_with(client)(operation.request(subject, own), 300))
+            yield Sender(
+                lambda operation, subject: runner.run(send_with(client)(operation.request(subject, own), 300)),
+                lambda: runner.run(client.perform(DeleteFolder("d1", own))),
+            )
         finally:
             runner.run(opened.aclose())
 
 
 @contextmanager
-def download(own: Settings) -> Iterator[Once]:
+def download(own: Settings) -> Iterator[Sender]:
     """Downloads a file from the service's address, in one attempt; the operation and its subject are those of calls."""
     own = replace(own, max_attempts=1, allow_http=True)
 
-    def once(*_: Any) -> Outcome:
-        target, now = Target(), pendulum.now("UTC")
+    def perform() -> bytes:
+        target = Target()
+        client.run(Download("f1", own), target, on_retry=print)
+        return bytes(target)
+
+    def send(*_: Any) -> Outcome:
+        now = pendulum.now("UTC")
         try:
-            client.run(Download("f1", own), target, on_retry=print)
+            return Response(200, {}, perform(), now, now)
         except errors.CloudStoreError as error:
             if error.status and error.status >= 300:
                 return Response(error.status, {}, b"", now, now)
             never = FailureKind.PROXY_REFUSED if isinstance(error, errors.ConfigurationError) else FailureKind.NEVER_SENT
             return TransportFailure(FailureKind.OUTCOME_UNKNOWN if error.sent else never, error.reason)
-        return Response(200, {}, bytes(target), now, now)
 
     with download_client(own, Minter(f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}")) as client:
-        yield once
+        yield Sender(send, perform)
 
 
 WAYS = {"blocking": blocking, "asynchronous": asynchronous, "download": download}
@@ -236,13 +253,7 @@ WAYS = {"blocking": blocking, "asynchronous": asynchronous, "download": download
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> Way:
-    """Opens one of the clients, or one for downloads; what it returns sends one request."""
-    return WAYS[request.param]
-
-
-@pytest.fixture(params=["blocking", "asynchronous"])
-def call_way(request: pytest.FixtureRequest) -> Way:
-    """As ``way``, for API calls only."""
+    """Opens one of the clients, or one for downloads."""
     return WAYS[request.param]
 
 
@@ -255,11 +266,11 @@ def send_one_after_the_other(
     subject: str = "d1",
 ) -> list[Any]:
     outcomes = []
-    with way(own) as once:
+    with way(own) as sender:
         for number in range(times):
             if number:
                 between()
-            outcomes.append(once(operation, subject))
+            outcomes.append(sender.send(operation, subject))
     return outcomes
 
 
@@ -269,10 +280,10 @@ def send(way: Way) -> Send:
     return partial(send_one_after_the_other, way)
 
 
-@pytest.fixture
-def send_call(call_way: Way) -> Send:
+@pytest.fixture(params=[blocking, asynchronous], ids=["blocking", "asynchronous"])
+def send_call(request: pytest.FixtureRequest) -> Send:
     """As ``send``, but API calls only."""
-    return partial(send_one_after_the_other, call_way)
+    return partial(send_one_after_the_other, request.param)
 
 
 def bodies(outcomes: list[Outcome]) -> list[Any]:

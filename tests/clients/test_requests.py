@@ -14,7 +14,21 @@ import pytest
 from airflow_provider_cloudstore.protocol.messages import FailureKind
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from tests.clients.conftest import CHUNKED, HOST, LINK_TOKEN, OK, OTHER, Authority, RawServer, Send, Serve, bodies, stay_open
+from tests.clients.conftest import (
+    CHUNKED,
+    HOST,
+    LINK_TOKEN,
+    OK,
+    OTHER,
+    WAYS,
+    Authority,
+    RawServer,
+    Send,
+    Serve,
+    bodies,
+    send_one_after_the_other,
+    stay_open,
+)
 from tests.support import TOKEN, settings
 
 GET_LINK = f"/prefix/cloud/api/v2/file/download?access_token={TOKEN}&file_id=f%201"
@@ -46,6 +60,16 @@ def test_an_operation_is_on_the_wire_what_the_api_document_says(
     assert sent.pop("User-Agent").startswith("airflow-provider-cloudstore/")
     length = {"Content-Length": str(len(body))} if body else {}
     assert sent == {"Host": server.url.removeprefix("http://"), "Accept-Encoding": "identity", **headers, **length}
+
+
+def test_a_download_is_on_the_wire_its_link_alone(serve: Serve) -> None:
+    server = serve(OK)
+    send_one_after_the_other(WAYS["download"], settings(server.url))
+    line, headers, body = head_and_body(server.requests[0])
+    assert line == f"GET /{LINK_TOKEN}?t={LINK_TOKEN} HTTP/1.1"
+    assert headers.pop("User-Agent").startswith("airflow-provider-cloudstore/")
+    assert headers == {"Host": server.url.removeprefix("http://"), "Accept": "*/*", "Accept-Encoding": "identity"}
+    assert body == b""
 
 
 def test_a_netrc_file_takes_no_part(send: Send, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
