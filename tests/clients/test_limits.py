@@ -15,6 +15,7 @@ import pytest
 
 from airflow_provider_cloudstore.protocol.messages import FailureKind
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.clients.conftest import CHUNKED, HOST, OK, WAYS, RawServer, Send, Serve, Way, bodies, stay_open
 from tests.clients.conftest import send_one_after_the_other as send_with
 from tests.support import settings
@@ -91,16 +92,30 @@ def test_a_name_whose_look_up_hangs_takes_no_longer_than_the_limit(send: Send, m
     assert "timed out" in outcome.reason
 
 
-@pytest.mark.parametrize("stage", ["handshake", "response"])
-def test_a_server_that_goes_silent_takes_no_longer_than_the_limit(send: Send, serve: Serve, stage: str) -> None:
+@pytest.mark.parametrize(
+    ("stage", "kind"),
+    [
+        ("response", FailureKind.OUTCOME_UNKNOWN),
+        ("handshake", FailureKind.NEVER_SENT),
+        ("proxy", FailureKind.NEVER_SENT),
+    ],
+)
+def test_a_server_that_goes_silent_takes_no_longer_than_the_limit(
+    send: Send, serve: Serve, stage: str, kind: FailureKind
+) -> None:
     def go_silent(_: RawServer, connection: socket.socket) -> None:
         while connection.recv(65536):
             pass
 
     url = serve(handler=go_silent).url
-    outcome, seconds = timed(send, settings(url.replace("http:", "https:") if stage == "handshake" else url, timeout=1))
+    own = {
+        "response": settings(url, timeout=1),
+        "handshake": settings(url.replace("http:", "https:"), timeout=1),
+        "proxy": settings(f"https://{HOST}", timeout=1, proxy=Secret(url)),
+    }[stage]
+    outcome, seconds = timed(send, own)
     assert seconds < 2
-    assert outcome.kind is (FailureKind.NEVER_SENT if stage == "handshake" else FailureKind.OUTCOME_UNKNOWN)
+    assert outcome.kind is kind
 
 
 TRICKLES = {

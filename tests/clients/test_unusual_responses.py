@@ -34,7 +34,6 @@ VALID = {
     "plain": OK,
     "no-reason": b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\n{}",
     "empty-reason": b"HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\n{}",
-    "feeds": b"HTTP/1.1 200 OK\nContent-Length: 2\n\n{}",
     "close": HEAD + b"Connection: close\r\n\r\n{}",
     "version-1.0": b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
     "long-header": HEAD + b"X: " + b"x" * 60_000 + b"\r\n\r\n{}",
@@ -44,7 +43,6 @@ VALID = {
     "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     "chunk-extension": CHUNKED + b"02;a=b\r\n{}\r\n000;c\r\nTrailer: x\r\n\r\n",
     "interim": b"HTTP/1.1 100 Continue\r\n\r\n" + b"HTTP/1.1 102 P\r\n\r\n" * 30 + b"HTTP/1.1 103 E\r\nLink: </x>\r\n\r\n" + OK,
-    "more-after-it": OK + b"junk",
 }
 
 
@@ -163,6 +161,8 @@ MALFORMED = {
     "nul-in-header": HEAD + b"X: a\0b\r\n\r\n{}",
     "length-and-chunks": HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     "unknown-coding": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "junk-behind": OK + b"junk",
+    "feeds": b"HTTP/1.1 200 OK\nContent-Length: 2\n\n{}",
     "feeds-in-chunks": CHUNKED + b"2\n{}\n0\n\n",
     "extension-of-70-KB": CHUNKED + b"2;" + b"a" * 70_000 + b"\r\n{}\r\n0\r\n\r\n",
     "header-of-10-MB": HEAD + b"X: " + b"x" * 10_000_000 + b"\r\n\r\n{}",
