@@ -35,8 +35,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 HOST = "files.test"
 LINK_TOKEN = "link+token/=%"
 
-Handler = Callable[[socket.socket], None]
-Accept = Callable[["RawServer", socket.socket], None]
+Handler = Callable[["RawServer", socket.socket], object]
 Outcome = Response | TransportFailure
 Way = Callable[[Settings], AbstractContextManager["Sender"]]
 Send = Callable[..., list[Any]]
@@ -65,7 +64,7 @@ class RawServer:
 
     def _serve(self, connection: socket.socket) -> None:
         with suppress(OSError), connection:  # the client has gone
-            self._handler(connection)
+            self._handler(self, connection)
 
     def read_request(self, connection: socket.socket) -> bytes:
         """One request, noted; empty where the client has closed."""
@@ -102,10 +101,10 @@ def serve() -> Iterator[Serve]:
     """
     servers: list[RawServer] = []
 
-    def start(*answers: Any, then: Handler | None = None, handler: Accept | None = None) -> RawServer:
+    def start(*answers: Any, then: Callable[[socket.socket], object] | None = None, handler: Handler | None = None) -> RawServer:
         waiting = list(answers)
 
-        def answer(connection: socket.socket) -> None:
+        def answer(server: RawServer, connection: socket.socket) -> None:
             while server.read_request(connection):
                 now = waiting.pop(0) if len(waiting) > 1 else waiting[0]
                 for piece in [now] if isinstance(now, bytes) else now():
@@ -115,9 +114,8 @@ def serve() -> Iterator[Serve]:
                 else:
                     then(connection)
 
-        server = RawServer((lambda connection: handler(server, connection)) if handler else answer)
-        servers.append(server)
-        return server
+        servers.append(RawServer(handler or answer))
+        return servers[-1]
 
     yield start
     for server in servers:
@@ -257,7 +255,7 @@ def way(request: pytest.FixtureRequest) -> Way:
     return WAYS[request.param]
 
 
-def send_one_after_the_other(
+def send_in(
     way: Way,
     own: Settings,
     times: int = 1,
@@ -277,13 +275,13 @@ def send_one_after_the_other(
 @pytest.fixture
 def send(way: Way) -> Send:
     """Send requests in one of the three ways, one after the other over the same session."""
-    return partial(send_one_after_the_other, way)
+    return partial(send_in, way)
 
 
 @pytest.fixture(params=[blocking, asynchronous], ids=["blocking", "asynchronous"])
 def send_call(request: pytest.FixtureRequest) -> Send:
     """As ``send``, but API calls only."""
-    return partial(send_one_after_the_other, request.param)
+    return partial(send_in, request.param)
 
 
 def bodies(outcomes: list[Outcome]) -> list[Any]:

@@ -16,8 +16,7 @@ import pytest
 from airflow_provider_cloudstore.protocol.messages import FailureKind
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from tests.clients.conftest import CHUNKED, HOST, OK, WAYS, RawServer, Send, Serve, Way, bodies, stay_open
-from tests.clients.conftest import send_one_after_the_other as send_with
+from tests.clients.conftest import CHUNKED, HOST, OK, WAYS, RawServer, Send, Serve, Way, bodies, send_in, stay_open
 from tests.support import settings
 
 pytestmark = pytest.mark.slow  # make test-in-time
@@ -142,7 +141,7 @@ def test_a_server_that_trickles_takes_no_longer_than_the_limit(way: Way, serve: 
             time.sleep(0.1)
             yield piece
 
-    outcome, seconds = timed(lambda own: send_with(way, own), settings(serve(pieces).url, timeout=1))
+    outcome, seconds = timed(lambda own: send_in(way, own), settings(serve(pieces).url, timeout=1))
     assert seconds < 2
     assert outcome.kind is FailureKind.OUTCOME_UNKNOWN
     assert outcome.reason.startswith("no complete response within 1 s")

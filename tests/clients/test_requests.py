@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import socket
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,12 @@ from tests.clients.conftest import (
     OTHER,
     WAYS,
     Authority,
+    Handler,
     RawServer,
     Send,
     Serve,
     bodies,
-    send_one_after_the_other,
+    send_in,
     stay_open,
 )
 from tests.support import TOKEN, settings
@@ -64,7 +64,7 @@ def test_an_operation_is_on_the_wire_what_the_api_document_says(
 
 def test_a_download_is_on_the_wire_its_link_alone(serve: Serve) -> None:
     server = serve(OK)
-    send_one_after_the_other(WAYS["download"], settings(server.url))
+    send_in(WAYS["download"], settings(server.url))
     line, headers, body = head_and_body(server.requests[0])
     assert line == f"GET /{LINK_TOKEN}?t={LINK_TOKEN} HTTP/1.1"
     assert headers.pop("User-Agent").startswith("airflow-provider-cloudstore/")
@@ -198,7 +198,7 @@ def test_a_proxy_gets_a_plain_request_whole_and_with_its_credentials(send: Send,
     assert (f"Authorization: Bearer {TOKEN}".encode() in lines) is is_call
 
 
-def tunnel(inside: Callable[[RawServer, socket.socket], None] | None) -> Callable[[RawServer, socket.socket], None]:
+def tunnel(inside: Handler | None) -> Handler:
     def handle(own: RawServer, connection: socket.socket) -> None:
         own.read_request(connection)
         connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")

@@ -16,8 +16,20 @@ import pytest
 
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, FailureKind, Response
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, UPLOAD_FROM_URL, Operation
-from tests.clients.conftest import CHUNKED, LINK_TOKEN, OK, WAYS, Authority, RawServer, Send, Serve, Way, bodies, stay_open
-from tests.clients.conftest import send_one_after_the_other as send_with
+from tests.clients.conftest import (
+    CHUNKED,
+    LINK_TOKEN,
+    OK,
+    WAYS,
+    Authority,
+    RawServer,
+    Send,
+    Serve,
+    Way,
+    bodies,
+    send_in,
+    stay_open,
+)
 from tests.support import TOKEN, settings
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
@@ -99,7 +111,7 @@ def test_all_decide_alike_where_libraries_differ(serve: Serve, answer: bytes) ->
     decided = {}
     for name, way in WAYS.items():
         server = serve(answer)
-        (outcome,) = send_with(way, settings(server.url), operation=UPLOAD_FROM_URL, subject=SUBJECT)
+        (outcome,) = send_in(way, settings(server.url), operation=UPLOAD_FROM_URL, subject=SUBJECT)
         decided[name] = outcome.body if isinstance(outcome, Response) else outcome.kind
         assert len(server.requests) == 1
     assert len(set(decided.values())) == 1, decided
@@ -109,8 +121,6 @@ def test_all_decide_alike_where_libraries_differ(serve: Serve, answer: bytes) ->
 TRUNCATED = {
     "nothing": b"",
     "status": b"HTTP/1.1 200",
-    "status-line": b"HTTP/1.1 200 OK",
-    "no-headers": b"HTTP/1.1 200 OK\r\n",
     "header": b"HTTP/1.1 200 OK\r\nContent-Type: te",
     "no-blank-line": b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n",
     "after-interim": b"HTTP/1.1 103 Early Hints\r\n\r\n",
@@ -123,15 +133,12 @@ TRUNCATED = {
     "feed-after-chunk": CHUNKED + b"5\r\nhello\n00\r\n\r\n",
     "longer-chunk": CHUNKED + b"5\r\nhello12000\r\n",
     "chunk-word": CHUNKED + b"2\r\n{}\r\nzz\r\n",
-    "chunk-negative": CHUNKED + b"2\r\n{}\r\n-5\r\nhello\r\n0\r\n\r\n",
     "chunk-huge": CHUNKED + b"fffffffffffffffffffff\r\nhello",
     "length-behind-cr": b"HTTP/1.1 200 OK\r\nX: 1\rContent-Length: 3\r\n\r\nhello",
     "two-lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}x",
-    "negative-length": b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}",
     "word-as-length": b"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\n{}",
     "html": b"<html>%b</html>" % ECHO,
     "status-word": b"HTTP/1.1 %b OK\r\n\r\n" % ECHO,
-    "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 }
 
 
@@ -149,26 +156,18 @@ def test_a_response_whose_end_is_unknown_is_an_unknown_outcome(
 
 MALFORMED = {
     "rtsp": b"RTSP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
-    "rtsp-interim": b"RTSP/1.0 103 Early Hints\r\n\r\n" + OK,
-    "version-2": b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
     "line-before": b"\r\n" + OK,
-    "two-blanks": b"HTTP/1.1  200 OK\r\nContent-Length: 2\r\n\r\n{}",
     "no-colon": HEAD + ECHO + b"\r\n\r\n{}",
-    "no-name": HEAD + b": " + ECHO + b"\r\n\r\n{}",
     "blank-before-colon": b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n" + ECHO + b": x\r\n\r\n{}",
     "blank-before-name": b"HTTP/1.1 200 OK\r\n " + ECHO + b": y\r\nContent-Length: 2\r\n\r\n{}",
     "folded-length": b"HTTP/1.1 200 OK\r\nContent-Length:\r\n 2\r\n\r\n{}",
-    "nul-in-header": HEAD + b"X: a\0b\r\n\r\n{}",
     "length-and-chunks": HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
-    "unknown-coding": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     "junk-behind": OK + b"junk",
     "feeds": b"HTTP/1.1 200 OK\nContent-Length: 2\n\n{}",
     "feeds-in-chunks": CHUNKED + b"2\n{}\n0\n\n",
-    "extension-of-70-KB": CHUNKED + b"2;" + b"a" * 70_000 + b"\r\n{}\r\n0\r\n\r\n",
     "header-of-10-MB": HEAD + b"X: " + b"x" * 10_000_000 + b"\r\n\r\n{}",
     "too-many-headers": HEAD + b"X: x\r\n" * 200 + b"\r\n{}",
     "too-many-interim": b"HTTP/1.1 102 Processing\r\n\r\n" * 100 + OK,
-    "cookie": HEAD + b"Set-Cookie: " + ECHO + b";expires=x\r\n\r\n{}",
 }
 
 
@@ -254,14 +253,11 @@ ENDLESS = {
     "header": forever(b"HTTP/1.1 200 OK\r\nX: ", b"x" * 65536),
     "status-line": forever(b"HTTP/1.1 200 ", b"x" * 65536),
     "interim": forever(b"", b"HTTP/1.1 102 Processing\r\n\r\n" * 3000),
-    "large-interim": forever(b"", b"HTTP/1.1 102 Processing\r\nX: " + b"x" * 60_000 + b"\r\n\r\n"),
     "body": forever(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536),
     "redirect-body": forever(b"HTTP/1.1 302 Found\r\nLocation: ftp://h/x\r\n\r\n", b"x" * 65536),
-    "error-body": forever(b"HTTP/1.1 500 Oh\r\n\r\n", b"x" * 65536),
     "chunks": forever(CHUNKED, b"10000\r\n" + b"x" * 65536 + b"\r\n"),
     "chunk-extension": forever(CHUNKED + b"5;", b"x" * 65536),
     "trailers": forever(CHUNKED + b"0\r\n", b"X: y\r\n" * 10_000),
-    "silence": forever(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n", b""),
 }
 
 
@@ -286,7 +282,7 @@ def test_no_response_costs_more_memory_or_time_than_its_limit(
     old = tuple(map(int, version("aiohttp").split(".")[:2])) < (3, 14)
     if old and "asynchronous-trailers" in request.node.name:
         pytest.skip(f"aiohttp {version('aiohttp')} keeps every trailer: up to 216 MiB; 3.14 does not")
-    send_with(way, settings(serve(OK).url))  # what is loaded once is not what a response costs
+    send_in(way, settings(serve(OK).url))  # what is loaded once is not what a response costs
     server = serve(pieces)
     peak = before = resident()
     done = threading.Event()
@@ -299,7 +295,7 @@ def test_no_response_costs_more_memory_or_time_than_its_limit(
     watching = threading.Thread(target=watch)
     watching.start()
     began = time.monotonic()
-    (outcome,) = send_with(way, settings(server.url, timeout=2))
+    (outcome,) = send_in(way, settings(server.url, timeout=2))
     took = time.monotonic() - began
     done.set()
     watching.join()
