@@ -1,24 +1,44 @@
-"""A server of raw bytes, and both clients behind one face: what is promised of one is promised of the other."""
+"""A server of raw bytes, and one face for both clients and for downloads: what is promised of one is promised of all."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Any
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import pendulum
 import pytest
+import trustme
 
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
+from airflow_provider_cloudstore.clients.downloads import DownloadClient
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.calls import DeleteFolder
+from airflow_provider_cloudstore.protocol.downloads import Download
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER, Operation
+from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.settings import Settings
 
-Handler = Callable[[socket.socket], None]
-Accept = Callable[["RawServer", socket.socket], None]
-Between = Callable[[], None]
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+OTHER = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n[other]"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+HOST = "files.test"
+LINK_TOKEN = "link+token/=%"
+
+Handler = Callable[["RawServer", socket.socket], object]
+Outcome = Response | TransportFailure
+Way = Callable[[Settings], AbstractContextManager["Sender"]]
+Send = Callable[..., list[Any]]
 
 
 class RawServer:
@@ -44,7 +64,7 @@ class RawServer:
 
     def _serve(self, connection: socket.socket) -> None:
         with suppress(OSError), connection:  # the client has gone
-            self._handler(connection)
+            self._handler(self, connection)
 
     def read_request(self, connection: socket.socket) -> bytes:
         """One request, noted; empty where the client has closed."""
@@ -81,10 +101,10 @@ def serve() -> Iterator[Serve]:
     """
     servers: list[RawServer] = []
 
-    def start(*answers: Any, then: Handler | None = None, handler: Accept | None = None) -> RawServer:
+    def start(*answers: Any, then: Callable[[socket.socket], object] | None = None, handler: Handler | None = None) -> RawServer:
         waiting = list(answers)
 
-        def answer(connection: socket.socket) -> None:
+        def answer(server: RawServer, connection: socket.socket) -> None:
             while server.read_request(connection):
                 now = waiting.pop(0) if len(waiting) > 1 else waiting[0]
                 for piece in [now] if isinstance(now, bytes) else now():
@@ -94,47 +114,175 @@ def serve() -> Iterator[Serve]:
                 else:
                     then(connection)
 
-        server = RawServer((lambda connection: handler(server, connection)) if handler else answer)
-        servers.append(server)
-        return server
+        servers.append(RawServer(handler or answer))
+        return servers[-1]
 
     yield start
     for server in servers:
         server.close()
 
 
-def send_blocking(
-    own: Settings, times: int = 1, operation: Operation = DELETE_FOLDER, between: Between | None = None, subject: str = "d1"
-) -> Any:
-    outcomes = []
+def stay_open(connection: socket.socket) -> None:
+    """The server's side waits for the next request."""
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority, and the file with its certificate."""
+
+    ca: trustme.CA
+    bundle: str
+
+    def server_context(self, name: str) -> ssl.SSLContext:
+        """The TLS context of a server with a certificate for that name."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.ca.issue_cert(name).configure_cert(context)
+        return context
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    ca, bundle = trustme.CA(), str(Path(tmp_path_factory.mktemp("authority"), "ca.pem"))
+    ca.cert_pem.write_to_path(bundle)
+    return Authority(ca, bundle)
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What all loggers print at level DEBUG."""
+    caplog.set_level(logging.DEBUG)
+    for name in list(logging.root.manager.loggerDict):
+        caplog.set_level(logging.DEBUG, name)
+    return caplog
+
+
+def send_with(client: Any) -> Any:
+    """The client's method that sends one request."""
+    return getattr(client, "send", None) or client._send
+
+
+@contextmanager
+def download_client(own: Settings, create_link: Callable[[str], DownloadLink], **more: Any) -> Iterator[DownloadClient]:
+    """A client for downloads, closed in the end."""
+    with DownloadClient(own, create_link, **more) as client:
+        yield client
+
+
+class Target(bytearray):
+    """What was downloaded."""
+
+    def write(self, data: bytes) -> None:
+        self += data
+
+    restart = bytearray.clear
+
+
+class Minter:
+    """Creates a link to each of ``urls`` in turn; the last one again and again."""
+
+    def __init__(self, *urls: str) -> None:
+        self.urls, self.made = list(urls), 0
+
+    def __call__(self, file_id: str) -> DownloadLink:
+        url = self.urls[min(self.made, len(self.urls) - 1)]
+        self.made += 1
+        return DownloadLink(file_id, LINK_TOKEN, url, pendulum.now("UTC"), None)
+
+
+class Sender(NamedTuple):
+    """Sends requests over one session: one, for what came of it, or as many as a call needs, for its error."""
+
+    send: Callable[[Operation, str], Outcome]
+    perform: Callable[[], object]
+
+
+@contextmanager
+def blocking(own: Settings) -> Iterator[Sender]:
     with BlockingClient(own, lambda: own) as client:
-        for number in range(times):
-            if number and between:
-                between()
-            outcomes.append(client._send(operation.request(subject, own), 300))
-    return outcomes
+        yield Sender(
+            lambda operation, subject: send_with(client)(operation.request(subject, own), 300),
+            lambda: client.perform(DeleteFolder("d1", own)),
+        )
 
 
-def send_asynchronous(
-    own: Settings, times: int = 1, operation: Operation = DELETE_FOLDER, between: Between | None = None, subject: str = "d1"
-) -> Any:
+@contextmanager
+def asynchronous(own: Settings) -> Iterator[Sender]:
     async def reload() -> Settings:
         return own
 
-    async def run() -> Any:
-        outcomes = []
-        async with shared_session(own) as session:
-            client = AsyncClient(own, reload, session)
-            for number in range(times):
-                if number and between:
-                    between()
-                outcomes.append(await client._send(operation.request(subject, own), 300))
-        return outcomes
+    with asyncio.Runner() as runner:
+        opened = AsyncExitStack()
+        client = AsyncClient(own, reload, runner.run(opened.enter_async_context(shared_session(own))))
+        try:
+            yield Sender(
+                lambda operation, subject: runner.run(send_with(client)(operation.request(subject, own), 300)),
+                lambda: runner.run(client.perform(DeleteFolder("d1", own))),
+            )
+        finally:
+            runner.run(opened.aclose())
 
-    return asyncio.run(run())
+
+@contextmanager
+def download(own: Settings) -> Iterator[Sender]:
+    """Downloads a file from the service's address, in one attempt; the operation and its subject are those of calls."""
+    own = replace(own, max_attempts=1, allow_http=True)
+
+    def perform() -> bytes:
+        target = Target()
+        client.run(Download("f1", own), target, on_retry=print)
+        return bytes(target)
+
+    def send(*_: Any) -> Outcome:
+        now = pendulum.now("UTC")
+        try:
+            return Response(200, {}, perform(), now, now)
+        except errors.CloudStoreError as error:
+            if error.status and error.status >= 300:
+                return Response(error.status, {}, b"", now, now)
+            never = FailureKind.PROXY_REFUSED if isinstance(error, errors.ConfigurationError) else FailureKind.NEVER_SENT
+            return TransportFailure(FailureKind.OUTCOME_UNKNOWN if error.sent else never, error.reason)
+
+    with download_client(own, Minter(f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}")) as client:
+        yield Sender(send, perform)
 
 
-@pytest.fixture(params=["blocking", "asynchronous"])
-def send(request: pytest.FixtureRequest) -> Any:
-    """Send requests with one client, one after the other over the same session."""
-    return send_blocking if request.param == "blocking" else send_asynchronous
+WAYS = {"blocking": blocking, "asynchronous": asynchronous, "download": download}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Way:
+    """Opens one of the clients, or one for downloads."""
+    return WAYS[request.param]
+
+
+def send_in(
+    way: Way,
+    own: Settings,
+    times: int = 1,
+    operation: Operation = DELETE_FOLDER,
+    between: Callable[[], object] = lambda: None,
+    subject: str = "d1",
+) -> list[Any]:
+    outcomes = []
+    with way(own) as sender:
+        for number in range(times):
+            if number:
+                between()
+            outcomes.append(sender.send(operation, subject))
+    return outcomes
+
+
+@pytest.fixture
+def send(way: Way) -> Send:
+    """Send requests in one of the three ways, one after the other over the same session."""
+    return partial(send_in, way)
+
+
+@pytest.fixture(params=[blocking, asynchronous], ids=["blocking", "asynchronous"])
+def send_call(request: pytest.FixtureRequest) -> Send:
+    """As ``send``, but API calls only."""
+    return partial(send_in, request.param)
+
+
+def bodies(outcomes: list[Outcome]) -> list[Any]:
+    return [outcome.body if isinstance(outcome, Response) else outcome.reason for outcome in outcomes]
