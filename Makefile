@@ -24,7 +24,7 @@ IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_ended
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
+.PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories test-differential test-wheel \
   test-canary test-assets test-downloads test-odd-responses test-waiting test-killed-upload test-in-time test-approval test-kill test-distributed test-triggerer neighbours test-neighbours \
   test-ui test-typed test-first-day bench up docs guarantees format lint constraints clean
 .DEFAULT_GOAL := help
@@ -63,6 +63,13 @@ test-matrix: ## run the fast tests on every version in the README
 
 matrix-names:
 	@echo $(addprefix test-on-,$(filter-out $(NEW),$(MATRIX)))
+
+test-lowest: test-on-$(OLD)-lowest ## run the fast tests with the lowest dependencies that pyproject.toml allows, on the oldest Airflow
+
+test-newest: ## run the fast tests with the newest dependencies, pre-releases included, on the newest Airflow
+	@$(PYTHON) scripts/bootstrap.py $(NEW)-newest
+	@.venv/airflow-$(NEW)-newest/bin/python scripts/newest.py $(NEW)
+	@.venv/airflow-$(NEW)-newest/bin/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL))
 
 test-properties: env-new ## test the parser and the guards with 7,000 random examples for each property
 	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest --timeout 1200 $(PARALLEL) $(PROPERTIES)

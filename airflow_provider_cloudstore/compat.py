@@ -19,7 +19,7 @@ except ImportError:  # Airflow 2
 else:
     _ASSETS = (Asset, AssetRef)
 
-HAS_RETRY_POLICIES = hasattr(BaseOperator, "has_retry_policy")
+HAS_RETRY_POLICIES = hasattr(BaseOperator, "retry_policy")
 """Airflow 3.3 and later."""
 
 

@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from fsspec.callbacks import DEFAULT_CALLBACK
-from fsspec.core import caches
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
@@ -209,16 +208,16 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 shutil.copyfileobj(source, lpath if outfile is None else outfile)
                 callback.absolute_update(source.size)
             return
-        path, target = _name(rpath), LocalFileSystem._strip_protocol(os.fspath(lpath))
+        path = _name(rpath)
         with CloudStoreHook(self.conn_id) as hook:
-            file = _missing_is_not_found(path, lambda: hook.download(_file_id(path), target))
+            file = _missing_is_not_found(path, lambda: hook.download(_file_id(path), os.fspath(lpath)))
         callback.set_size(file.bytes)
         callback.absolute_update(file.bytes)
 
     def _refuse_writing(self, path: Any, *args: Any, **kwargs: Any) -> NoReturn:
         raise OSError(errno.EROFS, "cloudstore:// can only be read", path)
 
-    mkdir = makedirs = rmdir = touch = rm_file = _rm = rm = pipe_file = pipe = _refuse_writing
+    mkdir = makedirs = rmdir = touch = rm_file = rm = pipe_file = pipe = _refuse_writing
 
     def _refuse_writing_to(self, source: Any, target: Any, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse_writing(target)
@@ -310,7 +309,7 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
         with self._locks.setdefault(pid, threading.RLock()):
             if self._pid != pid:  # forked: a thread that was changing the cache does not exist here
                 self._pid, self._sought = pid, {}
-                self.cache = self.cache and caches[self.cache.name](self.blocksize, self._fetch_range, self.size)
+                self.cache = self.cache and type(self.cache)(self.blocksize, self._fetch_range, self.size)
             yield
 
     def _fetch_range(self, start: int, end: int) -> bytes:
