@@ -18,10 +18,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.callbacks import NoOpCallback
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
-from fsspec.utils import isfilelike, stringify_path
 
 from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -29,6 +28,8 @@ from airflow_provider_cloudstore.protocol.errors import InvalidInputError, NotFo
 from airflow_provider_cloudstore.protocol.file_uris import file_name, file_uri, id_of, path_of, segment
 
 schemes = ["cloudstore"]
+
+_NO_CALLBACK = NoOpCallback()
 
 
 def get_fs(conn_id: str | None, storage_options: dict[str, Any] | None = None) -> CloudStoreFileSystem:
@@ -162,7 +163,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         rpath: Any,
         lpath: Any,
         recursive: bool = False,
-        callback: Any = DEFAULT_CALLBACK,
+        callback: Any = _NO_CALLBACK,
         maxdepth: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -177,7 +178,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         """
         is_one = isinstance(rpath, (str, os.PathLike))
         ids = [_file_id(_refuse_pattern(path)) for path in ([rpath] if is_one else rpath)]
-        if isinstance(lpath, (list, tuple)) or isfilelike(lpath):
+        if isinstance(lpath, (list, tuple)) or hasattr(lpath, "write"):
             targets = list(lpath) if isinstance(lpath, (list, tuple)) else [lpath]
         else:
             targets = self._targets(ids, os.fspath(lpath), is_one)
@@ -193,7 +194,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             return [os.path.join(target, file_name(file_id)) for file_id in ids]
 
     def get_file(
-        self, rpath: str, lpath: Any = None, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
+        self, rpath: str, lpath: Any = None, callback: Any = _NO_CALLBACK, outfile: Any = None, **kwargs: Any
     ) -> None:
         """Download a file to a local path, whole or not at all.
 
@@ -202,7 +203,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         :param callback: is told the size.
         :param outfile: an open file.
         """
-        if outfile is not None or isfilelike(lpath):
+        if outfile is not None or hasattr(lpath, "write"):
             with self._open(rpath) as source:
                 callback.set_size(source.size)
                 shutil.copyfileobj(source, lpath if outfile is None else outfile)
@@ -323,7 +324,7 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
 
 
 def _name(path: Any) -> str:
-    return path_of(str(stringify_path(path)))
+    return path_of(str(os.fspath(path) if isinstance(path, os.PathLike) else path))
 
 
 def _file_id(path: str, *, must_be_valid: bool = True) -> str:
