@@ -96,7 +96,7 @@ test-waiting: env-new env-old env-middle ## test deferred waits and a killed tri
 test-assets: ## test assets, watchers, lineage and retry times, in a full Airflow, newest and oldest
 	@set -e; for name in $(NEW) $(OLD); do $(PYTHON) scripts/bootstrap.py $$name-lineage test,lineage; \
 	  .venv/airflow-$$name-lineage/bin/python -m pytest -m slow tests/assets; \
-	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/test_lineage.py; done
+	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/test_lineage.py tests/test_beyond_the_docs.py; done
 
 test-in-time: env-new ## test timeouts, waits, batches and ended tasks over real sockets, the examples and the how-tos
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)

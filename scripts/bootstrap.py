@@ -23,7 +23,7 @@ def main(name: str, extras: str = "test") -> int:
     """Create or update ``.venv/airflow-NAME``.
 
     :param name: an Airflow version that has a constraint file, followed by ``-pyX.Y`` for another Python or by any word for other
-        extras or, if it has a file of its own, other versions: ``3.3.2``, ``3.3.2-py3.13``, ``3.3.2-workbench``, ``2.11.2-lowest``.
+        extras: ``3.3.2``, ``3.3.2-py3.13``, ``3.3.2-workbench``. ``2.11.2-lowest`` has a constraint file of its own.
     :param extras: the project's extras to install, separated by commas.
     :returns: the exit status.
     """

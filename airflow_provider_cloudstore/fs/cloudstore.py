@@ -193,9 +193,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         with airflow_errors():
             return [os.path.join(target, file_name(file_id)) for file_id in ids]
 
-    def get_file(
-        self, rpath: str, lpath: Any = None, callback: Any = _NO_CALLBACK, outfile: Any = None, **kwargs: Any
-    ) -> None:
+    def get_file(self, rpath: str, lpath: Any = None, callback: Any = _NO_CALLBACK, outfile: Any = None, **kwargs: Any) -> None:
         """Download a file to a local path, whole or not at all.
 
         :param rpath: the file's id.
