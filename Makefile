@@ -24,7 +24,7 @@ IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_ended
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-properties test-histories test-differential test-wheel \
+.PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories test-differential test-wheel \
   test-canary test-assets test-downloads test-odd-responses test-waiting test-killed-upload test-in-time test-approval test-kill test-distributed test-triggerer neighbours test-neighbours \
   test-ui test-typed test-first-day bench up docs guarantees format lint constraints clean
 .DEFAULT_GOAL := help
@@ -64,6 +64,13 @@ test-matrix: ## run the fast tests on every version in the README
 matrix-names:
 	@echo $(addprefix test-on-,$(filter-out $(NEW),$(MATRIX)))
 
+test-lowest: test-on-$(OLD)-lowest ## run the fast tests with the lowest dependencies that pyproject.toml allows, on the oldest Airflow
+
+test-newest: ## run the fast tests with the newest dependencies, pre-releases included, on the newest Airflow
+	@$(PYTHON) scripts/bootstrap.py $(NEW)-newest
+	@.venv/airflow-$(NEW)-newest/bin/python scripts/newest.py $(NEW)
+	@.venv/airflow-$(NEW)-newest/bin/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL))
+
 test-properties: env-new ## test the parser and the guards with 7,000 random examples for each property
 	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest --timeout 1200 $(PARALLEL) $(PROPERTIES)
 
@@ -89,7 +96,7 @@ test-waiting: env-new env-old env-middle ## test deferred waits and a killed tri
 test-assets: ## test assets, watchers, lineage and retry times, in a full Airflow, newest and oldest
 	@set -e; for name in $(NEW) $(OLD); do $(PYTHON) scripts/bootstrap.py $$name-lineage test,lineage; \
 	  .venv/airflow-$$name-lineage/bin/python -m pytest -m slow tests/assets; \
-	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/test_lineage.py; done
+	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/test_lineage.py tests/test_beyond_the_docs.py; done
 
 test-in-time: env-new ## test timeouts, waits, batches and ended tasks over real sockets, the examples and the how-tos
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
@@ -174,11 +181,18 @@ AS_OF_3.2.2 := --exclude-newer 2026-06-15
 # The newest file covers every extra; files without a date hold for every Python, by markers.
 EXTRAS_2.11.2 := --extra test --extra ui --extra lineage
 EXTRAS_3.3.2 := --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours --extra readers
-OURS := $(patsubst %,--exclude-newer-package apache-airflow-providers-%=2026-11-01,common-compat http)
-constraints: $(addprefix constraints-,$(AIRFLOWS)) ## pin the newest compatible dependencies (needs uv)
+OURS := $(patsubst %,--exclude-newer-package %=2026-11-01,aiohttp $(addprefix apache-airflow-providers-,common-compat http))
+COMPILE := uv pip compile --quiet --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url
+constraints: $(addprefix constraints-,$(AIRFLOWS)) constraints-lowest ## pin the newest compatible dependencies, and the lowest (needs uv)
 constraints-%:
-	@echo "apache-airflow==$*" | uv pip compile --quiet --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url \
-	  $(if $(AS_OF_$*),$(AS_OF_$*) $(OURS),--universal) $(or $(EXTRAS_$*),--extra test) pyproject.toml - -o constraints/airflow-$*.txt
+	@echo "apache-airflow==$*" | $(COMPILE) $(if $(AS_OF_$*),$(AS_OF_$*) $(OURS),--universal) $(or $(EXTRAS_$*),--extra test) \
+	  pyproject.toml - -o constraints/airflow-$*.txt
+# The runtime dependencies at their floors, without an HTTP provider that needs a newer aiohttp; then, with these, the newest test tools.
+LOWEST := constraints/airflow-$(OLD)-lowest.txt
+AS_OF_LOWEST := --exclude-newer-package apache-airflow-providers-http=2026-05-15
+constraints-lowest:
+	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) --resolution lowest-direct pyproject.toml - -o $(LOWEST)
+	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) -c $(LOWEST) --extra test pyproject.toml - -o $(LOWEST)
 
 clean: ## remove everything that make installed
 	rm -rf .venv .demo .up .neighbours

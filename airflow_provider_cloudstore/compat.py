@@ -19,7 +19,7 @@ except ImportError:  # Airflow 2
 else:
     _ASSETS = (Asset, AssetRef)
 
-HAS_RETRY_POLICIES = hasattr(BaseOperator, "has_retry_policy")
+HAS_RETRY_POLICIES = hasattr(BaseOperator, "retry_policy")
 """Airflow 3.3 and later."""
 
 
@@ -85,7 +85,7 @@ def asset_stores(trigger: Any) -> list[Any]:
     """The state stores of the assets that a trigger watches, each with ``aget`` and ``aset``; none before Airflow 3.3."""
     stores = getattr(trigger, "asset_state_store", None)
     # Airflow's own accessor rejects a trigger that several assets watch with the same arguments.
-    return [store for name in ("_by_name", "_by_uri") for store in getattr(stores, name, {}).values()]
+    return [*getattr(stores, "_by_name", {}).values(), *getattr(stores, "_by_uri", {}).values()]
 
 
 def has_filesystem(scheme: str) -> bool:

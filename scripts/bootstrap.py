@@ -23,7 +23,7 @@ def main(name: str, extras: str = "test") -> int:
     """Create or update ``.venv/airflow-NAME``.
 
     :param name: an Airflow version that has a constraint file, followed by ``-pyX.Y`` for another Python or by any word for other
-        extras: ``3.3.2``, ``3.3.2-py3.13``, ``3.3.2-workbench``.
+        extras: ``3.3.2``, ``3.3.2-py3.13``, ``3.3.2-workbench``. ``2.11.2-lowest`` has a constraint file of its own.
     :param extras: the project's extras to install, separated by commas.
     :returns: the exit status.
     """
@@ -36,7 +36,8 @@ def main(name: str, extras: str = "test") -> int:
     if python is None:
         print(f"NOT RUN: Airflow {airflow} on Python {wanted}: no working python{wanted} on PATH or in pyenv", flush=True)
         return NO_PYTHON
-    constraints = ROOT / "constraints" / f"airflow-{airflow}.txt"
+    own = ROOT / "constraints" / f"airflow-{name}.txt"
+    constraints = own if own.exists() else own.with_name(f"airflow-{airflow}.txt")
     home = ROOT / ".venv" / f"airflow-{name}"
     home.parent.mkdir(exist_ok=True)
     with (home.parent / f"airflow-{name}.lock").open("w") as lock:

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -35,6 +36,16 @@ def imported(folder: str) -> set[str]:
 def test_what_the_package_imports_is_declared() -> None:
     declared = {"airflow" if name == "apache-airflow" else name for name in distributions(PROJECT["dependencies"])}
     assert imported("airflow_provider_cloudstore") - OTHERS - {"airflow_provider_cloudstore"} <= declared
+
+
+def test_every_runtime_dependency_has_a_floor_and_these_floors_are_tested_together() -> None:
+    pins = (ROOT / "constraints" / f"airflow-{matrix()[0]}-lowest.txt").read_text()
+    tested = dict(re.findall(r"^([\w.-]+)==([\w.]+)", pins, re.MULTILINE))
+    floors = dict(re.findall(r"^([\w.-]+)>=([\w.]+)$", "\n".join(PROJECT["dependencies"]), re.MULTILINE))
+    assert floors.keys() == distributions(PROJECT["dependencies"])
+    del floors["apache-airflow"]  # the oldest of the matrix
+    assert {name: Version(tested[name]) for name in floors} == {name: Version(floor) for name, floor in floors.items()}
+    assert "://" not in pins
 
 
 def test_no_test_imports_another() -> None:

@@ -18,11 +18,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from fsspec.callbacks import DEFAULT_CALLBACK
-from fsspec.core import caches
+from fsspec.callbacks import NoOpCallback
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
-from fsspec.utils import isfilelike, stringify_path
 
 from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -30,6 +28,8 @@ from airflow_provider_cloudstore.protocol.errors import InvalidInputError, NotFo
 from airflow_provider_cloudstore.protocol.file_uris import file_name, file_uri, id_of, path_of, segment
 
 schemes = ["cloudstore"]
+
+_NO_CALLBACK = NoOpCallback()
 
 
 def get_fs(conn_id: str | None, storage_options: dict[str, Any] | None = None) -> CloudStoreFileSystem:
@@ -163,7 +163,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         rpath: Any,
         lpath: Any,
         recursive: bool = False,
-        callback: Any = DEFAULT_CALLBACK,
+        callback: Any = _NO_CALLBACK,
         maxdepth: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -178,7 +178,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         """
         is_one = isinstance(rpath, (str, os.PathLike))
         ids = [_file_id(_refuse_pattern(path)) for path in ([rpath] if is_one else rpath)]
-        if isinstance(lpath, (list, tuple)) or isfilelike(lpath):
+        if isinstance(lpath, (list, tuple)) or hasattr(lpath, "write"):
             targets = list(lpath) if isinstance(lpath, (list, tuple)) else [lpath]
         else:
             targets = self._targets(ids, os.fspath(lpath), is_one)
@@ -193,9 +193,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         with airflow_errors():
             return [os.path.join(target, file_name(file_id)) for file_id in ids]
 
-    def get_file(
-        self, rpath: str, lpath: Any = None, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
-    ) -> None:
+    def get_file(self, rpath: str, lpath: Any = None, callback: Any = _NO_CALLBACK, outfile: Any = None, **kwargs: Any) -> None:
         """Download a file to a local path, whole or not at all.
 
         :param rpath: the file's id.
@@ -203,22 +201,22 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         :param callback: is told the size.
         :param outfile: an open file.
         """
-        if outfile is not None or isfilelike(lpath):
+        if outfile is not None or hasattr(lpath, "write"):
             with self._open(rpath) as source:
                 callback.set_size(source.size)
                 shutil.copyfileobj(source, lpath if outfile is None else outfile)
                 callback.absolute_update(source.size)
             return
-        path, target = _name(rpath), LocalFileSystem._strip_protocol(os.fspath(lpath))
+        path = _name(rpath)
         with CloudStoreHook(self.conn_id) as hook:
-            file = _missing_is_not_found(path, lambda: hook.download(_file_id(path), target))
+            file = _missing_is_not_found(path, lambda: hook.download(_file_id(path), os.fspath(lpath)))
         callback.set_size(file.bytes)
         callback.absolute_update(file.bytes)
 
     def _refuse_writing(self, path: Any, *args: Any, **kwargs: Any) -> NoReturn:
         raise OSError(errno.EROFS, "cloudstore:// can only be read", path)
 
-    mkdir = makedirs = rmdir = touch = rm_file = _rm = rm = pipe_file = pipe = _refuse_writing
+    mkdir = makedirs = rmdir = touch = rm_file = rm = pipe_file = pipe = _refuse_writing
 
     def _refuse_writing_to(self, source: Any, target: Any, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse_writing(target)
@@ -310,7 +308,7 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
         with self._locks.setdefault(pid, threading.RLock()):
             if self._pid != pid:  # forked: a thread that was changing the cache does not exist here
                 self._pid, self._sought = pid, {}
-                self.cache = self.cache and caches[self.cache.name](self.blocksize, self._fetch_range, self.size)
+                self.cache = self.cache and type(self.cache)(self.blocksize, self._fetch_range, self.size)
             yield
 
     def _fetch_range(self, start: int, end: int) -> bytes:
@@ -324,7 +322,7 @@ class CloudStoreFile(AbstractBufferedFile):  # type: ignore[misc]
 
 
 def _name(path: Any) -> str:
-    return path_of(str(stringify_path(path)))
+    return path_of(str(os.fspath(path) if isinstance(path, os.PathLike) else path))
 
 
 def _file_id(path: str, *, must_be_valid: bool = True) -> str:

@@ -40,6 +40,13 @@ def validate_durations(**seconds: object) -> None:
             raise ValueError(f"{name} must be a number of seconds above 0, such as {example}, not {value!r}")
 
 
+if not hasattr(BaseOperator, "_do_render_template_fields"):
+    raise ImportError(
+        "This Airflow has no BaseOperator._do_render_template_fields, in which the operators redact URLs: it would store their "
+        "credentials in clear text. Install an Airflow version that airflow-provider-cloudstore supports"
+    )
+
+
 class TypedOperator(BaseOperator):
     """Base of all operators. Type checkers see ``output`` as ``Any``: at run time it is the task's return value."""
 
@@ -51,6 +58,14 @@ class TypedOperator(BaseOperator):
             from airflow_provider_cloudstore.operators.retry_times import RetryAfterPolicy
 
             self.retry_policy = RetryAfterPolicy()
+
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        # Airflow stores the rendered fields after this and before `execute`, for plain and for mapped tasks.
+        super()._do_render_template_fields(*args, **kwargs)
+        self._redact_fields()
+
+    def _redact_fields(self) -> None:
+        """Replace what must not be stored in the rendered fields."""
 
     def _open_hook(self) -> CloudStoreHook:
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook

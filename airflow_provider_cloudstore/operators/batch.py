@@ -116,9 +116,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         # Airflow may copy the task before running it, and call `on_kill` on either copy: they share this list.
         self._killed: list[bool] = []
 
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow displays and stores `urls` after this and before `execute`: the real URLs stay in memory.
-        super()._do_render_template_fields(*args, **kwargs)
+    def _redact_fields(self) -> None:
         if self._unredacted_urls or self._problem:
             return  # rendered before: `urls` is only a label by now
         from airflow_provider_cloudstore.batch.arguments import parse_urls

@@ -112,9 +112,7 @@ class RemoteUrlUploadOperator(TypedOperator):
         self._lineage: Lineage | None = None
         self.on_success_callback = [*success_callbacks(self), _forget_upload]
 
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow stores the rendered `url` after this and before `execute`, for plain and for mapped tasks.
-        super()._do_render_template_fields(*args, **kwargs)
+    def _redact_fields(self) -> None:
         given: Any = self.url  # a template can render anything
         if given is None or (isinstance(given, str) and not _MAY_HIDE & set(given)):
             return

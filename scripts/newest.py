@@ -1,0 +1,39 @@
+"""Upgrades the runtime dependencies of an environment to the newest versions, pre-releases included, and prints these.
+
+Everything else keeps its pinned version where it can: a failure of the tests is then due to one of the printed versions.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(airflow: str) -> int:
+    """Upgrade the environment of the running interpreter.
+
+    :param airflow: the version that Airflow keeps.
+    :returns: the exit status.
+    """
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = [re.split(r"[<>=]", requirement)[0] for requirement in requirements]
+    names.remove("apache-airflow")
+    upgrades = [option for name in names for option in ("--upgrade-package", name, "--prerelease-package", f"{name}=allow")]
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "-q", "--python", sys.executable, "--no-build-isolation"]
+    done = subprocess.run([*uv, *upgrades, f"apache-airflow=={airflow}", "-e", ".[test]"], check=False, cwd=ROOT)
+    for name in names:
+        installed = version(name)
+        print(f"NEWEST: {name} {installed}{' (pre-release)' if Version(installed).is_prerelease else ''}", flush=True)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
