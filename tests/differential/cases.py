@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Self
 
-from tests.differential.raw_server import Script
 from tests.differential.responses import RawResponse, generate, generate_for_download
 
 

@@ -46,7 +46,8 @@ _VALID = {
     "HTTP/1.0 (9112 9.3)": _with().replace(b"HTTP/1.1", b"HTTP/1.0"),
     "HTTP/1.0 that stays open (9112 9.3)": _with("Connection: keep-alive").replace(b"HTTP/1.1", b"HTTP/1.0"),
     "100 before it (9110 15.2.1)": b"HTTP/1.1 100 Continue\r\n\r\n" + _with(),
-    "102 and 103 before it (9110 15.2)": b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </s>\r\n\r\n" + _with(),
+    "102 and 103 before it (9110 15.2)": b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </s>\r\n\r\n"
+    + _with(),
     "empty and repeated headers, no blank after a colon, tabs (9110 5)": _with("A:", "B:b", "B: \tc\t", "B: , ,d", "C: \xe9"),
     "names in any case (9110 5.1)": _with("cONTENT-tYPE: application/json").replace(b"Content-Length", b"CONTENT-length"),
     "a multipart type (9110 8.3.3)": _with("Content-Type: multipart/mixed; boundary=x"),
@@ -97,7 +98,9 @@ _MALFORMED = {
 def _example(sent: bytes, kind: Kind, status: int = 200) -> RawResponse:
     lines = sent.rpartition(b"HTTP/1.")[2].partition(b"\r\n\r\n")[0].decode("latin-1").splitlines()
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-    return RawResponse(status, headers, BODY, kind, Script(lambda: [sent], closes=True), Says.DONE if status != 204 else None, TOKEN)
+    return RawResponse(
+        status, headers, BODY, kind, Script(lambda: [sent], closes=True), Says.DONE if status != 204 else None, TOKEN
+    )
 
 
 def _of_status(status: int, headers: list[str]) -> RawResponse:

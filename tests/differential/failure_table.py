@@ -92,6 +92,6 @@ def _cell(start: str, operation: str) -> str:
 
 def _error_in(cell: str, *statuses: str) -> str:
     """The error that a cell names, or else the one of the first of the statuses that the table of errors has."""
-    if named := re.search(r"`(\w+Error)`", cell):
-        return named[1]
+    if named := re.search(r"(?<=`)\w+Error(?=`)", cell):
+        return str(named.group())
     return next(name for status in statuses for name, row in ERRORS.items() if status in row.statuses)

@@ -151,7 +151,7 @@ _STATUSES = {
     6: [500, 501, 502, 503, 504, 507, 511, 520, 599],
     2: [600, 666, 999, 101],
 }
-_RETRY_AFTER = ["0", "1", "120", "999999999", "Wed, 21 Oct 2015 07:28:00 GMT", "Fri, 31 Dec 2100 23:59:59 GMT", "soon", "-5", "1, 2"]
+_RETRY_AFTER = ["0", "1", "999999999", "Wed, 21 Oct 2015 07:28:00 GMT", "Fri, 31 Dec 2100 23:59:59 GMT", "soon", "-5", "1, 2"]
 _LOCATIONS = ["/elsewhere", "http://[bad", "//evil.example.com/", "\xff\xfe", "", "http://h:99999999/", "x" * 7000, "http://a b/"]
 _CONTENT_TYPES = [
     *["text/plain", "text/html", "", "\xe9/\xff", "application/json;charset=utf-7", "application/json; charset=iso-8859-1"],
@@ -176,40 +176,40 @@ def _framed(rng: Random, draft: _Draft) -> RawResponse:
         draft.headers.append(("Retry-After", rng.choice(_RETRY_AFTER)))
     draft.headers += [rng.choice(_OTHER_HEADERS) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
     rng.shuffle(draft.headers)
-    draft.interim = b"".join(b"HTTP/1.1 %b\r\n\r\n" % rng.choice(_INTERIM).encode() for _ in range(rng.choice([0] * 9 + [1, 2, 5])))
+    interim = [f"HTTP/1.1 {rng.choice(_INTERIM)}\r\n\r\n" for _ in range(rng.choice([0] * 9 + [1, 2, 5]))]
+    draft.interim = "".join(interim).encode()
     if draft.status in (204, 304, 101):
         draft.body, draft.says, draft.token = b"", None, None
         more = [("Upgrade", "h2c"), ("Connection", "Upgrade")] if draft.status == 101 else []
         parts, closes = [(draft.head(*more), False)], draft.status == 101 or rng.random() < 0.2
         return draft.done(Kind.TRUNCATED if draft.status == 101 else Kind.VALID, _script(rng, parts, closes=closes))
     parts, closes = _parts(rng, draft)
-    kind = rng.choices(list(Kind), [7, 1, 2])[0] if closes is None else Kind.VALID
-    if kind is Kind.MALFORMED:
-        if rng.random() < 0.2 and draft.status != 101:
-            script = _script(rng, [*parts, (rng.choice([_LATE, _LATE * 3, b"\r\n", b"junk", b"\0" * 300]), False)], closes=False)
-            return replace(draft.done(kind, script), leftover=True)
-        parts = _broken(rng, parts)
-    sent = b"".join(part for part, _ in parts)
-    if kind is Kind.TRUNCATED:
-        parts, closes = [(sent[: rng.choice([rng.randrange(len(sent)), len(sent) - rng.randint(1, min(5, len(sent)))])], False)], True
-    closes = kind is not Kind.VALID or (rng.random() < 0.2 if closes is None else closes)
-    return draft.done(kind, _script(rng, parts, closes=closes))
+    if closes or rng.random() < 0.7:
+        return draft.done(Kind.VALID, _script(rng, parts, closes=closes or rng.random() < 0.2))
+    if rng.random() < 0.4:
+        sent = b"".join(part for part, _ in parts)
+        cut = sent[: -rng.choice([rng.randint(1, len(sent)), rng.randint(1, 5)])]
+        return draft.done(Kind.TRUNCATED, _script(rng, [(cut, False)], resets=rng.random() < 0.2))
+    if rng.random() < 0.2:
+        late = rng.choice([_LATE, _LATE * 3, b"\r\n", b"junk", b"\0" * 300])
+        return replace(draft.done(Kind.MALFORMED, _script(rng, [*parts, (late, False)], closes=False)), leftover=True)
+    return draft.done(Kind.MALFORMED, _script(rng, _broken(rng, parts)))
 
 
 _Parts = list[tuple[bytes, bool]]  # the bytes of a response; of each part whether it is of the body
 
 
-def _parts(rng: Random, draft: _Draft) -> tuple[_Parts, bool | None]:
-    """The bytes of a valid response, and whether the connection has to be closed after it; None if it does not matter."""
+def _parts(rng: Random, draft: _Draft) -> tuple[_Parts, bool]:
+    """The bytes of a valid response, and whether its body ends with the connection."""
     roll, body = rng.random(), draft.body
     if roll < 0.45:
         name, value = "Content-Length", str(len(body))
         spelled = rng.choice([(name, value)] * 5 + [(name.lower(), value), (name.upper(), f"  {value}\t ")])
-        return [(draft.head(spelled), False), (body, True)], None
+        return [(draft.head(spelled), False), (body, True)], False
     if roll < 0.85:
         head = draft.head(("Transfer-Encoding", rng.choice(["chunked", "chunked", "CHUNKED"])))
-        last = rng.choice([b"0\r\n\r\n"] * 8 + [b"000\r\n\r\n", b"0;x=y\r\n\r\n", b"0\r\nX-Trailer: a\r\nSet-Cookie: b=c\r\n\r\n"])
-        return [(head, False), *_chunks(rng, body), (last, False)], None
+        last = rng.choice([b"0\r\n\r\n"] * 8 + [b"000\r\n\r\n", b"0;x=y\r\n\r\n", b"0\r\nX-Trailer: a\r\nB: c\r\n\r\n"])
+        return [(head, False), *_chunks(rng, body), (last, False)], False
     draft.version = rng.choice(["HTTP/1.0", "HTTP/1.1"])
     return [(draft.head(("Connection", "close")), False), (body, True)], True
 
@@ -232,37 +232,57 @@ _INSERTED = [
     *[b"\0", b"\r", b" ", b"\t", b":", b"-", b"+", b"x", b"0x", b"_", b",", b";", b"9", b"9" * 40, b"\xff", b"\r\n x", b"x\n"],
     *[b"z" * 70_000, b"x\r\n" + b"X: y\r\n" * 300, b"x\r\nno colon, " + FORMS["percent"](ACCESS_TOKEN).encode()],
 ]
+_REPLACED = {
+    b"HTTP/1.1 ": [
+        b"http/1.1 ",
+        b"HTTP/2 ",
+        b"HTTP/0.9 ",
+        b"HTTP/1.01234 ",
+        b"ICY ",
+        b"",
+        b"\r\nHTTP/1.1 ",
+        b"HTTP/1.1 -",
+        b"HTTP/1.1 0",
+    ],
+    b": chunked": [
+        b": gzip",
+        b": gzip, chunked",
+        b": chunked, gzip",
+        b": xchunked",
+        b": identity",
+        b": chunked\r\nContent-Length: 3",
+    ],
+    b"\r\n": [b"\n", b"\r", b"\n\r"],
+}
 
 
 def _broken(rng: Random, parts: _Parts) -> _Parts:
-    """The same bytes with something inserted outside the body, or with other line breaks there; no body gets shorter."""
-    if rng.random() < 0.1:
-        line_break = rng.choice([b"\n", b"\r", b"\n\r"])
-        return [(part if is_body else part.replace(b"\r\n", line_break), is_body) for part, is_body in parts]
+    """The same bytes with something inserted or replaced outside the body; none of it makes the body shorter."""
+    if rng.random() < 0.2:
+        old = rng.choice(list(_REPLACED))
+        new = rng.choice(_REPLACED[old])
+        return [(part if is_body else part.replace(old, new), is_body) for part, is_body in parts]
     at = rng.choice([0, 0, *(number for number, (_, is_body) in enumerate(parts) if not is_body)])
     part = parts[at][0]
-    cut = rng.choice([rng.randint(0, len(part)), part.find(b"Content-Length: ") + 16 if at == 0 else 0])
+    cut = rng.randint(0, len(part) - 2)
     return [*parts[:at], (part[:cut] + rng.choice(_INSERTED) + part[cut:], False), *parts[at + 1 :]]
 
 
-def _script(rng: Random, parts: _Parts, *, closes: bool) -> Script:
-    """The bytes, now and then in several pieces, and now and then reset instead of closed."""
+def _script(rng: Random, parts: _Parts, *, closes: bool = True, resets: bool = False) -> Script:
+    """The bytes, now and then in several pieces."""
     sent = b"".join(part for part, _ in parts)
     at = sorted(rng.randint(0, len(sent)) for _ in range(rng.choice([0, 0, 0, 0, 1, 6])))
     pieces = [sent[start:end] for start, end in zip([0, *at], [*at, len(sent)], strict=True)]
-    return Script(lambda: pieces, closes=closes, pause=rng.choice([0.0, 0.0, 0.002]))
+    return Script(lambda: pieces, closes=closes, resets=resets, pause=rng.choice([0.0, 0.0, 0.002]))
 
 
 def _no_http(rng: Random) -> RawResponse:
     """Bytes that are no HTTP, or none."""
     token = bodies.echo(rng).encode()
-    sent = rng.choice(
-        [
-            *[b"", b"", b"\r\n", b"\x15\x03\x03\x00\x02\x02\x28", b"220 smtp.example.com ESMTP\r\n", b"\0" * 1000, b"x" * 200_000],
-            *[b'{"_status": "success", "download_token": "abcdefghi"}', b"<html>400</html>", rng.randbytes(rng.randint(1, 400))],
-            *[token + b"\r\n\r\n", b"HTTP/1.1 " + token + b"\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + token + b"\r\n"],
-        ]
-    )
+    choices = [b"", b"", b"\r\n", b"\x15\x03\x03\x00\x02\x02\x28", b"220 smtp.example.com ESMTP\r\n", b"x" * 200_000]
+    choices += [b'{"_status": "success", "download_token": "abcdefghi"}', b"\0" * 1000, rng.randbytes(rng.randint(1, 400))]
+    choices += [token + b"\r\n\r\n", b"HTTP/1.1 " + token + b"\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + token + b"\r\n"]
+    sent = rng.choice(choices)
     return _Draft(200, b"").done(Kind.TRUNCATED, Script(lambda: [sent], resets=rng.random() < 0.3))
 
 
@@ -271,17 +291,17 @@ def _hostile(rng: Random) -> RawResponse:
     draft = _Draft(rng.choice([200, 200, 200, 302, 404, 500]), b"")
     if rng.random() < 0.3:
         return _stalling(rng, draft)
-    bomb, filled = zlib.compressobj(9, zlib.DEFLATED, 31), rng.choice(["%25", "&amp;", "\\u005c", "QUFB", "a b ", "{}", "1,", "é"])
-    envelope = f'{{"_status": "error", "response": "{filled * _MIB}'.encode()[: _MIB - 2] + b'"}'
-    large = [envelope, envelope[44:], b'{"_status": "success"}'.ljust(4 * _MIB), b"a" * 100_000]
-    zeros = b"".join(bomb.compress(b" " * _MIB) for _ in range(60)) + bomb.flush()
-    draft.body = rng.choice([*large, zeros])
-    if draft.body is zeros:
+    filled = rng.choice(["%25", "&amp;", "\\u005c", "QUFB", "a b ", "{}", "1,", "é"]) * _MIB
+    envelope = f'{{"_status": "error", "response": "{filled}'.encode()[: _MIB - 2] + b'"}'
+    draft.body = rng.choice([envelope, envelope[44:], b'{"_status": "success"}'.ljust(4 * _MIB)])
+    if rng.random() < 0.25:
+        bomb = zlib.compressobj(9, zlib.DEFLATED, 31)
+        draft.body = b"".join(bomb.compress(b" " * _MIB) for _ in range(60)) + bomb.flush()
         draft.headers.append(("Content-Encoding", "gzip"))
-    parts, _ = _parts(rng, draft)
-    if draft.body is large[-1]:
-        parts = [(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 100_000 + b"0\r\n\r\n", False)]
-    sent = b"".join(part for part, _ in parts)
+    if rng.random() < 0.2:
+        sent = draft.head(("Transfer-Encoding", "chunked")) + b"1\r\na\r\n" * 100_000 + b"0\r\n\r\n"
+    else:
+        sent = b"".join(part for part, _ in _parts(rng, draft)[0])
     return replace(draft.done(Kind.VALID, Script(lambda: [sent])), hostile=True)
 
 
