@@ -41,7 +41,7 @@ def _statuses(cell: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\b[1-5](?:\d\d|xx)\b", cell))
 
 
-ERRORS = {
+ERRORS: dict[str, _ErrorRow] = {
     name: _ErrorRow(retried == "yes", permanent == "yes", _statuses(cell))
     for cell, retried, permanent, _ in _rows("| error | retried |")
     for name in re.findall(r"`(\w+Error)`", cell)
@@ -92,6 +92,6 @@ def _cell(start: str, operation: str) -> str:
 
 def _error_in(cell: str, *statuses: str) -> str:
     """The error that a cell names, or else the one of the first of the statuses that the table of errors has."""
-    if named := re.search(r"(?<=`)\w+Error(?=`)", cell):
-        return str(named.group())
+    if named := re.findall(r"`(\w+Error)`", cell):
+        return str(named[0])
     return next(name for status in statuses for name, row in ERRORS.items() if status in row.statuses)

@@ -175,7 +175,8 @@ class Harness:
             if stray:
                 yield "stray", stray
         self._server.strays.clear()
-        self._log.forget()
+        self._log.strays.clear()
+        self._log.stderr.truncate(self._log.stderr.seek(0))
 
     def _script(self, name: str, number: int, start: int | None) -> Script:
         playing = self._playing
@@ -217,11 +218,6 @@ class _Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
-
-    def forget(self) -> None:
-        self.strays.clear()
-        self.stderr.seek(0)
-        self.stderr.truncate()
 
 
 @contextmanager

@@ -13,13 +13,23 @@ import time
 import pytest
 
 from tests.differential.cases import Case, DownloadCase, Mismatch, summary
+from tests.differential.examples import BODY, EXAMPLES
 from tests.differential.harness import harness, memory
 from tests.differential.invariants import MEMORY_LIMIT
 
+pytestmark = pytest.mark.slow
 _WARM_UP = 300  # cases after which a process has its memory
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_ends_as_the_failure_table_says_and_does_no_harm(name: str) -> None:
+    response = EXAMPLES[name]
+    with harness() as running:
+        found = running.run(Case("example", (response,), "direct"))
+        found += running.run_download(DownloadCase("example", "", BODY, "plain", "", stalls=False, fixed=response))
+    assert not found, summary(found)
+
+
 def test_any_response_ends_as_the_failure_table_says_and_does_no_harm() -> None:
     seed = os.environ.get("CLOUDSTORE_SEED") or "1"
     one = os.environ.get("CLOUDSTORE_CASE")
@@ -36,5 +46,5 @@ def test_any_response_ends_as_the_failure_table_says_and_does_no_harm() -> None:
                 held = memory()
         grown = memory() - held if held else 0
     print(f"{time.monotonic() - started:.0f} s, {time.process_time() - cpu:.0f} s of CPU, {grown / 2**20:.1f} MiB more")
-    assert not found, summary(found, seed)
+    assert not found, f"CLOUDSTORE_SEED={seed}: {summary(found)}"
     assert grown <= MEMORY_LIMIT
