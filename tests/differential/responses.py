@@ -293,6 +293,11 @@ def _hostile(rng: Random) -> RawResponse:
     draft = _Draft(rng.choice([200, 200, 200, 302, 404, 500]), b"")
     if rng.random() < 0.3:
         return _stalling(rng, draft)
+    if rng.random() < 0.2:
+        framing, piece = rng.choice([(("Connection", "close"), b"x"), (("Transfer-Encoding", "chunked"), b"10000\r\n")])
+        first, more = draft.head(framing), piece.ljust(65536 + len(piece), b"x") + b"\r\n"
+        endless = Script(lambda: itertools.chain([first], itertools.repeat(more, 1000)))
+        return replace(draft.done(Kind.MALFORMED, endless), hostile=True)
     filled = rng.choice(["%25", "&amp;", "\\u005c", "QUFB", "a b ", "{}", "1,", "é"]) * _MIB
     envelope = f'{{"_status": "error", "response": "{filled}'.encode()[: _MIB - 2] + b'"}'
     draft.body = rng.choice([envelope, envelope[44:], b'{"_status": "success"}'.ljust(4 * _MIB)])
