@@ -118,7 +118,7 @@ test-killed-upload: env-new env-old ## test an upload killed while it is sent, i
 test-histories: env-new ## compare batches in 2,500 simulated histories of faults with a model
 	@CLOUDSTORE_HISTORIES=2500 $(BIN)/python -m pytest --timeout 1200 tests/batch/test_simulation.py
 
-test-differential: env-new ## compare both clients with an oracle on random raw responses; CASES=10000 for more
+test-differential: env-new ## send random raw responses to both clients and to downloads, and check what must always hold; CASES=10000 for more
 	@CLOUDSTORE_CASES=$(CASES) $(BIN)/python -m pytest -m slow -s tests/differential
 
 test-distributed: env-workbench ## test a distributed Airflow whose nodes and components are killed, frozen and restarted

@@ -156,16 +156,11 @@ def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def send_with(client: Any) -> Any:
-    """The client's method that sends one request."""
-    return getattr(client, "send", None) or client._send
-
-
 @contextmanager
 def download_client(own: Settings, create_link: Callable[[str], DownloadLink], **more: Any) -> Iterator[DownloadClient]:
     """A client for downloads, closed in the end."""
-    with DownloadClient(own, create_link, **more) as client:
-        yield client
+    with BlockingClient(own, lambda: own) as client:
+        yield DownloadClient(client, create_link, **more)
 
 
 class Target(bytearray):
@@ -200,7 +195,7 @@ class Sender(NamedTuple):
 def blocking(own: Settings) -> Iterator[Sender]:
     with BlockingClient(own, lambda: own) as client:
         yield Sender(
-            lambda operation, subject: send_with(client)(operation.request(subject, own), 300),
+            lambda operation, subject: client.send(operation.request(subject, own), 300),
             lambda: client.perform(DeleteFolder("d1", own)),
         )
 
@@ -215,7 +210,7 @@ def asynchronous(own: Settings) -> Iterator[Sender]:
         client = AsyncClient(own, reload, runner.run(opened.enter_async_context(shared_session(own))))
         try:
             yield Sender(
-                lambda operation, subject: runner.run(send_with(client)(operation.request(subject, own), 300)),
+                lambda operation, subject: runner.run(client.send(operation.request(subject, own), 300)),
                 lambda: runner.run(client.perform(DeleteFolder("d1", own))),
             )
         finally:

@@ -17,7 +17,7 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.clients.conftest import OK, Authority, RawServer, Serve, send_with, stay_open
+from tests.clients.conftest import OK, Authority, RawServer, Serve, stay_open
 from tests.support import TOKEN, settings
 
 
@@ -40,7 +40,7 @@ def client(own: Settings) -> Iterator[Any]:
 def call(client: Any, own: Settings) -> None:
     """Two calls of ours: one has the token in its query, the other in a header, and a body."""
     for operation in (CREATE_DOWNLOAD_LINK, DELETE_FOLDER):
-        assert isinstance(send_with(client)(operation.request("f1", own), 5), Response)
+        assert isinstance(client.send(operation.request("f1", own), 5), Response)
 
 
 def targets(server: RawServer) -> list[str]:
@@ -120,7 +120,7 @@ def test_a_request_of_ones_own_without_verification_weakens_none_of_ours(serve: 
         client: Any = opened
         with warnings.catch_warnings(action="ignore"), suppress(requests.exceptions.SSLError):  # whether it is heeded or not
             client.session.get(f"{own.base_url}/a", verify=False)
-        outcome = send_with(client)(DELETE_FOLDER.request("d1", own), 5)
+        outcome = client.send(DELETE_FOLDER.request("d1", own), 5)
     assert outcome.kind is FailureKind.NEVER_SENT
     assert "TLS certificate verification failed" in outcome.reason
     assert targets(server) in ([], ["/a"])

@@ -9,7 +9,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -276,12 +275,7 @@ def resident() -> float:
         if (name, what) != ("download", "chunks")  # a file may be of any size
     ],
 )
-def test_no_response_costs_more_memory_or_time_than_its_limit(
-    way: Way, serve: Serve, pieces: Any, request: pytest.FixtureRequest
-) -> None:
-    old = tuple(map(int, version("aiohttp").split(".")[:2])) < (3, 14)
-    if old and "asynchronous-trailers" in request.node.name:
-        pytest.skip(f"aiohttp {version('aiohttp')} keeps every trailer: up to 216 MiB; 3.14 does not")
+def test_no_response_costs_more_memory_or_time_than_its_limit(way: Way, serve: Serve, pieces: Any) -> None:
     send_in(way, settings(serve(OK).url))  # what is loaded once is not what a response costs
     server = serve(pieces)
     peak = before = resident()

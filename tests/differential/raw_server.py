@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-_NAME = re.compile(rb"case-[a-z0-9]+-[a-z]+-[a-z]+")
+_NAME = re.compile(rb"case-[a-z0-9]+-[a-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Script:
 class RawServer:
     """The server, as a context manager.
 
-    :param script: the script for the n-th request (from 0) under a name such as ``case-17-link-blocking``, which is in the
-        request's query or body.
+    :param script: the script for the n-th request (from 0) under a name such as ``case-17-link``, which is in the
+        request's query or body, and for the first byte of its ``Range``, if it has one.
     :ivar requests: how often each name asked.
     :ivar strays: requests that no operation would send: without a name, or with a cookie.
     """
 
-    def __init__(self, script: Callable[[str, int], Script]) -> None:
+    def __init__(self, script: Callable[[str, int, int | None], Script]) -> None:
         self._script = script
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
@@ -74,7 +74,8 @@ class RawServer:
                 if name is None or re.search(rb"\r\ncookie:", request, re.IGNORECASE):
                     self.strays.append(request[:2000])
                 key = name.group().decode() if name else "stray"
-                script = self._script(key, self.requests[key])
+                ranged = re.search(rb"\r\nrange: bytes=(\d+)-", request, re.IGNORECASE)
+                script = self._script(key, self.requests[key], int(ranged[1]) if ranged else None)
                 self.requests[key] += 1
                 with self._at_work():
                     _play(script, connection)

@@ -12,6 +12,7 @@ ACCESS_TOKEN = "At9+kZ/0pQ=&<w7>~rSé5"
 SOURCE_PASSWORD = "sRc9+pW/x&<8>é=yQ2"
 SOURCE_SIGNATURE = "sIg7+Nz/4=<t>u&R0w"
 PROXY_PASSWORD = "pRx3+Vb/6=<m>n&K1z"
+LINK_TOKEN = "lNk5+Xd/8=<q>w&T3j"
 SOURCE_HOST = "source.example.com"
 
 
@@ -24,6 +25,11 @@ def source_url(name: str) -> str:
 def proxy_url(port: int) -> str:
     """The URL of a proxy on this machine, with credentials."""
     return f"http://us:{quote(PROXY_PASSWORD, safe='')}@127.0.0.1:{port}"
+
+
+def link_url(port: int, name: str) -> str:
+    """The URL of a file on this machine, with its download token."""
+    return f"http://127.0.0.1:{port}/d/{name}?download_token={quote(LINK_TOKEN, safe='')}"
 
 
 def _percent(text: str) -> str:
