@@ -32,7 +32,6 @@ from airflow_provider_cloudstore.protocol.proxies import Proxy, environment_prox
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
-
 _MOST_HOSTS = 1_000_000  # no pool is closed before its session
 
 
