@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from http.client import IncompleteRead
 from typing import Any
 
 import pendulum
@@ -69,6 +70,7 @@ class Exchange(AbstractContextManager["Exchange"]):
         self._in_flight = InFlight(max_bytes)
         self._response: requests.Response | None = None
         self._body: Any = None
+        self._missing = 0  # bytes of a body that no connection of ours checks, as with a mock
 
     def __exit__(self, *error: object) -> None:
         """Close the connection, unless the response was read to its end."""
@@ -93,6 +95,9 @@ class Exchange(AbstractContextManager["Exchange"]):
             timeout = min(self._limit / 3, messages.CONNECT_TIMEOUT), self._in_flight.time_left()
             response = self._session.send(prepared, stream=True, timeout=timeout, allow_redirects=False)
             headers = messages.headers_of(response.headers.items())
+            length = headers.get("content-length", "")
+            if self._in_flight.connected is None and length.isdecimal() and messages.has_body(response.status_code):
+                self._missing = int(length)
         except CloudStoreError:
             raise
         except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
@@ -111,8 +116,13 @@ class Exchange(AbstractContextManager["Exchange"]):
             self._in_flight.time_left()
             if isinstance(self._body, urllib3.BaseHTTPResponse):
                 # read would wait for the rest, and lose it all if the connection broke.
-                return self._body.read1(most, decode_content=False)
-            return bytes(self._body.read(most))
+                piece = self._body.read1(most, decode_content=False)
+            else:
+                piece = bytes(self._body.read(most))
+            self._missing -= len(piece)
+            if not piece and self._missing > 0:
+                raise IncompleteRead(piece, self._missing)
+            return piece
         except Exception as error:  # noqa: BLE001  (as above)
             return self._failure(error)
 
