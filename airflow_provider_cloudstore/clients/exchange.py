@@ -83,10 +83,13 @@ class Exchange(AbstractContextManager["Exchange"]):
         :raises ConfigurationError: if the certificates or the proxy cannot be used.
         """
         prepared = requests.PreparedRequest()  # as it was encoded: requests would normalize the URL
-        prepared.method, prepared.url, prepared.body = request.method, request.url, request.body
+        prepared.method, prepared.url = request.method, request.url
         # http.client encodes headers in Latin-1, but a token's characters are sent in UTF-8, as aiohttp does.
-        prepared.headers = CaseInsensitiveDict((name, value.encode().decode("latin-1")) for name, value in request.headers.items())
+        prepared.headers = CaseInsensitiveDict(
+            (name, value.encode().decode("latin-1")) for name, value in request.headers.items()
+        )
         if request.body is not None:
+            prepared.body = request.body.decode("ascii")  # text, as requests encodes a form: mocks compare it
             prepared.headers["Content-Length"] = str(len(request.body))
         sent_at = pendulum.now("UTC")
         token = current.set(self._in_flight)

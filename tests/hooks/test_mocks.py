@@ -431,6 +431,6 @@ def test_a_mock_sees_the_request_as_it_is_sent_with_its_token(mock: Mock, hook: 
         mock.script(operation, answer)
         OPERATIONS[operation](hook)
     delete, upload, link = mock.seen
-    assert (delete.body, delete.headers["Authorization"]) == (b"folder_id=d1", f"Bearer {TOKEN}")
-    assert upload.body == b"url=https%3A%2F%2Fsource.example.com%2Ff%3Fsig%3Dhunter2"
+    assert (delete.body, delete.headers["Authorization"]) == ("folder_id=d1", f"Bearer {TOKEN}")
+    assert upload.body == "url=https%3A%2F%2Fsource.example.com%2Ff%3Fsig%3Dhunter2"
     assert link.url == f"{URLS['link'][1]}?access_token={TOKEN}&file_id=f1"
