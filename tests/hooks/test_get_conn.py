@@ -65,12 +65,11 @@ def test_closing_the_hook_closes_the_connections_of_every_thread(emulator: Emula
 
     with ThreadPoolExecutor(2) as pool:
         with CloudStoreHook() as hook:
-            sessions = list(pool.map(fetch, range(2)))
-            assert sessions[0] is not sessions[1]
+            sessions = [hook.get_conn(), *pool.map(fetch, range(2))]
+            assert len({id(session) for session in sessions}) == 3
             assert other.closed == 0
         eventually(lambda: other.closed == 2)
-        before = hook.get_conn()
-    assert before not in sessions  # the hook can be used again
+        assert hook.get_conn() not in sessions  # the hook can be used again
     hook.close()
 
 
