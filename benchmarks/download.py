@@ -44,6 +44,7 @@ def ours(url: str, target: Path) -> str:
 
     import pendulum
 
+    from airflow_provider_cloudstore.clients.blocking import BlockingClient
     from airflow_provider_cloudstore.clients.downloads import DownloadClient
     from airflow_provider_cloudstore.hooks.targets import atomic_write
     from airflow_provider_cloudstore.protocol.downloads import Download
@@ -54,8 +55,8 @@ def ours(url: str, target: Path) -> str:
     settings = Settings("http://127.0.0.1", Secret("token"))
     download = Download("f1", settings)
     download.use_link(DownloadLink("f1", "token", url, pendulum.now("UTC"), None))
-    with DownloadClient(settings, sys.exit) as client, atomic_write(target) as sink:
-        client.run(download, sink, on_retry=logging.warning)
+    with BlockingClient(settings, lambda: settings) as client, atomic_write(target) as sink:
+        DownloadClient(client, sys.exit).run(download, sink, on_retry=logging.warning)
         return download.result("").sha256
 
 

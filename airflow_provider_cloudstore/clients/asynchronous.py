@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import aiohttp
-import pendulum
 from tenacity import AsyncRetrying
 from yarl import URL
 
@@ -150,7 +149,7 @@ class AsyncClient:
         """Library exceptions end in the caller: they are not even the context of a later error."""
         proxy = self._session.proxy
         forwarded = proxy.headers if proxy and request.url.startswith("http:") else {}
-        sent_at = pendulum.now("UTC")
+        sent = time.time()
         async with self._session.http.request(
             request.method,
             URL(request.url, encoded=True),
@@ -161,9 +160,6 @@ class AsyncClient:
             proxy_headers=proxy.headers if proxy else None,
             allow_redirects=False,
         ) as response:
-            headers = messages.headers_of(
-                (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
-            )
             body = bytearray()
             while not response.content.at_eof():
                 body += await response.content.readany()
@@ -173,7 +169,8 @@ class AsyncClient:
             else:
                 if failure := in_flight.failure or response.content.exception():  # at_eof() is also true after an error
                     raise failure
-        return Response(response.status, headers, b"", sent_at, sent_at).with_body(bytes(body), pendulum.now("UTC"))
+        too_large, kept = len(body) > messages.MAX_BODY_BYTES, bytes(body[: messages.MAX_BODY_BYTES])
+        return Response(response.status, in_flight.filter.headers, kept, sent, time.time(), too_large)
 
 
 @functools.lru_cache(maxsize=16)
@@ -226,6 +223,8 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, transport: Any, protocol: Any) -> None:
         self._transport, self._protocol = transport, protocol
+        self._poll = select.poll()
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         seen = self.in_flight.filter
@@ -258,11 +257,7 @@ class _Connection(asyncio.Protocol):
 
     def is_stale(self) -> bool:
         """Whether bytes have arrived since the last response, or the server has closed the connection."""
-        if self._transport.is_closing():
-            return True
-        poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return bool(poll.poll(0))
+        return self._transport.is_closing() or bool(self._poll.poll(0))
 
 
 @dataclass(frozen=True, slots=True)

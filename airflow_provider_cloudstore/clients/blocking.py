@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-import pendulum
 import requests
 from tenacity import Retrying
 
@@ -19,6 +18,7 @@ from airflow_provider_cloudstore.clients.exchange import Exchange
 from airflow_provider_cloudstore.clients.sessions import new_session
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.settings import Settings
 
@@ -74,8 +74,18 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at = time.monotonic() + budget
+        try:
+            return self.attempt(call, budget)
+        except CloudStoreError as error:
+            if not error.retryable:
+                raise
+            failed: CloudStoreError | None = error
+        # Most calls succeed at once, so the policy is built only now. It takes the attempt above for its first.
         for attempt in Retrying(**retry_policy(call, lambda: ends_at - time.monotonic(), on_retry)):
             with attempt:
+                if failed:
+                    first, failed = failed, None
+                    raise first
                 result = self.attempt(call, ends_at - time.monotonic())
         return result
 
@@ -105,4 +115,5 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 if isinstance(piece, TransportFailure):
                     return piece
                 body += piece
-        return head.with_body(bytes(body), pendulum.now("UTC"))
+        too_large, kept = len(body) > messages.MAX_BODY_BYTES, bytes(body[: messages.MAX_BODY_BYTES])
+        return Response(head.status, head.headers, kept, head.sent, time.time(), too_large)

@@ -11,7 +11,6 @@ from contextvars import ContextVar
 from http.client import IncompleteRead
 from typing import Any
 
-import pendulum
 import requests
 import urllib3
 from requests.structures import CaseInsensitiveDict
@@ -91,7 +90,7 @@ class Exchange(AbstractContextManager["Exchange"]):
         if request.body is not None:
             prepared.body = request.body.decode("ascii")  # text, as requests encodes a form: mocks compare it
             prepared.headers["Content-Length"] = str(len(request.body))
-        sent_at = pendulum.now("UTC")
+        sent = time.time()
         token = current.set(self._in_flight)
         try:
             self._in_flight.deadline = self._deadline()
@@ -110,17 +109,17 @@ class Exchange(AbstractContextManager["Exchange"]):
         self._response = response
         # The response of a user's own adapter may have its content and nothing to read from.
         self._body = response.raw if response.raw is not None else io.BytesIO(response.content)
-        return Response(response.status_code, headers, b"", sent_at, pendulum.now("UTC"))
+        return Response(response.status_code, headers, b"", sent, time.time())
 
     def read(self, most: int) -> bytes | TransportFailure:
         """The next bytes of the body as they arrive, at most so many; empty at its end."""
         try:
             self._in_flight.deadline = self._deadline()
-            self._in_flight.time_left()
             if isinstance(self._body, urllib3.BaseHTTPResponse):
                 # read would wait for the rest, and lose it all if the connection broke.
                 piece = self._body.read1(most, decode_content=False)
             else:
+                self._in_flight.time_left()
                 piece = bytes(self._body.read(most))
             self._missing -= len(piece)
             if not piece and self._missing > 0:

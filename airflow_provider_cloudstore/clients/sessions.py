@@ -33,6 +33,9 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 
+_MOST_HOSTS = 1_000_000  # no pool is closed before its session
+
+
 def new_session(settings: Settings) -> requests.Session:
     """A session for one thread.
 
@@ -58,6 +61,7 @@ class _Adapter(HTTPAdapter):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._managers: dict[tuple[Secret | None, bool], urllib3.PoolManager] = {}
+        self._pools: dict[tuple[Secret | None, str, str], HTTPConnectionPool] = {}
         super().__init__()
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
@@ -72,13 +76,19 @@ class _Adapter(HTTPAdapter):
     def get_connection_with_tls_context(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
         """The pool of the request's host: through the connection's proxy, and with its certificates."""
         url = str(request.url)
-        in_flight, proxy = current.get(), self._proxy(url)
+        parts, in_flight, proxy = urlsplit(url), current.get(), self._proxy(url)
         in_flight.connected, in_flight.through_proxy = False, proxy is not None
+        key = proxy, parts.scheme, parts.netloc
+        if key not in self._pools:
+            self._pools[key] = self._manager(proxy, parts.scheme).connection_from_url(url)
+        return self._pools[key]
+
+    def _manager(self, proxy: Secret | None, scheme: str) -> urllib3.PoolManager:
         # Loading the certificates takes longer than downloading a small file.
-        tls = any(each.startswith("https:") for each in (url, proxy.reveal() if proxy else ""))
+        tls = scheme == "https" or (proxy is not None and proxy.reveal().startswith("https:"))
         if (proxy, tls) not in self._managers:
             self._managers[proxy, tls] = _pool_manager(Proxy.of(proxy), tls_context(self._settings) if tls else None)
-        return self._managers[proxy, tls].connection_from_url(url)
+        return self._managers[proxy, tls]
 
     def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
         """The URL that urllib3 gets, and may log: it has no query. The connection sends the whole target."""
@@ -94,6 +104,7 @@ class _Adapter(HTTPAdapter):
     def close(self) -> None:
         """Close every connection."""
         super().close()
+        self._pools.clear()
         while self._managers:
             self._managers.popitem()[1].clear()
 
@@ -110,9 +121,9 @@ def _pool_manager(proxy: Proxy | None, tls: ssl.SSLContext | None) -> urllib3.Po
         tls.sslsocket_class = TlsResponseSocket
         wrap = partial(tls.wrap_socket, suppress_ragged_eofs=False)  # else a reset looks like a close
         tls.wrap_socket = wrap  # type: ignore[method-assign]
-    pools = urllib3.PoolManager(ssl_context=tls)
+    pools = urllib3.PoolManager(_MOST_HOSTS, ssl_context=tls)
     if proxy:
-        pools = urllib3.ProxyManager(proxy.url, proxy_headers=proxy.headers, ssl_context=tls, proxy_ssl_context=tls)
+        pools = urllib3.ProxyManager(proxy.url, _MOST_HOSTS, proxy_headers=proxy.headers, ssl_context=tls, proxy_ssl_context=tls)
     pools.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
     return pools
 

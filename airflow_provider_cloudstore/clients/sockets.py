@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_cloudstore.clients.exchange import InFlight, current
 from airflow_provider_cloudstore.protocol.framing import ResponseFilter
 
-_CHUNK = 64 * 1024
+_LEAST = 8 * 1024  # bytes to receive at once
 
 
 class _ResponseReader(io.RawIOBase):
@@ -31,7 +31,7 @@ class _ResponseReader(io.RawIOBase):
         while not self._passed:
             if self._filter.ended:
                 return 0
-            piece = bytearray(_CHUNK)
+            piece = bytearray(max(len(buffer), _LEAST))
             if count := self._receive(piece):
                 self._passed = memoryview(self._filter.feed(bytes(piece[:count])))
                 self._note_progress()
@@ -46,9 +46,10 @@ class _ResponseReader(io.RawIOBase):
         """Most of a download: what needs no check is not copied."""
         if count := self._receive(buffer):
             self._filter.skip(count)
-            self._note_progress()
         else:
             self._filter.end()
+        if self._filter.ended:
+            self._note_progress()
         return count
 
     def _receive(self, buffer: Any) -> int:

@@ -12,7 +12,9 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 _NAME = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _VALUE = rb"[^\0\r\n]*"
 _FIELDS = re.compile(rb"(?:%b:%b\r?\n(?:[ \t]%b\r?\n)*)*\r?\n" % (_NAME, _VALUE, _VALUE))
-_LENGTHS = re.compile(r"(?im)^(content-length|transfer-encoding):([^\r\n]*)\r?\n([ \t])?")
+_FIELD = re.compile(r"(?m)^([^\s:]+):([^\r\n]*(?:\r?\n[ \t][^\r\n]*)*)")
+# Some parsers ignore the continuation of a folded header, so one that determines where the body ends must not be folded.
+_FOLDED_LENGTH = re.compile(rb"(?im)^(?:content-length|transfer-encoding):[^\n]*\n[ \t]")
 _TRAILER = re.compile(rb"%b:%b\r\n" % (_NAME, _VALUE))
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;%b)?\r\n" % _VALUE)
 
@@ -30,12 +32,14 @@ class ResponseFilter:
 
     :param max_bytes: how many bytes may be received for the response.
     :ivar status: the status of the final response, once its head is complete.
+    :ivar headers: its headers; see :func:`~airflow_provider_cloudstore.protocol.messages.headers_of`.
     :ivar ended: whether the response is complete.
     :ivar surplus: whether bytes followed it: the connection must not be used again.
     """
 
     def __init__(self, max_bytes: float = math.inf) -> None:
         self.status = 0
+        self.headers: dict[str, str] = {}
         self.ended = self.surplus = False
         self._bytes_left = max_bytes
         self._head = bytearray()  # as far as received
@@ -108,12 +112,10 @@ class ResponseFilter:
         return b"", b""
 
     def _begin_body(self, status: int, head: bytes) -> None:
-        lengths = _LENGTHS.findall(head.decode("latin-1"))
-        headers = messages.headers_of((name, value) for name, value, _ in lengths)
-        # Some parsers ignore the continuation of a folded header: it must not determine where the body ends.
-        if any(fold for _, _, fold in lengths) or not messages.is_unambiguous(status, headers):
+        headers = messages.headers_of(_FIELD.findall(head.decode("latin-1")))
+        if not messages.is_unambiguous(status, headers) or _FOLDED_LENGTH.search(head):
             raise MalformedResponse
-        self.status = status
+        self.status, self.headers = status, headers
         if not messages.has_body(status):
             self._left = 0
         elif "transfer-encoding" in headers:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
+import pendulum
 from pendulum import DateTime
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -44,23 +45,26 @@ class Response:
     :param headers: the headers, their names in lower case; see :func:`headers_of`.
     :param body: at most :data:`MAX_BODY_BYTES` of the body, its content coding (gzip) not decoded.
     :param too_large: whether the body was longer.
-    :param sent_at: when the request was sent (UTC).
-    :param received_at: when the response was complete (UTC).
+    :param sent: when the request was sent (Unix time).
+    :param received: when the response was complete (Unix time).
     """
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
-    sent_at: DateTime
-    received_at: DateTime
+    sent: float
+    received: float
     too_large: bool = False
 
-    def with_body(self, body: bytes, received_at: DateTime) -> Response:
-        """The response whose head this is.
+    @property
+    def sent_at(self) -> DateTime:
+        """When the request was sent (UTC)."""
+        return pendulum.from_timestamp(self.sent)
 
-        :param body: the body, or its beginning, if that is longer than :data:`MAX_BODY_BYTES`.
-        """
-        return replace(self, body=body[:MAX_BODY_BYTES], received_at=received_at, too_large=len(body) > MAX_BODY_BYTES)
+    @property
+    def received_at(self) -> DateTime:
+        """When the response was complete (UTC)."""
+        return pendulum.from_timestamp(self.received)
 
 
 _FOLD = re.compile(r"\r?\n[ \t]+")  # a header continued on the next line (RFC 9112 section 5.2)

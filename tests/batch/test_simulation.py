@@ -208,7 +208,7 @@ class Process:
     @asynccontextmanager
     async def connect(self, own: Any, reload: Any, options: Any) -> AsyncIterator[AsyncClient]:
         client = AsyncClient(own, reload, type("Session", (), {"slots": asyncio.Semaphore(99)})())
-        client._send = self.send  # type: ignore[assignment, method-assign]
+        client.send = self.send  # type: ignore[assignment, method-assign]
         yield client
 
     async def send(self, request: Any, *_: Any) -> Response | TransportFailure:
@@ -226,7 +226,7 @@ class Process:
         if mode.startswith("lost"):
             return TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection lost")
         status = {"ok": 200, "slow": 200}.get(mode) or int(mode)
-        return Response(status, {"retry-after": "0.7"} if mode == "429" else {}, b"{}", NOW, NOW)
+        return Response(status, {"retry-after": "0.7"} if mode == "429" else {}, b"{}", NOW.timestamp(), NOW.timestamp())
 
     # What happens to a process.
 

@@ -91,7 +91,7 @@ header_values = st.one_of(
 )
 headers = st.dictionaries(st.sampled_from(["content-type", "retry-after", "location", "x"]), header_values)
 responses = st.builds(
-    lambda status, named, body, large: Response(status, named, body, NOW, NOW, too_large=large),
+    lambda status, named, body, large: Response(status, named, body, NOW.timestamp(), NOW.timestamp(), too_large=large),
     st.one_of(st.integers(100, 599), st.sampled_from([200, 200, 200, 401, 404, 429, 503]), st.integers()),
     headers,
     bodies,

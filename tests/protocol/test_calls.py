@@ -26,7 +26,9 @@ Outcome = Response | TransportFailure
 
 def answer(status: int = 200, body: Any = None, **headers: str) -> Response:
     raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, raw, SENT, GOT)
+    return Response(
+        status, {name.replace("_", "-"): value for name, value in headers.items()}, raw, SENT.timestamp(), GOT.timestamp()
+    )
 
 
 LOST = TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection reset")
@@ -262,7 +264,7 @@ def test_an_answer_without_a_token_names_its_keys() -> None:
 
 
 def test_a_body_that_was_cut_off_is_not_quoted() -> None:
-    cut = Response(200, {}, b"x" * 100, SENT, GOT, too_large=True)
+    cut = Response(200, {}, b"x" * 100, SENT.timestamp(), GOT.timestamp(), too_large=True)
     with pytest.raises(errors.InvalidResponseError) as failed:
         Loop(DeleteFolder("d1", settings()), cut).run()
     assert "xx" not in str(failed.value)

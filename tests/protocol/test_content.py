@@ -17,7 +17,9 @@ NOW = pendulum.datetime(2026, 1, 1)
 
 def content(body: Any = b"", **headers: str) -> Content:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return read_content(Response(200, {name.replace("_", "-"): value for name, value in headers.items()}, raw, NOW, NOW))
+    return read_content(
+        Response(200, {name.replace("_", "-"): value for name, value in headers.items()}, raw, NOW.timestamp(), NOW.timestamp())
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_a_body_whose_values_would_fill_the_memory_is_not_read(body: bytes) -> N
 
 
 def test_a_body_that_was_cut_off_is_not_the_services_own() -> None:
-    assert read_content(Response(200, {}, b"{}", NOW, NOW, too_large=True)) == Content(
+    assert read_content(Response(200, {}, b"{}", NOW.timestamp(), NOW.timestamp(), too_large=True)) == Content(
         problem="a body of more than 1024 KiB, which was cut off"
     )
 

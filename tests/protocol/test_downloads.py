@@ -22,7 +22,9 @@ def link(url: str | None = URL, token: str = "t0ken-of-a-link") -> DownloadLink:
 
 
 def head(status: int, **headers: str) -> Response:
-    return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, b"", NOW, NOW)
+    return Response(
+        status, {name.replace("_", "-"): value for name, value in headers.items()}, b"", NOW.timestamp(), NOW.timestamp()
+    )
 
 
 def interrupted(headers: dict[str, str] | None = None, *, total: int = 10, received: bytes = b"01234") -> Download:

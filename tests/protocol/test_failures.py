@@ -34,7 +34,7 @@ IDEMPOTENT = [operation for operation in OPERATIONS if operation.idempotent]
 def response(status: int, body: Any = None, too_large: bool = False, **headers: str) -> Response:
     raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(status, named, raw, NOW, NOW, too_large=too_large)
+    return Response(status, named, raw, NOW.timestamp(), NOW.timestamp(), too_large=too_large)
 
 
 def judged(operation: Operation, got: Response, retry_unknown_outcome: bool = False) -> type[errors.CloudStoreError] | None:

@@ -21,7 +21,9 @@ GOT = pendulum.datetime(2026, 1, 1, 0, 0, 1)
 
 def response(body: Any = b"", **headers: str) -> Response:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Response(200, {name.replace("_", "-"): value for name, value in headers.items()}, raw, SENT, GOT)
+    return Response(
+        200, {name.replace("_", "-"): value for name, value in headers.items()}, raw, SENT.timestamp(), GOT.timestamp()
+    )
 
 
 def link(body: Any, *token_path: str, secrets: tuple[Secret, ...] = ()) -> Any:
