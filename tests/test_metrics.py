@@ -179,7 +179,6 @@ def test_a_download_counts_its_bytes_resumptions_and_replaced_links(
         reader = hook.open_file("f1")
         for start in (0, 100_000):
             assert reader.read(start, start + 100) == data[start : start + 100]
-        reader.close()
         assert counted == {"requests.download_link.success": 1, "downloads.bytes": 201}
 
 

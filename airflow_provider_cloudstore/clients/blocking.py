@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import requests
 from tenacity import Retrying
@@ -38,7 +39,8 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
     def __init__(self, settings: Settings, reload: Callable[[], Settings]) -> None:
         self.settings = settings
         self._reload = reload
-        self._sessions: dict[tuple[int, int], requests.Session] = {}
+        self._own = threading.local()  # ends with its thread, and its session with it
+        self._sessions: WeakSet[requests.Session] = WeakSet()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy opens its own connections."""
@@ -49,14 +51,19 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
 
     def close(self) -> None:
         """Close every connection; the next call opens a new one."""
-        while self._sessions:
-            self._sessions.popitem()[1].close()
+        self._own = threading.local()
+        for session in list(self._sessions):
+            session.close()
 
     @property
     def session(self) -> requests.Session:
         """The session of this thread: another one, or a forked process, would take the response to its request."""
-        owner = os.getpid(), threading.get_ident()
-        return self._sessions.get(owner) or self._sessions.setdefault(owner, new_session(self.settings))
+        own: Any = self._own
+        if getattr(own, "pid", None) != os.getpid():
+            own.pid, own.session = os.getpid(), new_session(self.settings)
+            self._sessions.add(own.session)
+        session: requests.Session = own.session
+        return session
 
     def perform(self, call: Call[T], *, budget: float = DEFAULT_BUDGET, on_retry: Callable[[str], None] = log.warning) -> T:
         """Make attempts until the call succeeds or fails permanently.

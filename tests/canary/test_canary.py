@@ -19,7 +19,7 @@ import trustme
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.leaks import leaks, printed
 from tests.real_airflow import RealAirflow
-from tests.support import CALLS, store_file
+from tests.support import CALLS, OtherServer, other_server, store_file
 
 pytestmark = pytest.mark.slow
 
@@ -105,11 +105,20 @@ def connections() -> Iterator[dict[str, dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def airflow(connections: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAirflow]:
+def other() -> Iterator[OtherServer]:
+    with other_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    connections: dict[str, dict[str, Any]], other: OtherServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealAirflow]:
     """An Airflow that has finished a run of the canary DAG."""
     home = tmp_path_factory.mktemp("canary") / "home"
     env = {
         "CANARY_CONNECTIONS": ",".join(name for name in connections if name.removeprefix("canary_") not in download_faults()),
+        "CANARY_OTHER": other.url,
         "CANARY_RECEIPTS": str(home / "receipts-"),
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
     }
@@ -129,14 +138,14 @@ def states(airflow: RealAirflow) -> dict[str, str]:
 
 def test_every_operator_ends_as_its_service_requires(states: dict[str, str], connections: dict[str, dict[str, Any]]) -> None:
     succeed = {f"{operator}.canary_{name}" for operator in CALLS for name in ("ok", "longer")}
-    succeed |= {"delete.canary_echo", "upload.canary_echo", "mapped_upload", "careless"}
+    succeed |= {"delete.canary_echo", "upload.canary_echo", "mapped_upload", "careless", "own_request"}
     succeed |= {"use_token", "use_link"}
     succeed |= {"batch.canary_ok", "batch.canary_echo"}
     succeed |= {"download.canary_ok", "download.canary_download_broken", "transfer"}
     succeed |= {"delete.canary_drop", "delete.canary_half"}  # the response was lost; the second request finds nothing
     assert {task for task, state in states.items() if state == "success"} == succeed
     assert {task for task, state in states.items() if state == "failed"} == states.keys() - succeed
-    assert len(states) == len(CALLS) * (len(connections) - len(download_faults())) + 20
+    assert len(states) == len(CALLS) * (len(connections) - len(download_faults())) + 21
 
 
 def test_no_log_file_shows_a_secret(airflow: RealAirflow, states: dict[str, str]) -> None:
@@ -152,6 +161,13 @@ def test_no_console_shows_a_secret_but_where_airflow_itself_does_not_mask(airflo
     unmasked = ("[task.stdout]", "msg=SetXCom(key='download_link'", "msg=SetXCom(key='return_value'")
     found = leaks(airflow.consoles(), SECRETS)
     assert not {leak for leak in found if not any(mark in leak[1] for mark in unmasked)}
+
+
+def test_a_request_to_another_server_carries_no_secret(other: OtherServer, states: dict[str, str]) -> None:
+    (request,) = other.requests
+    assert request.startswith("GET /own HTTP/1.1\n")
+    assert "authorization" not in request.lower()
+    assert not leaks([(Path("request"), request)], SECRETS)
 
 
 def test_no_receipt_shows_a_secret(airflow: RealAirflow) -> None:

@@ -6,10 +6,9 @@ import json
 import logging
 import re
 import socket
-import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -17,21 +16,35 @@ from typing import Any
 
 import pendulum
 import pytest
+import requests
+import requests_mock
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.hooks import cloudstore, masking
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS
 from tests.support import eventually, store_file
 
+HOST = "https://files.example.com"
+DELETE, UPLOAD, LINK = (HOST + one.path for one in (DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK))
+
 
 def connect(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps({"conn_type": "cloudstore", **fields}))
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[requests_mock.Mocker]:
+    """Mocks the requests to the connection's host, where no test needs a service that remembers."""
+    connect(monkeypatch, host=HOST, password="s3cret")
+    with requests_mock.Mocker() as mocker:
+        yield mocker
 
 
 def test_the_three_operations_do_what_they_say(emulator: Emulator) -> None:
@@ -50,7 +63,8 @@ def test_the_three_operations_do_what_they_say(emulator: Emulator) -> None:
     assert state["requests"] == {"upload": 1, "link": 1, "delete": 1}
 
 
-def test_a_traceback_names_the_error_as_it_is_imported(emulator: Emulator) -> None:
+def test_a_traceback_names_the_error_as_it_is_imported(service: requests_mock.Mocker) -> None:
+    service.get(LINK, status_code=404)
     with pytest.raises(errors.NotFoundError) as failed:
         CloudStoreHook().create_download_link("f1")
     assert f"{errors.__name__}.NotFoundError: " in "".join(traceback.format_exception(failed.value))
@@ -59,14 +73,15 @@ def test_a_traceback_names_the_error_as_it_is_imported(emulator: Emulator) -> No
 @pytest.mark.parametrize(
     ("method", "subject"), [("delete_folder", None), ("upload_from_url", "file:///x"), ("create_download_link", "")]
 )
-def test_a_refused_value_costs_no_airflow_retry_and_no_request(emulator: Emulator, method: str, subject: Any) -> None:
+def test_a_refused_value_costs_no_airflow_retry_and_no_request(service: requests_mock.Mocker, method: str, subject: Any) -> None:
     with pytest.raises(errors.InvalidInputError) as refused:
         getattr(CloudStoreHook(), method)(subject)
     assert isinstance(refused.value, AirflowFailException)
-    assert emulator.state()["requests"] == {}
+    assert not service.called
 
 
-def test_a_permanent_error_is_also_an_airflow_fail_exception_with_its_data(emulator: Emulator) -> None:
+def test_a_permanent_error_is_also_an_airflow_fail_exception_with_its_data(service: requests_mock.Mocker) -> None:
+    service.get(LINK, status_code=404, text="Could not find the file")
     with pytest.raises(errors.NotFoundError, match="Could not find the file") as failed:
         CloudStoreHook().create_download_link("f1")
     assert isinstance(failed.value, AirflowFailException)
@@ -74,21 +89,21 @@ def test_a_permanent_error_is_also_an_airflow_fail_exception_with_its_data(emula
     assert type(failed.value).__name__ == "NotFoundError"
 
 
-def test_a_passing_error_is_left_to_airflows_retries(emulator: Emulator) -> None:
-    emulator.fault("error_envelope", body="busy", operation="delete")
+def test_a_passing_error_is_left_to_airflows_retries(service: requests_mock.Mocker) -> None:
+    service.post(DELETE, json={"_status": "error", "response": "busy"})
     with pytest.raises(errors.ServiceError, match="busy") as failed:
         CloudStoreHook().delete_folder("staging")
     assert not isinstance(failed.value, AirflowFailException)
 
 
-def test_an_unknown_outcome_is_permanent_unless_the_caller_opted_in(emulator: Emulator) -> None:
-    emulator.fault("drop_after", operation="upload", times=2)
+def test_an_unknown_outcome_is_permanent_unless_the_caller_opted_in(service: requests_mock.Mocker) -> None:
+    upload = service.post(UPLOAD, [{"exc": requests.ReadTimeout}, {"exc": requests.ReadTimeout}, {"json": {"data": {}}}])
     hook = CloudStoreHook()
     with pytest.raises(errors.OutcomeUnknownError) as failed:
         hook.upload_from_url("ftp://127.0.0.1:9/f")
     assert isinstance(failed.value, AirflowFailException)
     assert hook.upload_from_url("ftp://127.0.0.1:9/f", retry_unknown_outcome=True).response
-    assert emulator.state()["effects"] == {"upload": 3}
+    assert upload.call_count == 3
 
 
 def test_a_connection_that_cannot_be_used_is_permanent_and_says_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,20 +223,18 @@ def test_a_connection_test_never_names_the_temporary_id_of_airflow(
             hook.create_download_link("f1")
 
 
-def test_a_refused_token_names_its_connection_and_the_address(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    connect(monkeypatch, host=emulator.url, password="wrong-token")
-    where = re.escape(f"(connection 'cloudstore_default' at {emulator.url})")
+def test_a_refused_token_names_its_connection_and_the_address(service: requests_mock.Mocker) -> None:
+    service.post(UPLOAD, status_code=401)
+    where = re.escape(f"(connection 'cloudstore_default' at {HOST})")
     with pytest.raises(errors.AuthenticationError, match=f"HTTP 401: the service refused the access token {where}"):
         CloudStoreHook().upload_from_url("https://source.example/f")
 
 
-@pytest.mark.parametrize(
-    ("fault", "requests"), [({"status": 500}, 1), ({"status": 429}, 1), ({"status": 403}, 1), ({"status": 401}, 1)]
-)
-def test_a_connection_test_asks_once(emulator: Emulator, fault: dict[str, Any], requests: int) -> None:
-    emulator.fault("status", operation="link", times=0, **fault)
+@pytest.mark.parametrize("status", [500, 429, 403, 401])
+def test_a_connection_test_asks_once(service: requests_mock.Mocker, status: int) -> None:
+    link = service.get(LINK, status_code=status)
     assert not CloudStoreHook().test_connection()[0]
-    assert emulator.state()["requests"] == {"link": requests}
+    assert link.call_count == 1
 
 
 def test_a_connection_test_uses_a_token_that_was_rotated_meanwhile(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,24 +257,12 @@ def test_a_connection_test_results_within_the_timeout(emulator: Emulator, monkey
     assert time.monotonic() - began < 1.5
 
 
-@pytest.mark.parametrize("head", ["404 Not Found\r\nContent-Type: text/html", "400 Bad Request\r\nContent-Type: text/plain"])
-def test_a_web_page_does_not_prove_that_the_service_answered(monkeypatch: pytest.MonkeyPatch, head: str) -> None:
-    page = b"<html><body>nginx</body></html>"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer() -> None:
-            peer, _ = server.accept()
-            with peer:
-                peer.recv(65536)
-                peer.sendall(f"HTTP/1.1 {head}\r\nContent-Length: {len(page)}\r\nConnection: close\r\n\r\n".encode() + page)
-
-        thread = threading.Thread(target=answer, daemon=True)
-        thread.start()
-        connect(monkeypatch, host=f"http://127.0.0.1:{server.getsockname()[1]}", password="token")
-        fine, words = CloudStoreHook().test_connection()
-        thread.join()
+@pytest.mark.parametrize(("status", "kind"), [(404, "text/html"), (400, "text/plain")])
+def test_a_web_page_does_not_prove_that_the_service_answered(service: requests_mock.Mocker, status: int, kind: str) -> None:
+    service.get(LINK, status_code=status, headers={"Content-Type": kind}, text="<html><body>nginx</body></html>")
+    fine, words = CloudStoreHook().test_connection()
     assert not fine
-    assert words.startswith(f"connection test: HTTP {head[:3]}")
+    assert words.startswith(f"connection test: HTTP {status}")
     assert words.endswith("\nCheck that the connection's host is the base URL: the part before /cloud/api/v2.")
 
 
@@ -364,8 +365,9 @@ def test_threads_that_share_a_hook_never_take_each_others_answers(emulator: Emul
 
 
 def test_a_hook_registers_the_secrets_of_the_first_links_and_source_urls_only(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    service: requests_mock.Mocker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    service.post(UPLOAD)
     masked: list[str] = []
     monkeypatch.setattr(masking, "mask_secret", masked.append)
     with CloudStoreHook() as hook:
@@ -558,7 +560,8 @@ def test_an_unreachable_service_is_named_with_its_proxy_and_without_credentials(
         ("create_download_link", "", "download link"),
     ],
 )
-def test_a_refused_value_names_the_operation(emulator: Emulator, method: str, value: str, name: str) -> None:
+@pytest.mark.usefixtures("service")
+def test_a_refused_value_names_the_operation(method: str, value: str, name: str) -> None:
     with pytest.raises(errors.InvalidInputError, match=f"^{name}: ") as refused:
         getattr(CloudStoreHook(), method)(value)
     assert refused.value.operation == name

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import requests
 from airflow.providers.common.compat.sdk import DAG, task
 
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadLinkOperator,
@@ -29,6 +31,12 @@ def make_list() -> list[str]:
 @task
 def use(token: str, link: dict[str, Any], file_id: str) -> None:
     pass
+
+
+def fetch() -> bytes:
+    with CloudStoreHook() as hook:
+        session: requests.Session = hook.get_conn()
+        return session.get("https://example.com/a.csv", timeout=30).content
 
 
 with DAG("typed", schedule=None, start_date=datetime(2026, 1, 1)):

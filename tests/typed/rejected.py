@@ -10,3 +10,4 @@ DownloadLinkOperator(task_id="missing")  # wrong
 DeleteFolderOperator(task_id="text", folder_id="x", ignore_missing="yes")  # wrong
 RemoteUrlUploadOperator(task_id="number", url=17)  # wrong
 CloudStoreHook().create_download_link("x").link  # wrong  # noqa: B018
+CloudStoreHook().get_conn().perform  # wrong  # noqa: B018

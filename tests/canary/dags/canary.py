@@ -37,6 +37,15 @@ def careless() -> None:
 
 
 @task
+def own_request() -> None:
+    """A user's own request to another server, over the session that has just sent every secret."""
+    with CloudStoreHook("canary_ok") as hook:
+        hook.create_download_link("f1")
+        hook.upload_from_url(Variable.get("canary_source"))
+        hook.get_conn().get(f"{os.environ['CANARY_OTHER']}/own", timeout=10).raise_for_status()
+
+
+@task
 def use_token(token: str) -> None:
     """A consumer in the style of the examples: Airflow stores its rendered fields, and redacts them by key name."""
     mask_secret(token)
@@ -88,3 +97,4 @@ with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
         )
     RemoteUrlUploadOperator.partial(task_id="mapped_upload", cloudstore_conn_id="canary_ok").expand(url=[SOURCE, SOURCE])
     careless()
+    own_request()

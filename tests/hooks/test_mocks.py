@@ -1,0 +1,436 @@
+"""The hook under what people test with: requests-mock, responses, and adapters of their own on ``hook.get_conn()``."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import requests_mock
+import responses
+import urllib3
+from requests.adapters import BaseAdapter
+from requests.structures import CaseInsensitiveDict
+
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
+from airflow_provider_cloudstore.protocol.results import DownloadLink
+
+HOST = "https://files.example.com"
+TOKEN = "s3cret-access-token"
+LINK_TOKEN = "s3cret-download-token"
+STORE = "https://store.example.com/f1"
+URLS = {
+    operation.key: (operation.method, HOST + operation.path)
+    for operation in (DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK)
+}
+URLS |= {"download": ("GET", STORE), "elsewhere": ("GET", "https://elsewhere.example.com/f")}
+DATA = bytes(range(256)) * 40
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a mock does with one request.
+
+    :param error: raised in place of a response.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    error: Exception | None = None
+
+
+class Mock:
+    """One way of mocking: :meth:`script` says how the requests to one of ``URLS`` are answered; the last answer is repeated."""
+
+    @property
+    def seen(self) -> list[Any]:
+        """The requests, in order."""
+        raise NotImplementedError
+
+    def script(self, what: str, *answers: Answer) -> None:
+        raise NotImplementedError
+
+    def attach(self, hook: CloudStoreHook) -> None:
+        """Nothing: most mocks replace parts of requests."""
+
+    def count(self, what: str) -> int:
+        method, url = URLS[what]
+        return sum((one.method, str(one.url).partition("?")[0]) == (method, url) for one in self.seen)
+
+
+class RequestsMock(Mock):
+    def __init__(self, mocker: requests_mock.Mocker) -> None:
+        self._mocker = mocker
+
+    @property
+    def seen(self) -> list[Any]:
+        return list(self._mocker.request_history)
+
+    def script(self, what: str, *answers: Answer) -> None:
+        method, url = URLS[what]
+        self._mocker.register_uri(method, url, [
+            {"exc": one.error} if one.error else {"status_code": one.status, "content": one.body, "headers": one.headers}
+            for one in answers
+        ])  # fmt: skip
+
+
+class Responses(Mock):
+    def __init__(self, mocked: responses.RequestsMock) -> None:
+        self._mocked = mocked
+
+    @property
+    def seen(self) -> list[Any]:
+        return [call.request for call in self._mocked.calls]
+
+    def script(self, what: str, *answers: Answer) -> None:
+        method, url = URLS[what]
+        for one in answers:
+            headers = dict(one.headers)
+            content_type = headers.pop("Content-Type", None)
+            self._mocked.add(
+                method, url, body=one.error or one.body, status=one.status, headers=headers, content_type=content_type
+            )
+
+
+class OwnAdapter(Mock, BaseAdapter):
+    """A user's adapter.
+
+    :param fill: puts an answer's body into a response.
+    """
+
+    def __init__(self, fill: Callable[[requests.Response, Answer], None]) -> None:
+        super().__init__()
+        self._fill = fill
+        self._waiting: dict[tuple[str, str], list[Answer]] = {}
+        self._seen: list[Any] = []
+
+    @property
+    def seen(self) -> list[Any]:
+        return self._seen
+
+    def attach(self, hook: CloudStoreHook) -> None:
+        hook.get_conn().mount("https://", self)
+
+    def script(self, what: str, *answers: Answer) -> None:
+        self._waiting[URLS[what]] = list(answers)
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        self._seen.append(request)
+        waiting = self._waiting[str(request.method), str(request.url).partition("?")[0]]
+        answer = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        if answer.error:
+            raise answer.error
+        response = requests.Response()
+        response.status_code, response.headers, response.url = (
+            answer.status,
+            CaseInsensitiveDict(answer.headers),
+            str(request.url),
+        )
+        self._fill(response, answer)
+        return response
+
+    def close(self) -> None:
+        pass
+
+
+def bytes_io(response: requests.Response, answer: Answer) -> None:
+    response.raw = io.BytesIO(answer.body)
+
+
+def content_only(response: requests.Response, answer: Answer) -> None:
+    response._content = answer.body
+
+
+def urllib3_response(response: requests.Response, answer: Answer) -> None:
+    response.raw = urllib3.HTTPResponse(io.BytesIO(answer.body), answer.headers, answer.status, preload_content=False)
+
+
+@pytest.fixture(
+    params=["requests_mock", "responses", bytes_io, content_only, urllib3_response], ids=lambda way: getattr(way, "__name__", way)
+)
+def mock(request: pytest.FixtureRequest) -> Iterator[Mock]:
+    if request.param == "requests_mock":
+        with requests_mock.Mocker() as mocker:
+            yield RequestsMock(mocker)
+    elif request.param == "responses":
+        with responses.RequestsMock(assert_all_requests_are_fired=False) as mocked:
+            yield Responses(mocked)
+    else:
+        yield OwnAdapter(request.param)
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses, which take no time."""
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    return pauses
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, token: str = TOKEN) -> None:
+    connection = {"conn_type": "cloudstore", "host": HOST, "password": token, "extra": {"max_attempts": 2}}
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+
+
+@pytest.fixture
+def hook(mock: Mock, monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> Iterator[CloudStoreHook]:
+    connect(monkeypatch)
+    with CloudStoreHook() as hook:
+        mock.attach(hook)
+        yield hook
+
+
+def envelope(status: int = 200, **data: Any) -> Answer:
+    return Answer(status, json.dumps({"_status": "success", "data": data}).encode(), {"Content-Type": "application/json"})
+
+
+LINK = envelope(download_token=LINK_TOKEN, download_url=f"{STORE}?download_token={LINK_TOKEN}")
+OK = {"delete": envelope(), "upload": envelope(file_id="f9"), "link": LINK}
+PAUSED = Answer(429, b"slow down", {"Retry-After": "7"})
+MISSING = Answer(404, b"no such thing")
+UNKNOWN = errors.OutcomeUnknownError
+
+
+def zipped(answer: Answer) -> Answer:
+    return Answer(answer.status, gzip.compress(answer.body), {**answer.headers, "Content-Encoding": "gzip"})
+
+
+def cut(answer: Answer) -> Answer:
+    return Answer(answer.status, answer.body[:10], {**answer.headers, "Content-Length": str(len(answer.body))})
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the failure table: how a call ends. None is success.
+
+    :param first: what the mock answers to the first request, made of the usual answer, which follows.
+    :param attempt: how the first attempt of a deletion or a link ends.
+    :param call: how the whole call ends.
+    :param upload: the same for an upload.
+    :param is_retried: whether the call sends another request.
+    """
+
+    first: Callable[[Answer], Answer]
+    attempt: type[errors.CloudStoreError] | None
+    call: type[errors.CloudStoreError] | None
+    upload: type[errors.CloudStoreError] | None
+    is_retried: bool = False
+    upload_is_retried: bool = False
+
+
+def gives(answer: Answer, kind: type[errors.CloudStoreError]) -> Row:
+    """A response after which nothing is resent."""
+    return Row(lambda usual: answer, kind, kind, kind)
+
+
+def unknown(first: Callable[[Answer], Answer]) -> Row:
+    return Row(first, errors.TransientServiceError, None, UNKNOWN, is_retried=True)
+
+
+def never_sent(first: Answer, kind: type[errors.CloudStoreError]) -> Row:
+    return Row(lambda usual: first, kind, None, None, is_retried=True, upload_is_retried=True)
+
+
+TABLE = {
+    "success": Row(lambda usual: usual, None, None, None),
+    "gzip": Row(zipped, None, None, None),
+    "401": gives(Answer(401, b"expired"), errors.AuthenticationError),
+    "403": gives(Answer(403), errors.PermissionDeniedError),
+    "404": gives(MISSING, errors.NotFoundError),
+    "redirect": gives(Answer(302, b"", {"Location": URLS["elsewhere"][1]}), errors.RedirectError),
+    "error envelope": gives(Answer(200, b'{"_status": "error", "response": "no"}'), errors.ServiceError),
+    "malformed JSON": Row(
+        lambda usual: Answer(200, b'{"data": '), errors.InvalidResponseError, errors.InvalidResponseError, UNKNOWN
+    ),
+    "429": never_sent(PAUSED, errors.RateLimitError),
+    "ConnectTimeout": never_sent(Answer(error=requests.ConnectTimeout()), errors.ServiceUnreachableError),
+    "500": unknown(lambda usual: Answer(500, b"oh")),
+    "ReadTimeout": unknown(lambda usual: Answer(error=requests.ReadTimeout())),
+    "ConnectionError": unknown(lambda usual: Answer(error=requests.ConnectionError())),
+    "truncated": unknown(cut),
+}  # fmt: skip
+OPERATIONS: dict[str, Callable[[CloudStoreHook], Any]] = {
+    "delete": lambda hook: hook.delete_folder("d1"),
+    "upload": lambda hook: hook.upload_from_url("https://source.example.com/f?sig=hunter2"),
+    "link": lambda hook: hook.create_download_link("f1"),
+}
+
+
+def outcome(work: Callable[[], Any]) -> type[errors.CloudStoreError] | None:
+    """The error class that callers catch, or None."""
+    try:
+        work()
+    except errors.CloudStoreError as error:
+        return next(kind for kind in type(error).__mro__ if kind in vars(errors).values())
+    return None
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
+def test_a_mock_has_the_effect_that_the_failure_table_says(mock: Mock, hook: CloudStoreHook, row: Row, operation: str) -> None:
+    mock.script(operation, row.first(OK[operation]), OK[operation])
+    ends, is_retried = (row.upload, row.upload_is_retried) if operation == "upload" else (row.call, row.is_retried)
+    assert outcome(lambda: OPERATIONS[operation](hook)) is ends
+    assert mock.count(operation) == 1 + is_retried
+
+
+def test_the_pause_is_the_one_that_a_mock_asks_for(mock: Mock, hook: CloudStoreHook, slept: list[float]) -> None:
+    mock.script("upload", PAUSED, OK["upload"])
+    assert OPERATIONS["upload"](hook).file_id == "f9"
+    assert slept == [7]
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
+@pytest.mark.parametrize("read", [
+    lambda hook, target: hook.download("f1", target),
+    lambda hook, target: hook.open_file("f1").read(0, 100),
+], ids=["download", "open_file"])  # fmt: skip
+def test_a_download_ends_as_its_link_does(
+    mock: Mock, hook: CloudStoreHook, tmp_path: Path, row: Row, read: Callable[..., Any]
+) -> None:
+    mock.script("link", row.first(LINK), LINK)
+    mock.script("download", Answer(200, DATA, {"Content-Length": str(len(DATA)), "ETag": '"v1"'}))
+    assert outcome(lambda: read(hook, tmp_path / "f")) is row.call
+    assert mock.count("link") == 1 + row.is_retried
+    assert bool(mock.count("download")) is (row.call is None)
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
+def test_a_poll_is_one_request(mock: Mock, hook: CloudStoreHook, row: Row) -> None:
+    mock.script("link", row.first(LINK))
+    found = hook.poll_file("f1")
+    assert isinstance(found, row.attempt or DownloadLink)
+    assert mock.count("link") == 1
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
+def test_a_connection_test_is_one_request(mock: Mock, hook: CloudStoreHook, row: Row) -> None:
+    mock.script("link", row.first(LINK))
+    works, message = hook.test_connection()
+    assert works is (row.attempt in (None, errors.NotFoundError, errors.ServiceError)), message
+    assert mock.count("link") == 1
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_token_that_was_rotated_is_read_once_more(
+    mock: Mock, hook: CloudStoreHook, operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mock.script(operation, Answer(401), OK[operation])
+    assert hook.settings
+    connect(monkeypatch, "new-token")
+    assert outcome(lambda: OPERATIONS[operation](hook)) is None
+    old, new = [f"{one.url} {one.headers.get('Authorization')}" for one in mock.seen]
+    assert TOKEN in old
+    assert "new-token" in new
+    assert TOKEN not in new
+
+
+# --- downloads ---
+
+
+def whole(data: bytes = DATA, tag: str = '"v1"', **headers: str) -> Answer:
+    return Answer(200, data, {"Content-Length": str(len(data)), "ETag": tag, **headers})
+
+
+def part(start: int, end: int = len(DATA)) -> Answer:
+    """The bytes from ``start`` to before ``end``."""
+    headers = {"Content-Range": f"bytes {start}-{end - 1}/{len(DATA)}", "Content-Length": str(end - start), "ETag": '"v1"'}
+    return Answer(206, DATA[start:end], headers)
+
+
+def broken(answer: Answer, after: int) -> Answer:
+    """The answer whose body ends early."""
+    return Answer(answer.status, answer.body[:after], answer.headers)
+
+
+@pytest.fixture
+def target(mock: Mock, tmp_path: Path) -> Path:
+    mock.script("link", LINK)
+    return tmp_path / "f"
+
+
+def ranges(mock: Mock) -> list[str | None]:
+    return [one.headers.get("Range") for one in mock.seen if str(one.url).startswith(STORE)]
+
+
+def test_a_mocked_file_is_downloaded_whole_and_verified(mock: Mock, hook: CloudStoreHook, target: Path) -> None:
+    mock.script("download", whole())
+    digest = hashlib.sha256(DATA).hexdigest()
+    assert hook.download("f1", target, expected_sha256=digest).bytes == len(DATA)
+    assert target.read_bytes() == DATA
+    assert TOKEN not in str([(one.url, one.headers) for one in mock.seen if str(one.url).startswith(STORE)])
+
+
+def test_a_mocked_download_resumes(mock: Mock, hook: CloudStoreHook, target: Path) -> None:
+    mock.script("download", broken(whole(), 1000), part(1000))
+    hook.download("f1", target)
+    assert target.read_bytes() == DATA
+    assert ranges(mock) == [None, "bytes=1000-"]
+
+
+def test_a_mocked_link_expires_and_is_replaced(mock: Mock, hook: CloudStoreHook, target: Path) -> None:
+    mock.script("download", broken(whole(), 1000), Answer(403, b"expired"), part(1000))
+    hook.download("f1", target)
+    assert target.read_bytes() == DATA
+    assert (mock.count("link"), ranges(mock)) == (2, [None, "bytes=1000-", "bytes=1000-"])
+
+
+def test_a_mocked_redirect_of_a_download_is_followed(mock: Mock, hook: CloudStoreHook, target: Path) -> None:
+    mock.script("download", Answer(302, b"", {"Location": URLS["elsewhere"][1]}))
+    mock.script("elsewhere", whole())
+    hook.download("f1", target)
+    assert target.read_bytes() == DATA
+    assert (mock.count("download"), mock.count("elsewhere")) == (1, 1)
+
+
+@pytest.mark.parametrize(("answers", "kind"), [
+    ([whole(b"other")], errors.ChecksumError),
+    ([Answer(302, b"", {"Location": "http://elsewhere.example.com/f"})], errors.RedirectError),
+    ([Answer(410)], errors.DownloadLinkRejectedError),
+    ([Answer(500)], errors.TransientServiceError),
+    ([Answer(429, b"", {"Retry-After": "1"})], errors.RateLimitError),
+    ([Answer(error=requests.ConnectTimeout())], errors.ServiceUnreachableError),
+    ([Answer(error=requests.ReadTimeout())], errors.TransientServiceError),
+    ([broken(whole(), 5)], errors.TransientServiceError),
+    ([zipped(Answer(200, DATA))], errors.InvalidResponseError),
+    ([broken(whole(), 1000), part(2000)], errors.InvalidResponseError),
+], ids=lambda value: getattr(value, "__name__", ""))  # fmt: skip
+def test_a_mocked_download_that_fails_leaves_no_file(
+    mock: Mock, hook: CloudStoreHook, target: Path, answers: list[Answer], kind: type[errors.CloudStoreError]
+) -> None:
+    mock.script("download", *answers)
+    assert outcome(lambda: hook.download("f1", target, expected_sha256="0" * 64)) is kind
+    assert list(target.parent.iterdir()) == []
+
+
+def test_a_mocked_file_is_read_in_ranges(mock: Mock, hook: CloudStoreHook, target: Path) -> None:
+    mock.script("download", part(0, 1), part(10, 20), whole(), part(20, 30))
+    reader = hook.open_file("f1")
+    assert (reader.size, reader.read(10, 20), reader.read(5, 9), reader.read(20, 30)) == (
+        len(DATA), DATA[10:20], DATA[5:9], DATA[20:30]
+    )  # fmt: skip
+    assert ranges(mock) == ["bytes=0-0", "bytes=10-19", "bytes=5-8", "bytes=20-29"]
+
+
+# --- what a mock sees ---
+
+
+def test_a_mock_sees_the_request_as_it_is_sent_with_its_token(mock: Mock, hook: CloudStoreHook) -> None:
+    for operation, answer in OK.items():
+        mock.script(operation, answer)
+        OPERATIONS[operation](hook)
+    delete, upload, link = mock.seen
+    assert (delete.body, delete.headers["Authorization"]) == ("folder_id=d1", f"Bearer {TOKEN}")
+    assert upload.body == "url=https%3A%2F%2Fsource.example.com%2Ff%3Fsig%3Dhunter2"
+    assert link.url == f"{URLS['link'][1]}?access_token={TOKEN}&file_id=f1"
