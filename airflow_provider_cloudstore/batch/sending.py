@@ -147,7 +147,7 @@ class Sender:
         kind: type[Call[Any]] = UploadFromUrl if self.ledger.writes_receipts else QueueUpload
         try:
             call = kind(ticket.entry.url, self.settings(), retry_unknown_outcome=self.options.retry_unknown_outcome)
-            upload = await self.client.perform(call, budget=math.inf, on_retry=log.debug, throttle=self.throttle)
+            upload = await self.client.perform(call, budget=math.inf, on_retry=log.debug, attempt=self._attempt)
         except errors.InvalidInputError as error:
             self.ledger.record(ticket, Status.FAILED, error=f"line {ticket.entry.line}: {error.reason}")
             self._stop_on_error()
@@ -162,6 +162,20 @@ class Sender:
                 self.ledger.record(ticket, Status.QUEUED)
             self._consecutive_failures = 0
             self._resolve_suspects()
+
+    async def _attempt(self, call: Call[Any], time_left: float) -> Any:
+        """One attempt when the throttle allows it, repeated for as long as the throttle handles its failures."""
+        while True:
+            await self.throttle.acquire()
+            try:
+                result = await self.client.attempt(call, time_left)
+            except CloudStoreError as error:
+                if not self.throttle.record_failure(error):
+                    raise
+                call.discount_attempt()
+            else:
+                self.throttle.record_success()
+                return result
 
     def _record_failure(self, ticket: Ticket, error: CloudStoreError) -> None:
         is_service_error = isinstance(error, SERVICE_ERRORS)

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 from tenacity import AsyncRetrying
@@ -41,22 +41,6 @@ POOL_LIMIT = 32
 _KEEP_ALIVE = 60.0
 
 
-class Throttle(Protocol):
-    """Decides when many concurrent calls may send their requests."""
-
-    async def acquire(self) -> None:
-        """Wait until the next request may be sent."""
-
-    def record_success(self) -> None:
-        """Record that a request succeeded after :meth:`acquire`."""
-
-    def record_failure(self, error: CloudStoreError) -> bool:
-        """Record that a request failed after :meth:`acquire`.
-
-        :returns: whether to acquire again and retry without using up one of the call's attempts.
-        """
-
-
 class AsyncClient:
     """Performs calls over a session.
 
@@ -76,47 +60,29 @@ class AsyncClient:
         *,
         budget: float = DEFAULT_BUDGET,
         on_retry: Callable[[str], None] = log.warning,
-        throttle: Throttle | None = None,
+        attempt: Callable[[Call[T], float], Awaitable[T]] | None = None,
     ) -> T:
         """Make attempts until the call succeeds or fails permanently.
 
         :param budget: seconds for all attempts and the pauses between them.
         :param on_retry: called with a log line before each pause.
-        :param throttle: decides when to send each request; shared by many calls.
+        :param attempt: makes an attempt in place of :meth:`attempt`, and may wait before it does.
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
-        began = time.monotonic()
+        make_attempt, ends_at = attempt or self.attempt, time.monotonic() + budget
         try:
-            return await self._throttled_attempt(call, budget, throttle)
+            return await make_attempt(call, budget)
         except CloudStoreError as error:
             if not error.retryable:
                 raise
-            failed: CloudStoreError | None = error
+            first = [error]
         # Most calls succeed at once, so the policy is built only now. It takes the attempt above for its first.
-        ends_at = began + budget
-        async for attempt in AsyncRetrying(**retry_policy(call, lambda: ends_at - time.monotonic(), on_retry)):
-            with attempt:
-                if failed:
-                    first, failed = failed, None
-                    raise first
-                result = await self._throttled_attempt(call, ends_at - time.monotonic(), throttle)
+        async for retry in AsyncRetrying(**retry_policy(call, lambda: ends_at - time.monotonic(), on_retry)):
+            with retry:
+                if first:
+                    raise first.pop()
+                result = await make_attempt(call, ends_at - time.monotonic())
         return result
-
-    async def _throttled_attempt(self, call: Call[T], time_left: float, throttle: Throttle | None) -> T:
-        """One attempt, repeated for as long as the throttle handles its failures."""
-        if throttle is None:
-            return await self.attempt(call, time_left)
-        while True:
-            await throttle.acquire()
-            try:
-                result = await self.attempt(call, time_left)
-            except CloudStoreError as error:
-                if not throttle.record_failure(error):
-                    raise
-                call.discount_attempt()
-            else:
-                throttle.record_success()
-                return result
 
     async def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
         """Send one request of a call.

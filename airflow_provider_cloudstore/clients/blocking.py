@@ -78,13 +78,12 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         except CloudStoreError as error:
             if not error.retryable:
                 raise
-            failed: CloudStoreError | None = error
+            first = [error]
         # Most calls succeed at once, so the policy is built only now. It takes the attempt above for its first.
-        for attempt in Retrying(**retry_policy(call, lambda: ends_at - time.monotonic(), on_retry)):
-            with attempt:
-                if failed:
-                    first, failed = failed, None
-                    raise first
+        for retry in Retrying(**retry_policy(call, lambda: ends_at - time.monotonic(), on_retry)):
+            with retry:
+                if first:
+                    raise first.pop()
                 result = self.attempt(call, ends_at - time.monotonic())
         return result
 

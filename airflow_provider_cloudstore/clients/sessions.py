@@ -12,7 +12,7 @@ import ssl
 import threading
 from concurrent.futures import Future
 from contextvars import copy_context
-from functools import partial
+from functools import cached_property, partial
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,8 +31,6 @@ from airflow_provider_cloudstore.protocol.framing import MalformedResponse
 from airflow_provider_cloudstore.protocol.proxies import Proxy, environment_proxy
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-
-_MOST_HOSTS = 1_000_000  # no pool is closed before its session
 
 
 def new_session(settings: Settings) -> requests.Session:
@@ -59,7 +57,6 @@ class _Adapter(HTTPAdapter):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._managers: dict[tuple[Secret | None, bool], urllib3.PoolManager] = {}
         self._pools: dict[tuple[Secret | None, str, str], HTTPConnectionPool] = {}
         super().__init__()
 
@@ -79,15 +76,26 @@ class _Adapter(HTTPAdapter):
         in_flight.connected, in_flight.through_proxy = False, proxy is not None
         key = proxy, parts.scheme, parts.netloc
         if key not in self._pools:
-            self._pools[key] = self._manager(proxy, parts.scheme).connection_from_url(url)
+            self._pools[key] = self._new_pool(Proxy.of(proxy), url)
         return self._pools[key]
 
-    def _manager(self, proxy: Secret | None, scheme: str) -> urllib3.PoolManager:
+    def _new_pool(self, proxy: Proxy | None, url: str) -> HTTPConnectionPool:
+        """A pool that knows its proxy, but none of the proxy's credentials by its URL."""
         # Loading the certificates takes longer than downloading a small file.
-        tls = scheme == "https" or (proxy is not None and proxy.reveal().startswith("https:"))
-        if (proxy, tls) not in self._managers:
-            self._managers[proxy, tls] = _pool_manager(Proxy.of(proxy), tls_context(self._settings) if tls else None)
-        return self._managers[proxy, tls]
+        tls = self._tls if "https" in (urlsplit(url).scheme, proxy and urlsplit(proxy.url).scheme) else None
+        manager = urllib3.PoolManager(ssl_context=tls)
+        if proxy:
+            manager = urllib3.ProxyManager(proxy.url, proxy_headers=proxy.headers, ssl_context=tls, proxy_ssl_context=tls)
+        manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+        return manager.connection_from_url(url)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        context = tls_context(self._settings)
+        context.sslsocket_class = TlsResponseSocket
+        wrap = partial(context.wrap_socket, suppress_ragged_eofs=False)  # else a reset looks like a close
+        context.wrap_socket = wrap  # type: ignore[method-assign]
+        return context
 
     def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
         """The URL that urllib3 gets, and may log: it has no query. The connection sends the whole target."""
@@ -103,28 +111,14 @@ class _Adapter(HTTPAdapter):
     def close(self) -> None:
         """Close every connection."""
         super().close()
-        self._pools.clear()
-        while self._managers:
-            self._managers.popitem()[1].clear()
+        while self._pools:
+            self._pools.popitem()[1].close()
 
     def _proxy(self, url: str) -> Secret | None:
         settings = self._settings
         if url.startswith(f"{settings.base_url}/") or (settings.proxy and not settings.proxy_is_inherited):
             return settings.proxy
         return environment_proxy(url, os.environ)
-
-
-def _pool_manager(proxy: Proxy | None, tls: ssl.SSLContext | None) -> urllib3.PoolManager:
-    """Pools of connections; no URL in them contains the proxy's credentials."""
-    if tls:
-        tls.sslsocket_class = TlsResponseSocket
-        wrap = partial(tls.wrap_socket, suppress_ragged_eofs=False)  # else a reset looks like a close
-        tls.wrap_socket = wrap  # type: ignore[method-assign]
-    pools = urllib3.PoolManager(_MOST_HOSTS, ssl_context=tls)
-    if proxy:
-        pools = urllib3.ProxyManager(proxy.url, _MOST_HOSTS, proxy_headers=proxy.headers, ssl_context=tls, proxy_ssl_context=tls)
-    pools.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
-    return pools
 
 
 class _Connection(HTTPConnection):

@@ -10,8 +10,6 @@ from typing import Any
 from airflow_provider_cloudstore.clients.exchange import InFlight, current
 from airflow_provider_cloudstore.protocol.framing import ResponseFilter
 
-_LEAST = 8 * 1024  # bytes to receive at once
-
 
 class _ResponseReader(io.RawIOBase):
     """The bytes of one response, which :class:`http.client.HTTPResponse` reads."""
@@ -26,30 +24,20 @@ class _ResponseReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if not self._passed and (unframed := self._filter.unframed):
-            return self._read_unframed(memoryview(buffer)[: int(min(len(buffer), unframed))])
         while not self._passed:
             if self._filter.ended:
                 return 0
-            piece = bytearray(max(len(buffer), _LEAST))
-            if count := self._receive(piece):
-                self._passed = memoryview(self._filter.feed(bytes(piece[:count])))
-                self._note_progress()
-            else:
+            if not (count := self._receive(buffer)):
                 self._filter.end()
                 return 0
+            received = bytes(buffer[:count])
+            passed = self._filter.feed(received)
+            self._note_progress()
+            if passed is received:  # as most of a download: it is in the buffer
+                return count
+            self._passed = memoryview(passed)
         count = min(len(buffer), len(self._passed))
         buffer[:count], self._passed = self._passed[:count], self._passed[count:]
-        return count
-
-    def _read_unframed(self, buffer: memoryview) -> int:
-        """Most of a download: what needs no check is not copied."""
-        if count := self._receive(buffer):
-            self._filter.skip(count)
-        else:
-            self._filter.end()
-        if self._filter.ended:
-            self._note_progress()
         return count
 
     def _receive(self, buffer: Any) -> int:
@@ -79,17 +67,18 @@ class _ResponseReader(io.RawIOBase):
         super().close()
 
 
-class ResponseSocket(socket.socket):
+class _Responses:
+    """What both classes of sockets have in common."""
+
+    def makefile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """The file that a response is read from."""
+        raw = socket.socket.makefile(self, "rb", buffering=0)
+        return io.BufferedReader(_ResponseReader(raw, self, current.get()))
+
+
+class ResponseSocket(_Responses, socket.socket):
     """A socket for HTTP without TLS."""
 
-    def makefile(self, *args: Any, **kwargs: Any) -> Any:
-        """The file that a response is read from."""
-        return io.BufferedReader(_ResponseReader(super().makefile("rb", buffering=0), self, current.get()))
 
-
-class TlsResponseSocket(ssl.SSLSocket):
+class TlsResponseSocket(_Responses, ssl.SSLSocket):
     """A socket for HTTP over TLS; set it as a context's ``sslsocket_class``."""
-
-    def makefile(self, *args: Any, **kwargs: Any) -> Any:
-        """The file that a response is read from."""
-        return io.BufferedReader(_ResponseReader(super().makefile("rb", buffering=0), self, current.get()))

@@ -46,17 +46,14 @@ class ResponseFilter:
         self._chunks: _Chunks | None = None
         self._left = math.inf  # bytes of a body that is not chunked; infinite until the connection closes
 
-    @property
-    def unframed(self) -> float:
-        """How many of the next bytes belong to the body as they are; :meth:`skip` them, or :meth:`feed` them."""
-        return self._left if self.status and self._chunks is None else 0
-
     def feed(self, data: bytes) -> bytes:
         """Validate the next bytes received, and return what to pass on.
 
         :raises MalformedResponse: if they cannot belong to a response.
         """
-        self._count(len(data))
+        self._bytes_left -= len(data)
+        if self._bytes_left < 0:
+            raise MalformedResponse
         if self.ended:
             self.surplus = True
             return b""
@@ -76,12 +73,6 @@ class ResponseFilter:
         self.surplus = self.ended and bool(rest)
         return passed + body
 
-    def skip(self, count: int) -> None:
-        """Count bytes of the body that were passed on without :meth:`feed`."""
-        self._count(count)
-        self._left -= count
-        self.ended = not self._left
-
     def end(self) -> None:
         """Validate that the response may end here, because the connection closed.
 
@@ -89,11 +80,6 @@ class ResponseFilter:
         """
         if self._head or (self.status and not self.ended and not (self._chunks is None and math.isinf(self._left))):
             raise IncompleteResponse
-
-    def _count(self, count: int) -> None:
-        self._bytes_left -= count
-        if self._bytes_left < 0:
-            raise MalformedResponse
 
     def _receive_head(self, data: bytes) -> tuple[bytes, bytes]:
         """The head of the final response once it is complete, and what follows it."""

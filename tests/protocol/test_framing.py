@@ -100,15 +100,10 @@ def test_a_body_without_a_length_ends_with_the_connection_and_nothing_at_all_is_
     ResponseFilter().end()
 
 
-def test_bytes_that_are_not_fed_count() -> None:
-    seen = ResponseFilter(len(COUNTED) + 4)
-    assert seen.unframed == 0
-    seen.feed(COUNTED)
-    assert seen.unframed == 5
-    seen.skip(4)
-    assert (seen.unframed, seen.ended) == (1, False)
+def test_a_response_may_not_have_more_bytes_than_allowed() -> None:
+    assert ResponseFilter(len(COUNTED) + 5).feed(COUNTED + b"hello")
     with pytest.raises(MalformedResponse):
-        seen.skip(1)
+        ResponseFilter(len(COUNTED) + 4).feed(COUNTED + b"hello")
 
 
 @pytest.mark.parametrize(
