@@ -98,7 +98,7 @@ class _Adapter(HTTPAdapter):
         return context
 
     def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
-        """The URL that urllib3 gets, and may log: it has no query. The connection sends the whole target."""
+        """The URL that urllib3 gets, and may log: without path and query. The connection sends the whole target."""
         parts, in_flight = urlsplit(str(request.url)), current.get()
         forwarded = in_flight.through_proxy and parts.scheme == "http"
         origin = f"http://{parts.netloc.rpartition('@')[2]}" if forwarded else ""

@@ -30,12 +30,13 @@ class _ResponseReader(io.RawIOBase):
             if not (count := self._receive(buffer)):
                 self._filter.end()
                 return 0
-            received = bytes(buffer[:count])
-            passed = self._filter.feed(received)
-            self._note_progress()
-            if passed is received:  # as most of a download: it is in the buffer
+            in_place = self._filter.skip(count)  # as most of a download
+            if not in_place:
+                self._passed = memoryview(self._filter.feed(bytes(buffer[:count])))
+            if not in_place or self._filter.ended:
+                self._note_progress()
+            if in_place:
                 return count
-            self._passed = memoryview(passed)
         count = min(len(buffer), len(self._passed))
         buffer[:count], self._passed = self._passed[:count], self._passed[count:]
         return count

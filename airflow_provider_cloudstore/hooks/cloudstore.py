@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
-    from airflow_provider_cloudstore.clients.downloads import DownloadClient, FileReader
+    from airflow_provider_cloudstore.clients.downloads import DownloadClient
+    from airflow_provider_cloudstore.hooks.file_reader import FileReader
     from airflow_provider_cloudstore.protocol.downloads import FileVersion
 
 T = TypeVar("T")
@@ -209,7 +210,7 @@ class CloudStoreHook(BaseHook):
         :raises NotFoundError: if there is no such file.
         :raises FileChangedError: if the file was replaced since it had ``version``.
         """
-        from airflow_provider_cloudstore.clients.downloads import FileReader
+        from airflow_provider_cloudstore.hooks.file_reader import FileReader
         from airflow_provider_cloudstore.protocol.downloads import Download
 
         with airflow_errors():
