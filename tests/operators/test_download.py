@@ -229,7 +229,7 @@ def test_execution_timeout_ends_a_download_a_second_before_airflow_would(
 ) -> None:
     emulator.put_file(DATA, "f1")
     emulator.fault("trickle", operation="download", seconds=60)
-    alarm(1.5)
+    alarm(4)
     with pytest.raises(errors.CloudStoreError, match="the task's execution_timeout ended it at byte 0, after") as failed:
         read(tmp_path)
     assert not failed.value.permanent
