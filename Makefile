@@ -181,7 +181,7 @@ AS_OF_3.2.2 := --exclude-newer 2026-06-15
 # The newest file covers every extra; files without a date hold for every Python, by markers.
 EXTRAS_2.11.2 := --extra test --extra ui --extra lineage
 EXTRAS_3.3.2 := --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours --extra readers
-OURS := $(patsubst %,--exclude-newer-package %=2026-11-01,aiohttp $(addprefix apache-airflow-providers-,common-compat http))
+OURS := $(patsubst %,--exclude-newer-package apache-airflow-providers-%=2026-11-01,common-compat http)
 COMPILE := uv pip compile --quiet --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url
 constraints: $(addprefix constraints-,$(AIRFLOWS)) constraints-lowest ## pin the newest compatible dependencies, and the lowest (needs uv)
 constraints-%:
@@ -189,7 +189,7 @@ constraints-%:
 	  pyproject.toml - -o constraints/airflow-$*.txt
 # The runtime dependencies at their floors, without an HTTP provider that needs a newer aiohttp; then, with these, the newest test tools.
 LOWEST := constraints/airflow-$(OLD)-lowest.txt
-AS_OF_LOWEST := --exclude-newer-package apache-airflow-providers-http=2026-05-15
+AS_OF_LOWEST := --exclude-newer-package apache-airflow-providers-http=2025-09-01
 constraints-lowest:
 	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) --resolution lowest-direct pyproject.toml - -o $(LOWEST)
 	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) -c $(LOWEST) --extra test pyproject.toml - -o $(LOWEST)
