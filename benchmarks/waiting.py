@@ -1,8 +1,8 @@
 """Compares thousands of waits in one process: ``FileAvailableTrigger`` and the HTTP provider's ``HttpSensorTrigger``.
 
-Both wait for files that do not come, against the emulator over TLS on loopback, one after the other in the same run. The emulator
-and each contender have a process of their own, so that CPU seconds and memory are the contender's alone. Figures of a shared
-machine move; compare those of one run.
+Both wait for files that do not come, against the emulator on loopback, over TLS or with ``--plain`` without, one after the other in the
+same run; the table has the medians of ``--rounds``. The emulator and each contender have a process of their own, so that CPU seconds
+and memory are the contender's alone. Figures of a shared machine move; compare those of one run.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import resource
 import ssl
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,8 @@ def main() -> None:
     parser.add_argument("--waiters", type=int, default=1000)
     parser.add_argument("--interval", type=float, default=5.0, help="seconds between two polls of a waiter")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long each contender waits")
+    parser.add_argument("--plain", action="store_true", help="without TLS")
+    parser.add_argument("--rounds", type=int, default=1, help="runs of each contender")
     parser.add_argument("--only", choices=[OURS, THEIRS])
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -42,8 +45,13 @@ def main() -> None:
         authority.cert_pem.write_to_path(Path(folder) / "ca.pem")
         authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(Path(folder) / "server.pem")
         contenders = [given.only] if given.only else [OURS, THEIRS]
-        results = [measure(name, folder, given) for name in contenders]
-    print(f"{given.waiters} waiters, a poll every {given.interval:g} s each, for {given.seconds:g} s, over TLS on loopback\n")
+        rounds = [[measure(name, folder, given) for name in contenders] for _ in range(given.rounds)]
+    results = [
+        {"name": name} | {key: statistics.median(each[at][key] for each in rounds) for key in ROWS}
+        for at, name in enumerate(contenders)
+    ]
+    over = "without TLS" if given.plain else "over TLS"
+    print(f"{given.waiters} waiters, a poll every {given.interval:g} s each, for {given.seconds:g} s, {over} on loopback\n")
     print(f"{'':44}" + "".join(f"{result['name']:>22}" for result in results) + (f"{'ratio':>9}" if len(results) > 1 else ""))
     for key, words in ROWS.items():
         cells = [result[key] for result in results]
@@ -68,7 +76,10 @@ def measure(name: str, folder: str, given: argparse.Namespace) -> dict[str, Any]
     :returns: its figures.
     """
     server = subprocess.Popen(
-        [sys.executable, __file__, "serve", folder], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+        [sys.executable, __file__, "serve", "" if given.plain else folder],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+        text=True,
     )
     assert server.stdout is not None
     url = server.stdout.readline().strip()
@@ -77,6 +88,8 @@ def measure(name: str, folder: str, given: argparse.Namespace) -> dict[str, Any]
         "AIRFLOW_HOME": str(home),
         "AIRFLOW_CONN_OURS": json.dumps(
             {"conn_type": "cloudstore", "host": url, "password": "token", "extra": {"verify": str(Path(folder) / "ca.pem")}}
+            if not given.plain
+            else {"conn_type": "cloudstore", "host": url, "password": "token"}
         ),
         "AIRFLOW_CONN_THEIRS": json.dumps({"conn_type": "http", "host": url}),
         "SSL_CERT_FILE": str(Path(folder) / "ca.pem"),
@@ -101,9 +114,13 @@ def measure(name: str, folder: str, given: argparse.Namespace) -> dict[str, Any]
 
 
 async def serve(folder: str) -> None:
-    """The emulator, until a line comes in; then its counters."""
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(Path(folder) / "server.pem")
+    """The emulator, until a line comes in; then its counters.
+
+    :param folder: where its certificate is; empty for no TLS.
+    """
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if folder else None
+    if tls:
+        tls.load_cert_chain(Path(folder) / "server.pem")
     async with running(Options(access_token="token", tls=tls)) as (service, url):
         print(url, flush=True)
         await asyncio.to_thread(sys.stdin.readline)

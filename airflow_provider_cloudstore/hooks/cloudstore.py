@@ -49,8 +49,8 @@ T = TypeVar("T")
 class CloudStoreHook(BaseHook):
     """Deletes folders, queues remote uploads and creates download links, with an Airflow connection.
 
-    The connection is read on first use, and once more if the service rejects its token. Calls of one hook share an HTTP
-    connection; use it as a context manager for many calls.
+    The connection is read on first use, and once more if the service rejects its token. Calls and downloads
+    of one hook share an HTTP session in each thread; use it as a context manager for many calls.
 
     Every method raises :class:`~airflow_provider_cloudstore.protocol.errors.CloudStoreError`; a permanent one is also an
     ``AirflowFailException``.
@@ -89,7 +89,7 @@ class CloudStoreHook(BaseHook):
         self.close()
 
     def close(self) -> None:
-        """Close the HTTP connection; the next call opens a new one."""
+        """Close the HTTP sessions, and forget the adapters mounted on them; the next call opens a new one."""
         if self._client:
             self._client.close()
         self._client = None
@@ -98,9 +98,9 @@ class CloudStoreHook(BaseHook):
     def get_conn(self) -> requests.Session:
         """The HTTP session of this thread, over which calls and downloads are sent.
 
-        The hook adds the token to each of its own requests, so yours have none. They use the connection's proxy and certificates,
-        follow no redirects and keep no cookies; the guards of :meth:`delete_folder` and its like do not apply to them. An adapter
-        that you mount, and the history of a mock, see the hook's token.
+        The hook adds the token to each of its own requests; your requests carry none. They use the connection's proxy and
+        certificates, follow no redirects, keep no cookies, and have no timeout but the one you pass. The guards of methods such
+        as :meth:`delete_folder` do not apply to them. An adapter that you mount, and the history of a mock, see the hook's token.
 
         :raises ConfigurationError: if the connection is invalid.
         """

@@ -285,6 +285,13 @@ def test_a_mock_has_the_effect_that_the_failure_table_says(mock: Mock, hook: Clo
     assert mock.count(operation) == 1 + is_retried
 
 
+def test_a_mistake_in_a_mock_is_shown_as_it_is(mock: Mock, hook: CloudStoreHook) -> None:
+    mock.script(UPLOAD_FROM_URL.key, Answer(error=AssertionError("the wrong URL")))
+    with pytest.raises(AssertionError, match="the wrong URL"):
+        hook.upload_from_url("https://example.com/f")
+    assert len(mock.seen) == 1
+
+
 def test_the_pause_is_the_one_that_a_mock_asks_for(mock: Mock, hook: CloudStoreHook, slept: list[float]) -> None:
     mock.script("upload", PAUSED, OK["upload"])
     assert OPERATIONS["upload"](hook).file_id == "f9"
