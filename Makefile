@@ -136,6 +136,7 @@ test-neighbours: env-workbench neighbours ## test with real front ends, a forwar
 bench: env-new env-workbench ## run the benchmarks; compare figures only within one run
 	@$(BIN)/python benchmarks/imports.py
 	@$(BIN)/python benchmarks/waiting.py
+	@$(BIN)/python benchmarks/waiting.py --plain --rounds 7 --waiters 500 --interval 1 --seconds 6
 	@PYTHONPATH=. $(WORKBENCH_BIN)/python benchmarks/triggerer.py
 	@$(BIN)/python benchmarks/batch.py
 	@$(BIN)/python benchmarks/download.py

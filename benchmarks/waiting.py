@@ -1,8 +1,8 @@
 """Compares thousands of waits in one process: ``FileAvailableTrigger`` and the HTTP provider's ``HttpSensorTrigger``.
 
-Both wait for files that do not come, against the emulator on loopback, over TLS or with ``--plain`` without, one after the other in the
-same run; the table has the medians of ``--rounds``. The emulator and each contender have a process of their own, so that CPU seconds
-and memory are the contender's alone. Figures of a shared machine move; compare those of one run.
+Both wait for files that do not come, against the emulator on loopback, over TLS or with ``--plain`` without, one after the
+other in the same run; the table has the medians of ``--rounds``. The emulator and each contender have a process of their own,
+so that CPU seconds and memory are the contender's alone. Figures of a shared machine move; compare those of one run.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
         authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(Path(folder) / "server.pem")
         contenders = [given.only] if given.only else [OURS, THEIRS]
         rounds = [[measure(name, folder, given) for name in contenders] for _ in range(given.rounds)]
-    results = [
+    results: list[dict[str, Any]] = [
         {"name": name} | {key: statistics.median(each[at][key] for each in rounds) for key in ROWS}
         for at, name in enumerate(contenders)
     ]
