@@ -164,7 +164,7 @@ class _Connection(HTTPConnection):
 
     def getresponse(self) -> Any:
         in_flight = current.get()
-        in_flight.status = 0
+        in_flight.connected, in_flight.status = True, 0
         response = super().getresponse()
         inside_tls = self.proxy is not None and self.proxy.scheme == "https"  # where urllib3 has a socket of its own
         if not in_flight.status and not (inside_tls and isinstance(self, HTTPSConnection)):

@@ -13,6 +13,7 @@ _NAME = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _VALUE = rb"[^\0\r\n]*"
 _FIELDS = re.compile(rb"(?:%b:%b\r?\n(?:[ \t]%b\r?\n)*)*\r?\n" % (_NAME, _VALUE, _VALUE))
 _FIELD = re.compile(r"(?m)^([^\s:]+):([^\r\n]*(?:\r?\n[ \t][^\r\n]*)*)")
+_TRANSFER_ENCODING = re.compile(rb"(?im)^transfer-encoding:[^\r\n]*")
 # Some parsers ignore the continuation of a folded header, so one that determines where the body ends must not be folded.
 _FOLDED_LENGTH = re.compile(rb"(?im)^(?:content-length|transfer-encoding):[^\n]*\n[ \t]")
 _TRAILER = re.compile(rb"%b:%b\r\n" % (_NAME, _VALUE))
@@ -101,7 +102,8 @@ class ResponseFilter:
             if not messages.is_interim(status):
                 rest, self._head = bytes(self._head), bytearray()
                 self._begin_body(status, head)
-                return head, rest
+                # http.client takes a body for unchunked if white space follows the word.
+                return _TRANSFER_ENCODING.sub(b"Transfer-Encoding: chunked", head) if self._chunks else head, rest
         if len(self._head) > messages.MAX_HEAD_BYTES:
             raise MalformedResponse
         return b"", b""

@@ -73,6 +73,10 @@ def test_a_head_with_two_meanings_is_none(head: bytes) -> None:
             CHUNKED + b"2\r\n{}\r\n0A\r\n0123456789\r\n0\r\n\r\n",
         ),
         (CHUNKED + b"5; ext\r\nhello\r\n0\r\n\r\n", CHUNKED + b"5\r\nhello\r\n0\r\n\r\n"),
+        (
+            LINE + b"X: y\r\ntransfer-encoding:\tChunked \t\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            LINE + b"X: y\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        ),
         (b"HTTP/1.1 204 No Content\r\n\r\n", b"HTTP/1.1 204 No Content\r\n\r\n"),
         (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n"),
     ],
