@@ -22,13 +22,13 @@ from tests.clients.conftest import (
     WAYS,
     Authority,
     Handler,
-    RawServer,
     Send,
     Serve,
     bodies,
     send_in,
     stay_open,
 )
+from tests.raw_server import RawServer
 from tests.support import TOKEN, settings
 
 GET_LINK = f"/prefix/cloud/api/v2/file/download?access_token={TOKEN}&file_id=f%201"

@@ -21,7 +21,6 @@ from tests.clients.conftest import (
     OK,
     WAYS,
     Authority,
-    RawServer,
     Send,
     Serve,
     Way,
@@ -29,6 +28,7 @@ from tests.clients.conftest import (
     send_in,
     stay_open,
 )
+from tests.raw_server import RawServer
 from tests.support import TOKEN, settings
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
@@ -88,9 +88,7 @@ def test_a_response_to_a_call_is_taken_as_it_is(
 
 def test_the_body_is_what_came_and_a_repeated_or_folded_header_is_joined(send_call: Send, serve: Serve) -> None:
     packed = gzip.compress(b"hello")
-    head = (
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nX-A:\t \xe9\r\nx-a: 2\r\nX-B: a\r\n b\r\nTransfer-Encoding: chunked\r\n"
-    )
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nX-A:\t \xe9\r\nx-a: 2\r\nX-B: a\r\n b\r\nTransfer-Encoding: chunked\r\n"
     (outcome,) = send_call(settings(serve(head + b"\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(packed), packed)).url))
     assert outcome.body == packed
     assert outcome.headers == {"content-encoding": "gzip", "x-a": "é, 2", "x-b": "a b", "transfer-encoding": "chunked"}
