@@ -21,14 +21,13 @@ from tests.clients.conftest import (
     OTHER,
     WAYS,
     Authority,
-    Handler,
     Send,
     Serve,
     bodies,
     send_in,
     stay_open,
 )
-from tests.raw_server import RawServer
+from tests.raw_server import Handler, RawServer
 from tests.support import TOKEN, settings
 
 GET_LINK = f"/prefix/cloud/api/v2/file/download?access_token={TOKEN}&file_id=f%201"
