@@ -98,7 +98,7 @@ class Harness:
         self._settings = {False: direct, True: replace(direct, timeout=_HURRY)}
         self._clients: dict[bool, tuple[BlockingClient, AsyncClient]] = {}
         for hurried, own in self._settings.items():
-            client = stack.enter_context(BlockingClient(own, lambda own=own: own))
+            client = stack.enter_context(BlockingClient(own, partial(self._settings.__getitem__, hurried)))
             session = self._loop.run_until_complete(opened.enter_async_context(shared_session(own)))
             self._clients[hurried] = client, AsyncClient(own, partial(_later, own), session)
 
