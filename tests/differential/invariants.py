@@ -138,12 +138,13 @@ def of_download(case: DownloadCase, seen: Seen, target: bytes) -> Problems:
         return
     first, last = case.responses[0], case.responses[-1]
     proven = case.way != "plain"  # by the range's size, or by the SHA-256
+    sized = proven or last.status == 206
     unprovable = case.way == "part" and last.kind is Kind.MALFORMED  # a range's bytes come with no proof of their own
     if not seen.error and target != case.content and not unprovable:
         yield "other bytes, but success", f"{len(target)} bytes of {len(case.content)}: {target[:60]!r}"
-    if not seen.error and not proven and last.kind is Kind.TRUNCATED:
+    if not seen.error and not sized and last.kind is Kind.TRUNCATED:
         yield "truncated, but success", f"{len(target)} bytes of {len(case.content)}"
-    if not seen.error and not proven and not (last.says_where_it_ends or last.status == 206):
+    if not seen.error and not sized and not last.says_where_it_ends:
         yield "end unknown, but success", f"{len(target)} bytes of {len(case.content)}"
     if seen.error and _is_the_file(case, first) and (proven or first.says_where_it_ends):
         yield f"{seen.name}, not success", seen.told()

@@ -310,7 +310,7 @@ def _chunks(rng: Random, body: bytes) -> Iterator[tuple[bytes, bool]]:
         at += len(piece)
 
 
-_INSERTED = [b"\0", b"\r", b"\n", b" ", b":", b"-", b"x", b";", b"9", b"\r\n x", b"z" * 70_000]
+_INSERTED = [b"\0", b"\r", b"\n", b" ", b":", b"-", b"x", b";", b"9" * 40, b"\r\n x", b"z" * 70_000]
 _INSERTED += [b"x\r\nno colon, %b" % form.encode() for form in FORMS[ACCESS_TOKEN]]
 
 
