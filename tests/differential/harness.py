@@ -38,9 +38,7 @@ from tests.differential.responses import Case, DownloadCase, plain
 from tests.raw_server import RawServer
 from tests.support import CALLS
 
-CLIENTS = ("blocking", "asynchronous")
 _PATIENCE, _HURRY = 10.0, 0.3  # seconds that one request may take
-_log = logging.getLogger(__name__)
 
 
 def _download(case: DownloadCase, settings: Settings, url: str, target: Target) -> None:
@@ -50,7 +48,7 @@ def _download(case: DownloadCase, settings: Settings, url: str, target: Target) 
         download.select_range(0, len(case.content))
     link = DownloadLink("f1", LINK_TOKEN, url, pendulum.now("UTC"), None)
     with download_client(settings, lambda file_id: link) as client:
-        client.run(download, target, on_retry=_log.warning)
+        client.run(download, target, on_retry=logging.warning)
     download.result("")
 
 
@@ -110,7 +108,7 @@ class Harness:
         found: list[Mismatch] = []
         for operation in CALLS:
             name, ends = f"case-{case.number}-{operation}", []
-            for client in CLIENTS:
+            for client in ("blocking", "asynchronous"):
                 seen = self._play(case, name, partial(self._call, name, operation, client, case.stalls))
                 problems = [*of_every_end(seen, secrets_of(operation)), *of_call(case, operation, seen), *self._strays()]
                 found += [Mismatch(case, f"{client} {operation}", kind, what) for kind, what in problems]

@@ -274,7 +274,9 @@ def _framed(rng: Random, draft: RawResponse) -> RawResponse:
         return draft.sent_as(kind, _script(rng, [(draft.head(), False)], closes=draft.status == 101 or rng.random() < 0.2))
     parts, closes = _parts(rng, draft)
     if closes or rng.random() < 0.7:
-        return draft.sent_as(Kind.VALID, _script(rng, parts, closes=closes or rng.random() < 0.2))
+        resets = closes and rng.random() < 0.2  # a reset is no end of a body
+        kind = Kind.TRUNCATED if resets else Kind.VALID
+        return draft.sent_as(kind, _script(rng, parts, closes=closes or rng.random() < 0.2, resets=resets))
     if rng.random() < 0.4:
         sent = b"".join(part for part, _ in parts)
         cut = sent[: -rng.choice([rng.randint(1, len(sent)), rng.randint(1, 5)])]
