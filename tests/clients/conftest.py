@@ -1,4 +1,4 @@
-"""A server of raw bytes, and one face for both clients and for downloads: what is promised of one is promised of all."""
+"""One face for both clients and for downloads: what is promised of one is promised of all."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 import logging
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +28,7 @@ from airflow_provider_cloudstore.protocol.messages import FailureKind, Response,
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER, Operation
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.settings import Settings
+from tests.raw_server import Handler, RawServer
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 OTHER = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n[other]"
@@ -36,60 +36,9 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 HOST = "files.test"
 LINK_TOKEN = "link+token/=%"
 
-Handler = Callable[["RawServer", socket.socket], object]
 Outcome = Response | TransportFailure
 Way = Callable[[Settings], AbstractContextManager["Sender"]]
 Send = Callable[..., list[Any]]
-
-
-class RawServer:
-    """A server on loopback that does to each connection what it is told, each in a thread of its own."""
-
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self._open: list[socket.socket] = []
-        self.requests: list[bytes] = []
-        self.connections = 0
-        self.port: int = self._listening.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):  # it is closed: the test is over
-            while True:
-                connection = self._listening.accept()[0]
-                self.connections += 1
-                self._open.append(connection)
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with suppress(OSError), connection:  # the client has gone
-            self._handler(self, connection)
-
-    def read_request(self, connection: socket.socket) -> bytes:
-        """One request, noted; empty where the client has closed."""
-        data = b""
-        while b"\r\n\r\n" not in data:
-            piece = connection.recv(65536)
-            if not piece:
-                return b""
-            data += piece
-        head, _, body = data.partition(b"\r\n\r\n")
-        lengths = [int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-        while len(body) < sum(lengths):
-            body += connection.recv(65536)
-        self.requests.append(head + b"\r\n\r\n" + body)
-        return self.requests[-1]
-
-    def close(self) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        for connection in self._open:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-            connection.close()
-
 
 Serve = Callable[..., RawServer]
 

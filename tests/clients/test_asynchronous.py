@@ -18,7 +18,8 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, DeleteFolder
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.clients.conftest import OK, RawServer, Serve
+from tests.clients.conftest import OK, Serve
+from tests.raw_server import RawServer
 from tests.support import settings, store_file
 
 

@@ -17,7 +17,8 @@ from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.clients.conftest import LINK_TOKEN, Minter, RawServer, Serve, Target, download_client
+from tests.clients.conftest import LINK_TOKEN, Minter, Serve, Target, download_client
+from tests.raw_server import RawServer
 from tests.support import TOKEN, settings
 
 DATA = bytes(range(256)) * 1024

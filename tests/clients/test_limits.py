@@ -16,7 +16,8 @@ import pytest
 from airflow_provider_cloudstore.protocol.messages import FailureKind
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from tests.clients.conftest import CHUNKED, HOST, OK, WAYS, RawServer, Send, Serve, Way, bodies, send_in, stay_open
+from tests.clients.conftest import CHUNKED, HOST, OK, WAYS, Send, Serve, Way, bodies, send_in, stay_open
+from tests.raw_server import RawServer
 from tests.support import settings
 
 pytestmark = pytest.mark.slow  # make test-in-time

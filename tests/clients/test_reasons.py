@@ -16,7 +16,8 @@ from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.messages import Cause
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.clients.conftest import Authority, RawServer, Serve, Way
+from tests.clients.conftest import Authority, Serve, Way
+from tests.raw_server import RawServer
 from tests.support import settings
 
 

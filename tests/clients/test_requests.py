@@ -21,14 +21,13 @@ from tests.clients.conftest import (
     OTHER,
     WAYS,
     Authority,
-    Handler,
-    RawServer,
     Send,
     Serve,
     bodies,
     send_in,
     stay_open,
 )
+from tests.raw_server import Handler, RawServer
 from tests.support import TOKEN, settings
 
 GET_LINK = f"/prefix/cloud/api/v2/file/download?access_token={TOKEN}&file_id=f%201"
@@ -160,6 +159,7 @@ def proxy_of(port: int) -> Secret:
     return Secret(f"http://us%40er:p%2Fw%20d%C3%A9@127.0.0.1:{port}")
 
 
+PROXY_SECRETS = ("us@er", "us%40er", "p/w", "p%2Fw", "dXNAZXI6")
 AUTHORIZATION = b"Proxy-Authorization: Basic " + base64.b64encode("us@er:p/w dé".encode())
 
 
@@ -184,10 +184,12 @@ def test_a_proxy_that_opens_no_tunnel_means_never_sent(
     assert proxy.requests[0].startswith(f"CONNECT {HOST}:443 ".encode())
     assert AUTHORIZATION in proxy.requests[0]
     assert not any(secret in str(proxy.requests[0]) for secret in (TOKEN, LINK_TOKEN))
-    assert not any(secret in outcome.reason + logged.text for secret in ("us@er", "us%40er", "p/w", "p%2Fw"))
+    assert not any(secret in outcome.reason + logged.text for secret in PROXY_SECRETS)
 
 
-def test_a_proxy_gets_a_plain_request_whole_and_with_its_credentials(send: Send, serve: Serve) -> None:
+def test_a_proxy_gets_a_plain_request_whole_and_with_its_credentials(
+    send: Send, serve: Serve, logged: pytest.LogCaptureFixture
+) -> None:
     proxy = serve(OK)
     assert bodies(send(settings(f"http://{HOST}:8080/pre", proxy=proxy_of(proxy.port)))) == [b"{}"]
     lines = proxy.requests[0].split(b"\r\n")
@@ -196,6 +198,7 @@ def test_a_proxy_gets_a_plain_request_whole_and_with_its_credentials(send: Send,
     assert AUTHORIZATION in lines
     assert f"Host: {HOST}:8080".encode() in lines
     assert (f"Authorization: Bearer {TOKEN}".encode() in lines) is is_call
+    assert not any(secret in logged.text for secret in PROXY_SECRETS)
 
 
 def tunnel(inside: Handler | None) -> Handler:

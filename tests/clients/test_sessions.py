@@ -17,7 +17,8 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.clients.conftest import OK, Authority, RawServer, Serve, stay_open
+from tests.clients.conftest import OK, Authority, Serve, stay_open
+from tests.raw_server import RawServer
 from tests.support import TOKEN, settings
 
 

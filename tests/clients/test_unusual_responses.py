@@ -21,7 +21,6 @@ from tests.clients.conftest import (
     OK,
     WAYS,
     Authority,
-    RawServer,
     Send,
     Serve,
     Way,
@@ -29,6 +28,7 @@ from tests.clients.conftest import (
     send_in,
     stay_open,
 )
+from tests.raw_server import RawServer
 from tests.support import TOKEN, settings
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
@@ -47,6 +47,8 @@ VALID = {
     "empty-reason": b"HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\n{}",
     "close": HEAD + b"Connection: close\r\n\r\n{}",
     "version-1.0": b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "version-1.0-kept": b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\n{}",
+    "empty-headers": HEAD + b"A:\r\nB:b\r\nB: \tc\t\r\nB: , ,d\r\n\r\n{}",
     "long-header": HEAD + b"X: " + b"x" * 60_000 + b"\r\n\r\n{}",
     "many-headers": HEAD + b"X: x\r\n" * 98 + b"\r\n{}",
     "no-charset": HEAD + b"Content-Type: text/plain; charset=\xff\xfe\r\n\r\n{}",
@@ -74,6 +76,7 @@ def test_a_response_that_is_valid_is_read(send: Send, serve: Serve, answer: byte
         (b"HTTP/1.1 302 Found\r\nLocation: http://[%b\r\nContent-Length: 0\r\n\r\n" % ECHO, 302, b""),
         (b"HTTP/1.1 302 Found\r\nLocation: /\xe9\xff\r\nContent-Length: 0\r\n\r\n", 302, b""),
         (HEAD + b"Content-Encoding: gzip\r\n\r\n{}", 200, b"{}"),
+        (b"HTTP/1.1 426 No\r\nUpgrade: HTTP/3.0\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\n{}", 426, b"{}"),
     ],
 )  # fmt: skip
 def test_a_response_to_a_call_is_taken_as_it_is(

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.differential.bodies import Says
-from tests.differential.responses import Kind, RawResponse
+from tests.differential.responses import Kind, RawResponse, Says
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "failures.md").read_text()
 _OPERATIONS = ("delete", "upload", "link")

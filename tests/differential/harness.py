@@ -6,16 +6,17 @@ import asyncio
 import ctypes
 import gc
 import logging
+import re
+import socket
+import struct
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager, redirect_stderr
-from dataclasses import replace
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -26,31 +27,28 @@ from tenacity import AsyncRetrying, Retrying
 from airflow_provider_cloudstore.clients import asynchronous, blocking, downloads
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.clients.downloads import DownloadClient
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.differential.cases import Case, DownloadCase, Mismatch
-from tests.differential.examples import EXAMPLES
+from tests.clients.conftest import Target, download_client
 from tests.differential.invariants import MAX_ATTEMPTS, Seen, of_call, of_download, of_every_end, of_pair, secrets_of
-from tests.differential.raw_server import RawServer, Script
-from tests.differential.secret_forms import ACCESS_TOKEN, LINK_TOKEN, link_url, proxy_url, source_url
+from tests.differential.planted import ACCESS_TOKEN, LINK_TOKEN, link_url, source_url
+from tests.differential.responses import Case, DownloadCase, plain
+from tests.raw_server import RawServer
 from tests.support import CALLS
 
-CLIENTS = ("blocking", "asynchronous")
 _PATIENCE, _HURRY = 10.0, 0.3  # seconds that one request may take
-_log = logging.getLogger(__name__)
 
 
-def _download(case: DownloadCase, settings: Settings, url: str, target: bytearray) -> None:
+def _download(case: DownloadCase, settings: Settings, url: str, target: Target) -> None:
     """Download the file of a case into ``target``: all that the net knows of the download client."""
     download = Download("f1", settings, expected_sha256=sha256(case.content).hexdigest() if case.way == "checked" else None)
     if case.way == "part":
         download.select_range(0, len(case.content))
     link = DownloadLink("f1", LINK_TOKEN, url, pendulum.now("UTC"), None)
-    with BlockingClient(settings, partial(_same, settings)) as client:
-        DownloadClient(client, lambda file_id: link).run(download, _Target(target), on_retry=_log.warning)
+    with download_client(settings, lambda file_id: link) as client:
+        client.run(download, target, on_retry=logging.warning)
     download.result("")
 
 
@@ -64,11 +62,17 @@ def _without_pauses(pause: Callable[[float], None], pause_later: Callable[[float
         yield
 
 
-class _Target:
-    """Where a download is written."""
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Something that must not be.
 
-    def __init__(self, data: bytearray) -> None:
-        self.restart, self.write = data.clear, data.extend
+    :param who: the client and the operation.
+    """
+
+    case: Case | DownloadCase
+    who: str
+    kind: str
+    what: str
 
 
 class Harness:
@@ -79,21 +83,22 @@ class Harness:
 
     def __init__(self, stack: ExitStack) -> None:
         self._playing: Case | DownloadCase | None = None
-        self._server = stack.enter_context(RawServer(self._script))
-        self._log = stack.enter_context(_everything_printed())
+        self._turn = threading.Lock()
+        self._server = stack.enter_context(closing(RawServer(self._serve)))
+        self._log = stack.enter_context(_everything_said())
         self._loop = asyncio.new_event_loop()
         stack.callback(self._loop.close)
         self._loop.set_exception_handler(lambda _, context: self._log.strays.append(f"event loop: {context}"))
         opened = AsyncExitStack()
         stack.callback(lambda: self._loop.run_until_complete(opened.aclose()))
         stack.enter_context(_without_pauses(self._pause, self._pause_later))
-        self._settings = _settings(self._server.port)
-        self._blocking: dict[str, BlockingClient] = {}
-        self._asynchronous: dict[str, AsyncClient] = {}
-        for way, own in self._settings.items():
-            self._blocking[way] = stack.enter_context(BlockingClient(own, partial(_same, own)))
+        direct = Settings(f"{self._server.url}/prefix", Secret(ACCESS_TOKEN), timeout=_PATIENCE, max_attempts=MAX_ATTEMPTS)
+        self._settings = {False: direct, True: replace(direct, timeout=_HURRY)}
+        self._clients: dict[bool, tuple[BlockingClient, AsyncClient]] = {}
+        for hurried, own in self._settings.items():
+            client = stack.enter_context(BlockingClient(own, partial(self._settings.__getitem__, hurried)))
             session = self._loop.run_until_complete(opened.enter_async_context(shared_session(own)))
-            self._asynchronous[way] = AsyncClient(own, partial(_later, own), session)
+            self._clients[hurried] = client, AsyncClient(own, partial(_later, own), session)
 
     def run(self, case: Case) -> list[Mismatch]:
         """Play a case through both clients and all operations.
@@ -103,16 +108,15 @@ class Harness:
         found: list[Mismatch] = []
         for operation in CALLS:
             name, ends = f"case-{case.number}-{operation}", []
-            for client in CLIENTS:
-                seen = self._play(case, name, partial(self._call, name, operation, client, case.way), self._settings[case.way])
-                secrets = secrets_of(case, operation)
-                problems = [*of_every_end(seen, secrets), *of_call(case, operation, seen), *self._strays()]
+            for client in ("blocking", "asynchronous"):
+                seen = self._play(case, name, partial(self._call, name, operation, client, case.stalls))
+                problems = [*of_every_end(seen, secrets_of(operation)), *of_call(case, operation, seen), *self._strays()]
                 found += [Mismatch(case, f"{client} {operation}", kind, what) for kind, what in problems]
                 ends.append(seen)
-            found += [Mismatch(case, operation, kind, what) for kind, what in of_pair(case, *ends)]
+            found += [Mismatch(case, operation, kind, what) for kind, what in of_pair(*ends)]
             if any(response.leftover for response in case.responses):
                 # The next call over the same connection gets its own response.
-                found += self.run(replace(case, responses=(EXAMPLES["chunks (9112 7.1)"],)))
+                found += self.run(replace(case, responses=(plain(),)))
         return found
 
     def run_download(self, case: DownloadCase) -> list[Mismatch]:
@@ -120,43 +124,47 @@ class Harness:
 
         :param case: the case.
         """
-        name, target = f"case-{case.number}-download", bytearray()
-        settings = self._settings["hurried" if case.stalls else "direct"]
+        name, target = f"case-{case.number}-download", Target()
         url = link_url(self._server.port, name)
-        seen = self._play(case, name, partial(_download, case, settings, url, target), settings)
-        problems = [*of_every_end(seen, secrets_of(case, "download")), *of_download(case, seen, bytes(target)), *self._strays()]
+        seen = self._play(case, name, partial(_download, case, self._settings[case.stalls], url, target))
+        problems = [*of_every_end(seen, secrets_of("download")), *of_download(case, seen, bytes(target)), *self._strays()]
         return [Mismatch(case, "download", kind, what) for kind, what in problems]
 
-    def _play(self, case: Case | DownloadCase, name: str, work: Callable[[], Any], settings: Settings) -> Seen:
+    def _play(self, case: Case | DownloadCase, name: str, work: Callable[[], Any]) -> Seen:
         self._playing = case
         self._log.lines.clear()
         self._paused = 0.0
-        seen = Seen(settings.timeout)
-        before = _reset_peak() if case.hostile else 0
+        seen = Seen(self._settings[case.stalls].timeout)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak is what is held now: proc(5)
+        before = _status("VmRSS")
         started, cpu = time.monotonic(), time.thread_time()
         try:
             seen.result = work()
         except Exception as error:  # noqa: BLE001  (whatever it is, it is judged)
             seen.error = error
         seen.seconds, seen.cpu = time.monotonic() - started - self._paused, time.thread_time() - cpu
-        seen.grown = _status("VmHWM") - before if case.hostile else 0
-        self._loop.run_until_complete(self._settle())
+        seen.grown = _status("VmHWM") - before
+        self._loop.run_until_complete(self._pause_later(0))
         seen.logged = "\n".join(self._log.lines)
-        seen.requests = self._server.requests.pop(name, 0)
-        self._playing = None
+        requests, self._playing = self._server.requests, None
+        seen.requests = len(requests)
+        self._log.strays += [repr(one) for one in requests if name.encode() not in one or b"\r\ncookie:" in one.lower()]
+        requests.clear()
         return seen
 
-    def _call(self, name: str, operation: str, client: str, way: str) -> Any:
+    def _call(self, name: str, operation: str, client: str, hurried: bool) -> Any:
         kind, _ = CALLS[operation]
-        call = kind(source_url(name) if operation == "upload" else name, self._settings[way])
+        call = kind(source_url(name) if operation == "upload" else name, self._settings[hurried])
+        blocking_client, async_client = self._clients[hurried]
         if client == "blocking":
-            return self._blocking[way].perform(call)
-        return self._loop.run_until_complete(self._asynchronous[way].perform(call))
+            return blocking_client.perform(call)
+        return self._loop.run_until_complete(async_client.perform(call))
 
     def _pause(self, seconds: float) -> None:
-        """What a pause between two attempts is good for here."""
+        """Wait until the last script is played to its end, so that a connection that it closes is closed: no end is by chance."""
         began = time.monotonic()
-        self._server.settle()
+        assert self._turn.acquire(timeout=30), "a script does not end"
+        self._turn.release()
         self._paused += time.monotonic() - began
 
     async def _pause_later(self, seconds: float) -> None:
@@ -164,43 +172,29 @@ class Harness:
         await asyncio.to_thread(self._pause, seconds)
         await asyncio.sleep(0.001)
 
-    async def _settle(self) -> None:
-        """See to it that the next request finds every connection as the last response leaves it, and not as it is by chance."""
-        await asyncio.to_thread(self._server.settle)
-        await asyncio.sleep(0.001)
-
     def _strays(self) -> Iterator[tuple[str, str]]:
-        """What nobody asked for: other requests, and what is printed or raised in the background."""
-        for stray in (*map(repr, self._server.strays), *self._log.strays, self._log.stderr.getvalue()):
-            if stray:
-                yield "stray", stray
-        self._server.strays.clear()
-        self._log.strays.clear()
-        self._log.stderr.truncate(self._log.stderr.seek(0))
+        """What nobody asked for: other requests, requests with a cookie, and what is raised in the background."""
+        while self._log.strays:
+            yield "stray", self._log.strays.pop()
 
-    def _script(self, name: str, number: int, start: int | None) -> Script:
-        playing = self._playing
-        if playing is None or not name.startswith(f"case-{playing.number}-"):
-            return Script(lambda: [b"HTTP/1.1 500 stray\r\nContent-Length: 0\r\n\r\n"])
-        return playing.response(number, start).script
-
-
-@contextmanager
-def harness() -> Iterator[Harness]:
-    """A harness without the pauses between two attempts."""
-    with ExitStack() as stack:
-        yield Harness(stack)
-
-
-def _settings(port: int) -> dict[str, Settings]:
-    direct = Settings(f"http://127.0.0.1:{port}/prefix", Secret(ACCESS_TOKEN), timeout=_PATIENCE, max_attempts=MAX_ATTEMPTS)
-    # Through the proxy, nobody looks the name up: the raw server is the proxy.
-    proxied = replace(direct, base_url="http://files.example.com/prefix", proxy=Secret(proxy_url(port)))
-    return {"direct": direct, "hurried": replace(direct, timeout=_HURRY), "proxied": proxied}
-
-
-def _same(settings: Settings) -> Settings:
-    return settings
+    def _serve(self, server: RawServer, connection: socket.socket) -> None:
+        """Play the case to every request of a connection."""
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(30)
+        while request := server.read_request(connection):
+            with self._turn:
+                if self._playing is None:
+                    return
+                start = re.search(rb"\r\nrange: bytes=(\d+)-", request, re.IGNORECASE)
+                script = self._playing.response(len(server.requests) - 1, int(start[1]) if start else None).script
+                for piece in script.pieces():
+                    connection.sendall(piece)
+                    time.sleep(script.pause)
+                if script.resets:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                if script.closes:
+                    connection.close()
+                    return
 
 
 async def _later(settings: Settings) -> Settings:
@@ -208,20 +202,19 @@ async def _later(settings: Settings) -> Settings:
 
 
 class _Log(logging.Handler):
-    """Keeps what every logger says, and what is printed or raised where nobody looks."""
+    """Keeps what every logger and every warning says, and what is raised where nobody looks."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
         self.strays: list[str] = []
-        self.stderr = StringIO()
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
 
 
 @contextmanager
-def _everything_printed() -> Iterator[_Log]:
+def _everything_said() -> Iterator[_Log]:
     root, log = logging.getLogger(), _Log()
     handlers, level = root.handlers, root.level
     root.handlers = [log]  # pytest's own would keep every record of every case
@@ -231,8 +224,7 @@ def _everything_printed() -> Iterator[_Log]:
     sys.unraisablehook = lambda args: log.strays.append(f"unraisable: {args.exc_value!r}")
     logging.captureWarnings(True)
     try:
-        with warnings.catch_warnings(), redirect_stderr(log.stderr):
-            yield log
+        yield log
     finally:
         logging.captureWarnings(False)
         threading.excepthook, sys.unraisablehook = excepthook, unraisable
@@ -244,12 +236,6 @@ def memory() -> int:
     """Bytes of memory that this process holds."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what the allocator only keeps for later is not held (malloc_trim(3), glibc)
-    return _status("VmRSS")
-
-
-def _reset_peak() -> int:
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is what is held now: proc(5)
     return _status("VmRSS")
 
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from tests.differential.cases import Case, DownloadCase
 from tests.differential.failure_table import ERRORS, expected_error, is_rate_limit
-from tests.differential.responses import Kind, RawResponse
-from tests.differential.secret_forms import ACCESS_TOKEN, LINK_TOKEN, PROXY_PASSWORD, SOURCE_PASSWORD, SOURCE_SIGNATURE, found_in
+from tests.differential.planted import ACCESS_TOKEN, LINK_TOKEN, SOURCE_PASSWORD, SOURCE_SIGNATURE, found_in
+from tests.differential.responses import Case, DownloadCase, Kind, RawResponse
 
 MAX_ATTEMPTS = 2
 MEMORY_LIMIT = 16 * 1024 * 1024
@@ -30,7 +29,7 @@ class Seen:
     """What came of one call, or of one download.
 
     :param timeout: seconds that each of its requests could take.
-    :ivar grown: bytes of memory that it took at most, if it was measured.
+    :ivar grown: bytes of memory that it took at most.
     """
 
     timeout: float
@@ -53,11 +52,10 @@ class Seen:
         return f"{f'{self.error} {data}' if self.error else repr(self.result)} after {self.requests} request(s)"
 
 
-def secrets_of(case: Case | DownloadCase, operation: str) -> tuple[str, ...]:
+def secrets_of(operation: str) -> tuple[str, ...]:
     """What a client must not tell: only what it was given."""
-    proxy = (PROXY_PASSWORD,) if case.way == "proxied" else ()
     more = {"upload": (SOURCE_PASSWORD, SOURCE_SIGNATURE), "download": (LINK_TOKEN,)}
-    return (ACCESS_TOKEN, *proxy, *more.get(operation, ()))
+    return (ACCESS_TOKEN, *more.get(operation, ()))
 
 
 def of_every_end(seen: Seen, secrets: tuple[str, ...]) -> Problems:
@@ -84,7 +82,7 @@ def _of_secrets(seen: Seen, secrets: tuple[str, ...]) -> Problems:
     said = f"{seen.result!r} {seen.result}"
     if error is not None:
         said = "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))
-    stored = "\n".join(_texts_in(seen.result.to_dict())) if hasattr(seen.result, "to_dict") else ""
+    stored = json.dumps(seen.result.to_dict(), ensure_ascii=False) if hasattr(seen.result, "to_dict") else ""
     places = {"logged": seen.logged, "told": said, "stored": stored.replace(token, "***") if token else stored}
     for place, text in places.items():
         if form := found_in(text, secrets):
@@ -119,24 +117,11 @@ def _of_attempts(seen: Seen, error: CloudStoreError) -> Problems:
         yield "not retried", seen.told()
 
 
-def _texts_in(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for pair in value.items():
-            for part in pair:
-                yield from _texts_in(part)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts_in(inner)
-    elif isinstance(value, str):
-        yield value
-
-
-def of_pair(case: Case, blocking: Seen, asynchronous: Seen) -> Problems:
-    """Both clients end alike, unless a response is malformed."""
-    if all(response.kind is not Kind.MALFORMED for response in case.responses):
-        ends = [_comparable(seen) for seen in (blocking, asynchronous)]
-        if ends[0] != ends[1]:
-            yield "the clients differ", f"{blocking.told()} and {asynchronous.told()}; {ends[0]} and {ends[1]}"[:3000]
+def of_pair(blocking: Seen, asynchronous: Seen) -> Problems:
+    """Both clients end alike, even if a response is malformed."""
+    ends = [_comparable(seen) for seen in (blocking, asynchronous)]
+    if ends[0] != ends[1]:
+        yield "the clients differ", f"{blocking.told()} and {asynchronous.told()}; {ends[0]} and {ends[1]}"[:3000]
 
 
 def _comparable(seen: Seen) -> tuple[Any, ...]:
@@ -148,17 +133,18 @@ def _comparable(seen: Seen) -> tuple[Any, ...]:
 
 def of_download(case: DownloadCase, seen: Seen, target: bytes) -> Problems:
     """A download: exactly the bytes that were framed, or an error."""
-    if not case.played:
+    if not case.responses:
         yield "requests", f"none: {seen.told()}"
         return
-    first, last = case.played[0], case.played[-1]
+    first, last = case.responses[0], case.responses[-1]
     proven = case.way != "plain"  # by the range's size, or by the SHA-256
+    sized = proven or last.status == 206
     unprovable = case.way == "part" and last.kind is Kind.MALFORMED  # a range's bytes come with no proof of their own
     if not seen.error and target != case.content and not unprovable:
         yield "other bytes, but success", f"{len(target)} bytes of {len(case.content)}: {target[:60]!r}"
-    if not seen.error and not proven and last.kind is Kind.TRUNCATED:
+    if not seen.error and not sized and last.kind is Kind.TRUNCATED:
         yield "truncated, but success", f"{len(target)} bytes of {len(case.content)}"
-    if not seen.error and not proven and not (last.says_where_it_ends or last.status == 206):
+    if not seen.error and not sized and not last.says_where_it_ends:
         yield "end unknown, but success", f"{len(target)} bytes of {len(case.content)}"
     if seen.error and _is_the_file(case, first) and (proven or first.says_where_it_ends):
         yield f"{seen.name}, not success", seen.told()
