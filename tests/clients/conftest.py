@@ -83,6 +83,17 @@ def stay_open(connection: socket.socket) -> None:
     """Wait for the next request."""
 
 
+def slowly(seconds: float) -> Callable[[], Iterator[bytes]]:
+    """A response with a pause before it, and one in it."""
+
+    def pieces() -> Iterator[bytes]:
+        for piece in (OK[:30], OK[30:]):
+            time.sleep(seconds)
+            yield piece
+
+    return pieces
+
+
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Start a server that responds to each request with the next of ``responses``, the last one again and again.
@@ -151,15 +162,9 @@ class Target(bytearray):
     restart = bytearray.clear
 
 
-def links(*urls: str) -> Callable[[str], DownloadLink]:
-    """Creates a link to each of the URLs in turn; to the last one again and again."""
-    waiting = list(urls)
-
-    def create_link(file_id: str) -> DownloadLink:
-        url = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-        return DownloadLink(file_id, LINK_TOKEN, url, pendulum.now("UTC"), None)
-
-    return create_link
+def link_to(url: str) -> Callable[[str], DownloadLink]:
+    """Creates links to one URL."""
+    return lambda file_id: DownloadLink(file_id, LINK_TOKEN, url, pendulum.now("UTC"), None)
 
 
 Outcome = Response | errors.CloudStoreError
@@ -188,16 +193,13 @@ def blocking(own: Settings) -> Iterator[Send]:
 
 @contextmanager
 def asynchronous(own: Settings) -> Iterator[Send]:
-    async def reload() -> Settings:
-        return own
-
     def send(kind: type[Call[Any]] = DeleteFolder, subject: str = "d1") -> Outcome:
         call = kind(subject, own)
         return outcome_of(call, runner.run(client.send(call.request(), 300)))
 
     with asyncio.Runner() as runner:
         opened = AsyncExitStack()
-        client = AsyncClient(own, reload, runner.run(opened.enter_async_context(shared_session(own))))
+        client = AsyncClient(own, lambda: asyncio.sleep(0, own), runner.run(opened.enter_async_context(shared_session(own))))
         try:
             yield send
         finally:
@@ -218,7 +220,7 @@ def download(own: Settings) -> Iterator[Send]:
         return Response(200, {}, bytes(target), now, now)
 
     with BlockingClient(own, lambda: own) as sessions:
-        client = DownloadClient(sessions, links(f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}"))
+        client = DownloadClient(sessions, link_to(f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}"))
         yield send
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +15,12 @@ from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import DeleteFolder
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.clients.conftest import OK, Serve, stay_open
+from tests.clients.conftest import Serve, slowly, stay_open
 from tests.support import settings
 
 
 async def never() -> Settings:
     raise AssertionError("the connection was read again without a 401")
-
-
-def slowly(seconds: float) -> Callable[[], Iterator[bytes]]:
-    def pieces() -> Iterator[bytes]:
-        yield OK[:30]
-        time.sleep(seconds)
-        yield OK[30:]
-
-    return pieces
 
 
 def test_users_of_one_address_share_one_session_that_closes_after_the_last() -> None:
@@ -50,10 +39,8 @@ def test_users_of_one_address_share_one_session_that_closes_after_the_last() -> 
     assert not asynchronous._shared
 
 
-def test_many_calls_at_once_open_no_more_sockets_than_the_pool_holds_and_waiting_for_one_takes_none_of_their_time(
-    serve: Serve,
-) -> None:
-    server = serve(slowly(0.3), then=stay_open)
+def test_calls_share_the_sockets_of_the_pool_and_waiting_for_one_takes_none_of_their_time(serve: Serve) -> None:
+    server = serve(slowly(0.15), then=stay_open)
     own = settings(server.url, timeout=2.0, max_attempts=1)
 
     async def run() -> None:
@@ -68,7 +55,7 @@ def test_many_calls_at_once_open_no_more_sockets_than_the_pool_holds_and_waiting
 @pytest.mark.parametrize("delay", [0.0, 0.005, 0.05])
 @pytest.mark.parametrize("users", [1, 3])
 def test_a_session_survives_the_cancellation_of_any_user_at_any_moment(serve: Serve, delay: float, users: int) -> None:
-    own = settings(serve(slowly(0.01), then=stay_open).url)
+    own = settings(serve(slowly(0.005), then=stay_open).url)
     sessions: set[int] = set()
 
     async def use() -> None:
@@ -93,14 +80,14 @@ def test_a_session_survives_the_cancellation_of_any_user_at_any_moment(serve: Se
 
 
 def test_a_request_that_is_cancelled_in_its_response_leaves_a_session_that_works(serve: Serve) -> None:
-    server = serve(slowly(0.3), then=stay_open)
+    server = serve(slowly(0.15), then=stay_open)
     own = settings(server.url)
 
     async def run() -> None:
         async with shared_session(own) as session:
             client = AsyncClient(own, never, session)
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(client.perform(DeleteFolder("d1", own)), 0.1)
+                await asyncio.wait_for(client.perform(DeleteFolder("d1", own)), 0.2)
             await client.perform(DeleteFolder("d2", own))
 
     asyncio.run(run())
@@ -127,8 +114,7 @@ def test_the_same_certificates_are_trusted_as_with_requests(monkeypatch: pytest.
     trustme.CA().cert_pem.write_to_path(bundle)
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    usual = tls_context(settings()).cert_store_stats()["x509_ca"]
-    assert usual > 50
+    assert tls_context(settings()).cert_store_stats()["x509_ca"] > 50
     assert tls_context(settings(verify=str(bundle))).cert_store_stats()["x509_ca"] == 1
     for name in ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.setenv(name, str(bundle))

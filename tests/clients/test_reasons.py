@@ -11,7 +11,6 @@ import pytest
 from airflow_provider_cloudstore.clients.reasons import transport_failure
 from airflow_provider_cloudstore.protocol.messages import Cause
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.clients.conftest import Authority, RawServer, Send, Serve
 from tests.support import settings
 
@@ -27,20 +26,11 @@ def no_tls(_: RawServer, connection: socket.socket) -> None:
 
 
 # What may keep a request from being sent, what is said of it, and the advice.
-SITUATIONS: dict[str, tuple[Callable[[Serve, Authority], Settings], str, str]] = {
+SITUATIONS: dict[str, tuple[Callable[..., Any], str, str]] = {
     "name not found": (lambda *_: settings("https://no-such-host.invalid"), "host name not found", "DNS"),
     "refused": (lambda *_: settings("https://127.0.0.1:9"), "connection refused", "running"),
-    "silent": (lambda serve, _: settings(https(serve, RawServer.read_request), timeout=0.3), "timed out", "firewall"),
-    "untrusted": (
-        lambda serve, authority: settings(https(serve, authority.respond)),
-        "TLS certificate verification failed",
-        "For a private certificate authority, set extra 'verify'",
-    ),
-    "another host": (
-        lambda serve, authority: settings(https(serve, authority.respond), verify=authority.bundle),
-        "is not valid for",
-        "does not name",
-    ),
+    "untrusted": (lambda serve, ca: settings(https(serve, ca.respond)), "TLS certificate verification failed", "extra 'verify'"),
+    "another host": (lambda serve, ca: settings(https(serve, ca.respond), verify=ca.bundle), "is not valid for", "does not name"),
     "no TLS": (lambda serve, _: settings(https(serve, no_tls)), "does not speak TLS", "http://"),
     "proxy refused": (lambda *_: settings("http://localhost", proxy=PROXY), "connection refused", "Check the proxy"),
 }

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER
-from tests.clients.conftest import OK, Authority, RawServer, Serve, stay_open
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
+from tests.clients.conftest import OK, RawServer, Serve, stay_open
 from tests.support import TOKEN, settings
 
 
@@ -59,14 +56,3 @@ def test_no_log_shows_the_query_of_a_request_of_ones_own(client: Any, serve: Ser
     assert client.session.get(f"{serve(OK).url}/a?sig=hunter2").status_code == 200
     assert logged.records
     assert "hunter2" not in logged.text
-
-
-def test_a_request_of_ones_own_without_verification_weakens_none_of_ours(serve: Serve, authority: Authority) -> None:
-    server = serve(handler=authority.respond)
-    own = settings(f"https://localhost:{server.port}")
-    with BlockingClient(own, lambda: own) as opened:
-        client: Any = opened
-        with warnings.catch_warnings(action="ignore"), suppress(requests.exceptions.SSLError):  # whether it is heeded or not
-            client.session.get(f"{own.base_url}/a", verify=False)
-        outcome = client.send(DELETE_FOLDER.request("d1", own), 5)
-    assert "TLS certificate verification failed" in outcome.reason

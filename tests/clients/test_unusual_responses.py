@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import socket
 import struct
 import time
 import tracemalloc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,8 +29,6 @@ def shows_no_secret(logged: pytest.LogCaptureFixture, reason: str = "") -> bool:
 
 
 VALID = {
-    "no-reason": b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\n{}",
-    "version-1.0": b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
     "long-header": HEAD + b"X: " + b"x" * 60_000 + b"\r\n\r\n{}",
     "many-headers": HEAD + b"X: x\r\n" * 98 + b"\r\n{}",
     "multipart": HEAD + b"Content-Type: multipart/mixed; boundary=x\r\n\r\n{}",
@@ -43,13 +41,6 @@ VALID = {
 @pytest.mark.parametrize("response", VALID.values(), ids=VALID)
 def test_a_valid_response_is_read_to_its_end(send: Send, serve: Serve, response: bytes) -> None:
     assert send(settings(serve(response).url)).body == b"{}"
-
-
-def test_a_redirect_of_a_call_is_not_followed(send_call: Send, serve: Serve, logged: pytest.LogCaptureFixture) -> None:
-    server = serve(b"HTTP/1.1 302 Found\r\nLocation: http://[%b\r\nContent-Length: 0\r\n\r\n" % ECHO)
-    assert send_call(settings(server.url)).status == 302
-    assert len(server.requests) == 1
-    assert shows_no_secret(logged)
 
 
 def test_the_body_is_what_came_and_a_repeated_or_folded_header_is_joined(send_call: Send, serve: Serve) -> None:
@@ -129,19 +120,13 @@ ENDLESS = {
     "interim": (b"", b"HTTP/1.1 102 Processing\r\n\r\n" * 3000),
     "body": (UNTIL_CLOSED, b"x" * 65536),
     "redirect-body": (b"HTTP/1.1 302 Found\r\nLocation: ftp://h/x\r\n\r\n", b"x" * 65536),
-    "trailers": (CHUNKED + b"0\r\n", b"X: y\r\n" * 10_000),
 }
 
 
 @pytest.mark.parametrize(("head", "piece"), ENDLESS.values(), ids=ENDLESS)
 def test_no_response_costs_more_memory_or_time_than_its_limit(send: Send, serve: Serve, head: bytes, piece: bytes) -> None:
-    def pieces() -> Iterator[bytes]:
-        yield head
-        while True:
-            yield piece
-
     send(settings(serve(OK).url))  # what is loaded once is not what a response costs
-    server = serve(pieces)
+    server = serve(lambda: itertools.chain([head], itertools.repeat(piece)))
     tracemalloc.start()
     began = time.monotonic()
     outcome = send(settings(server.url, timeout=2))
