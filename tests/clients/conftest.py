@@ -1,4 +1,4 @@
-"""One face for both clients and for downloads: what is promised of one is promised of all."""
+"""A server of raw bytes, and three ways to use it: both clients, and downloads. What is promised of one is promised of all."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pendulum
 import pytest
@@ -22,10 +22,9 @@ from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.downloads import DownloadClient
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.calls import DeleteFolder
+from airflow_provider_cloudstore.protocol.calls import Call, DeleteFolder
 from airflow_provider_cloudstore.protocol.downloads import Download
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER, Operation
+from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import Handler, RawServer
@@ -36,81 +35,84 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 HOST = "files.test"
 LINK_TOKEN = "link+token/=%"
 
-Outcome = Response | TransportFailure
-Way = Callable[[Settings], AbstractContextManager["Sender"]]
-Send = Callable[..., list[Any]]
-
 Serve = Callable[..., RawServer]
+
+
+def shut_down(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_WR)
+
+
+def stay_open(connection: socket.socket) -> None:
+    """Wait for the next request."""
+
+
+def slowly(seconds: float) -> Callable[[], Iterator[bytes]]:
+    """A response with a pause before it, and one in it."""
+
+    def pieces() -> Iterator[bytes]:
+        for piece in (OK[:30], OK[30:]):
+            time.sleep(seconds)
+            yield piece
+
+    return pieces
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Start a server that answers each request with the next of ``answers``, an endless one with its pieces; then it closes.
+    """Start a server that responds to each request with the next of ``responses``, the last one again and again.
 
-    ``then`` may do more with a connection that is to stay open after its answer. The last answer is given again and again.
+    A response is its bytes, or a function that returns them in pieces. ``then`` is called with the connection after each.
     """
-    servers: list[RawServer] = []
 
-    def start(*answers: Any, then: Callable[[socket.socket], object] | None = None, handler: Handler | None = None) -> RawServer:
-        waiting = list(answers)
+    def start(*responses: Any, then: Callable[[socket.socket], object] = shut_down, handler: Handler | None = None) -> RawServer:
+        waiting = list(responses)
 
-        def answer(server: RawServer, connection: socket.socket) -> None:
+        def respond(server: RawServer, connection: socket.socket) -> None:
             while server.read_request(connection):
-                now = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-                for piece in [now] if isinstance(now, bytes) else now():
+                response = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+                for piece in [response] if isinstance(response, bytes) else response():
                     connection.sendall(piece)
-                if then is None:
-                    connection.shutdown(socket.SHUT_WR)
-                else:
-                    then(connection)
+                then(connection)
 
-        servers.append(RawServer(handler or answer))
-        return servers[-1]
+        server = RawServer(handler or respond)
+        servers.callback(server.close)
+        return server
 
-    yield start
-    for server in servers:
-        server.close()
+    with ExitStack() as servers:
+        yield start
 
 
-def stay_open(connection: socket.socket) -> None:
-    """The server's side waits for the next request."""
-
-
-@dataclass(frozen=True)
 class Authority:
     """A certificate authority, and the file with its certificate."""
 
-    ca: trustme.CA
-    bundle: str
+    def __init__(self, folder: Path) -> None:
+        self._ca, self.bundle = trustme.CA(), str(folder / "ca.pem")
+        self._ca.cert_pem.write_to_path(self.bundle)
 
-    def server_context(self, name: str) -> ssl.SSLContext:
-        """The TLS context of a server with a certificate for that name."""
+    def wrap(self, connection: socket.socket, name: str) -> ssl.SSLSocket:
+        """Begin TLS on a server's connection, with a certificate for that name."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.ca.issue_cert(name).configure_cert(context)
-        return context
+        self._ca.issue_cert(name).configure_cert(context)
+        return context.wrap_socket(connection, server_side=True)
+
+    def respond(self, server: RawServer, connection: socket.socket, name: str = HOST) -> None:
+        """Respond to each request over TLS."""
+        with self.wrap(connection, name) as over_tls:
+            while server.read_request(over_tls):
+                over_tls.sendall(OK)
 
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    ca, bundle = trustme.CA(), str(Path(tmp_path_factory.mktemp("authority"), "ca.pem"))
-    ca.cert_pem.write_to_path(bundle)
-    return Authority(ca, bundle)
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """What all loggers print at level DEBUG."""
-    caplog.set_level(logging.DEBUG)
-    for name in list(logging.root.manager.loggerDict):
+    for name in [None, *logging.root.manager.loggerDict]:
         caplog.set_level(logging.DEBUG, name)
     return caplog
-
-
-@contextmanager
-def download_client(own: Settings, create_link: Callable[[str], DownloadLink], **more: Any) -> Iterator[DownloadClient]:
-    """A client for downloads, closed in the end."""
-    with BlockingClient(own, lambda: own) as client:
-        yield DownloadClient(client, create_link, **more)
 
 
 class Target(bytearray):
@@ -122,73 +124,66 @@ class Target(bytearray):
     restart = bytearray.clear
 
 
-class Minter:
-    """Creates a link to each of ``urls`` in turn; the last one again and again."""
-
-    def __init__(self, *urls: str) -> None:
-        self.urls, self.made = list(urls), 0
-
-    def __call__(self, file_id: str) -> DownloadLink:
-        url = self.urls[min(self.made, len(self.urls) - 1)]
-        self.made += 1
-        return DownloadLink(file_id, LINK_TOKEN, url, pendulum.now("UTC"), None)
+def link_to(url: str) -> Callable[[str], DownloadLink]:
+    """Creates links to one URL."""
+    return lambda file_id: DownloadLink(file_id, LINK_TOKEN, url, pendulum.now("UTC"), None)
 
 
-class Sender(NamedTuple):
-    """Sends requests over one session: one, for what came of it, or as many as a call needs, for its error."""
+Outcome = Response | errors.CloudStoreError
+Send = Callable[..., Any]
+Way = Callable[[Settings], AbstractContextManager[Send]]
 
-    send: Callable[[Operation, str], Outcome]
-    perform: Callable[[], object]
+
+def outcome_of(call: Call[Any], answer: Response | TransportFailure) -> Outcome:
+    """The response, or the error in its place."""
+    if isinstance(answer, Response):
+        return answer
+    with pytest.raises(errors.CloudStoreError) as failed:
+        call.handle_outcome(answer)
+    return failed.value
 
 
 @contextmanager
-def blocking(own: Settings) -> Iterator[Sender]:
+def blocking(own: Settings) -> Iterator[Send]:
+    def send(kind: type[Call[Any]] = DeleteFolder, subject: str = "d1") -> Outcome:
+        call = kind(subject, own)
+        return outcome_of(call, client.send(call.request(), 300))
+
     with BlockingClient(own, lambda: own) as client:
-        yield Sender(
-            lambda operation, subject: client.send(operation.request(subject, own), 300),
-            lambda: client.perform(DeleteFolder("d1", own)),
-        )
+        yield send
 
 
 @contextmanager
-def asynchronous(own: Settings) -> Iterator[Sender]:
-    async def reload() -> Settings:
-        return own
+def asynchronous(own: Settings) -> Iterator[Send]:
+    def send(kind: type[Call[Any]] = DeleteFolder, subject: str = "d1") -> Outcome:
+        call = kind(subject, own)
+        return outcome_of(call, runner.run(client.send(call.request(), 300)))
 
     with asyncio.Runner() as runner:
         opened = AsyncExitStack()
-        client = AsyncClient(own, reload, runner.run(opened.enter_async_context(shared_session(own))))
+        client = AsyncClient(own, lambda: asyncio.sleep(0, own), runner.run(opened.enter_async_context(shared_session(own))))
         try:
-            yield Sender(
-                lambda operation, subject: runner.run(client.send(operation.request(subject, own), 300)),
-                lambda: runner.run(client.perform(DeleteFolder("d1", own))),
-            )
+            yield send
         finally:
             runner.run(opened.aclose())
 
 
 @contextmanager
-def download(own: Settings) -> Iterator[Sender]:
-    """Downloads a file from the service's address, in one attempt; the operation and its subject are those of calls."""
+def download(own: Settings) -> Iterator[Send]:
+    """Downloads a file from the service's address, in one attempt, whatever the call is."""
     own = replace(own, max_attempts=1, allow_http=True)
 
-    def perform() -> bytes:
-        target = Target()
-        client.run(Download("f1", own), target, on_retry=print)
-        return bytes(target)
-
     def send(*_: Any) -> Outcome:
-        now = time.time()
+        now, target = time.time(), Target()
         try:
-            return Response(200, {}, perform(), now, now)
+            client.run(Download("f1", own), target, on_retry=print)
         except errors.CloudStoreError as error:
-            if error.status and error.status >= 300:
-                return Response(error.status, {}, b"", now, now)
-            never = FailureKind.PROXY_REFUSED if isinstance(error, errors.ConfigurationError) else FailureKind.NEVER_SENT
-            return TransportFailure(FailureKind.OUTCOME_UNKNOWN if error.sent else never, error.reason)
+            return error
+        return Response(200, {}, bytes(target), now, now)
 
-    with download_client(own, Minter(f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}")) as client:
-        yield Sender(send, perform)
+    with BlockingClient(own, lambda: own) as sessions:
+        client = DownloadClient(sessions, link_to(f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}"))
+        yield send
 
 
 WAYS = {"blocking": blocking, "asynchronous": asynchronous, "download": download}
@@ -196,38 +191,22 @@ WAYS = {"blocking": blocking, "asynchronous": asynchronous, "download": download
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> Way:
-    """Opens one of the clients, or one for downloads."""
+    """One of the clients, or downloads: a context manager whose value sends requests over one session."""
     return WAYS[request.param]
 
 
-def send_in(
-    way: Way,
-    own: Settings,
-    times: int = 1,
-    operation: Operation = DELETE_FOLDER,
-    between: Callable[[], object] = lambda: None,
-    subject: str = "d1",
-) -> list[Any]:
-    outcomes = []
-    with way(own) as sender:
-        for number in range(times):
-            if number:
-                between()
-            outcomes.append(sender.send(operation, subject))
-    return outcomes
+def send_once(way: Way, own: Settings, *what: Any) -> Any:
+    with way(own) as send:
+        return send(*what)
 
 
 @pytest.fixture
 def send(way: Way) -> Send:
-    """Send requests in one of the three ways, one after the other over the same session."""
-    return partial(send_in, way)
+    """Send one request in one of the three ways."""
+    return partial(send_once, way)
 
 
 @pytest.fixture(params=[blocking, asynchronous], ids=["blocking", "asynchronous"])
 def send_call(request: pytest.FixtureRequest) -> Send:
     """As ``send``, but API calls only."""
-    return partial(send_in, request.param)
-
-
-def bodies(outcomes: list[Outcome]) -> list[Any]:
-    return [outcome.body if isinstance(outcome, Response) else outcome.reason for outcome in outcomes]
+    return partial(send_once, request.param)

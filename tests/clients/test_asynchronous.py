@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +12,15 @@ import trustme
 from airflow_provider_cloudstore.clients import asynchronous
 from airflow_provider_cloudstore.clients.asynchronous import POOL_LIMIT, AsyncClient, Session, shared_session
 from airflow_provider_cloudstore.clients.tls import tls_context
-from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, DeleteFolder
+from airflow_provider_cloudstore.protocol.calls import DeleteFolder
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.clients.conftest import OK, Serve
-from tests.raw_server import RawServer
-from tests.support import settings, store_file
+from tests.clients.conftest import Serve, slowly, stay_open
+from tests.support import settings
 
 
 async def never() -> Settings:
     raise AssertionError("the connection was read again without a 401")
-
-
-def connections(emulator: Emulator) -> int:
-    """How many connections the emulator has open now."""
-    return emulator.call(lambda service: len(service.connections()))
 
 
 def test_users_of_one_address_share_one_session_that_closes_after_the_last() -> None:
@@ -48,45 +39,30 @@ def test_users_of_one_address_share_one_session_that_closes_after_the_last() -> 
     assert not asynchronous._shared
 
 
-def test_many_calls_at_once_open_no_more_sockets_than_the_pool_holds_and_waiting_for_one_takes_none_of_their_time(
-    emulator: Emulator,
-) -> None:
-    store_file(emulator)
-    own = settings(emulator.url, emulator.access_token, timeout=2.0, max_attempts=1)
-    emulator.fault("delay", seconds=0.3, times=0)
-    peak = 0
-
-    async def watch() -> None:
-        nonlocal peak
-        while True:
-            peak = max(peak, await asyncio.to_thread(connections, emulator))
-            await asyncio.sleep(0.005)
+def test_calls_share_the_sockets_of_the_pool_and_waiting_for_one_takes_none_of_their_time(serve: Serve) -> None:
+    server = serve(slowly(0.15), then=stay_open)
+    own = settings(server.url, timeout=2.0, max_attempts=1)
 
     async def run() -> None:
-        watching = asyncio.create_task(watch())
         async with shared_session(own) as session:
             client = AsyncClient(own, never, session)
-            await asyncio.gather(*(client.perform(CreateDownloadLink("f1", own)) for _ in range(POOL_LIMIT * 8)))
-        watching.cancel()
+            await asyncio.gather(*(client.perform(DeleteFolder("d1", own)) for _ in range(POOL_LIMIT * 8)))
 
     asyncio.run(run())
-    assert POOL_LIMIT // 2 < peak <= POOL_LIMIT
-    assert emulator.state()["requests"] == {"link": POOL_LIMIT * 8}
+    assert (server.connections, len(server.requests)) == (POOL_LIMIT, POOL_LIMIT * 8)
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.005, 0.05])
 @pytest.mark.parametrize("users", [1, 3])
-def test_a_session_survives_the_cancellation_of_any_user_at_any_moment(emulator: Emulator, delay: float, users: int) -> None:
-    store_file(emulator)
-    own = settings(emulator.url, emulator.access_token)
-    emulator.fault("delay", seconds=0.01, times=0)
+def test_a_session_survives_the_cancellation_of_any_user_at_any_moment(serve: Serve, delay: float, users: int) -> None:
+    own = settings(serve(slowly(0.005), then=stay_open).url)
     sessions: set[int] = set()
 
     async def use() -> None:
         async with shared_session(own) as session:
             sessions.add(id(session))
             while True:
-                await AsyncClient(own, never, session).perform(CreateDownloadLink("f1", own))
+                await AsyncClient(own, never, session).perform(DeleteFolder("d1", own))
 
     async def run() -> None:
         tasks = [asyncio.create_task(use()) for _ in range(users)]
@@ -104,26 +80,14 @@ def test_a_session_survives_the_cancellation_of_any_user_at_any_moment(emulator:
 
 
 def test_a_request_that_is_cancelled_in_its_response_leaves_a_session_that_works(serve: Serve) -> None:
-    received = threading.Event()
-
-    def respond_slowly(server: RawServer, connection: socket.socket) -> None:
-        while server.read_request(connection):
-            connection.sendall(OK[:30])
-            received.wait(5)
-            connection.sendall(OK[30:])
-
-    server = serve(handler=respond_slowly)
+    server = serve(slowly(0.15), then=stay_open)
     own = settings(server.url)
 
     async def run() -> None:
         async with shared_session(own) as session:
             client = AsyncClient(own, never, session)
-            task = asyncio.create_task(client.perform(DeleteFolder("d1", own)))
-            await asyncio.sleep(0.1)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            received.set()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.perform(DeleteFolder("d1", own)), 0.2)
             await client.perform(DeleteFolder("d2", own))
 
     asyncio.run(run())
@@ -150,8 +114,7 @@ def test_the_same_certificates_are_trusted_as_with_requests(monkeypatch: pytest.
     trustme.CA().cert_pem.write_to_path(bundle)
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    usual = tls_context(settings()).cert_store_stats()["x509_ca"]
-    assert usual > 50
+    assert tls_context(settings()).cert_store_stats()["x509_ca"] > 50
     assert tls_context(settings(verify=str(bundle))).cert_store_stats()["x509_ca"] == 1
     for name in ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.setenv(name, str(bundle))
