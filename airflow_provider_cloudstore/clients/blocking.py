@@ -26,8 +26,6 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_CHUNK = 64 * 1024
-
 
 class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs calls, with a session of its own for each thread.
@@ -109,7 +107,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if isinstance(head, TransportFailure):
                 return head
             body = bytearray()
-            while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read(_CHUNK)):
+            while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read()):
                 if isinstance(piece, TransportFailure):
                     return piece
                 body += piece

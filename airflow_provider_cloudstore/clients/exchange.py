@@ -100,11 +100,10 @@ class Exchange(AbstractContextManager["Exchange"]):
             length = headers.get("content-length", "")
             if self._in_flight.connected is None and length.isdecimal() and messages.has_body(response.status_code):
                 self._missing = int(length)
-        except CloudStoreError:
-            raise
         except Exception as error:
-            if self._in_flight.connected is None and not isinstance(error, (OSError, urllib3.exceptions.HTTPError)):
-                raise  # a mistake in a mock, or in a user's own adapter
+            is_mistake = self._in_flight.connected is None and not isinstance(error, (OSError, urllib3.exceptions.HTTPError))
+            if is_mistake or isinstance(error, CloudStoreError):  # a mistake in a mock, or in a user's own adapter
+                raise
             return self._failure(error)
         finally:
             current.reset(token)
@@ -113,7 +112,7 @@ class Exchange(AbstractContextManager["Exchange"]):
         self._body = response.raw if response.raw is not None else io.BytesIO(response.content)
         return Response(response.status_code, headers, b"", sent, time.time())
 
-    def read(self, most: int) -> bytes | TransportFailure:
+    def read(self, most: int = 64 * 1024) -> bytes | TransportFailure:
         """The next bytes of the body as they arrive, at most so many; empty at its end."""
         try:
             self._in_flight.deadline = self._deadline()

@@ -27,11 +27,12 @@ from tenacity import AsyncRetrying, Retrying
 from airflow_provider_cloudstore.clients import asynchronous, blocking, downloads
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
+from airflow_provider_cloudstore.clients.downloads import DownloadClient
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.clients.conftest import Target, download_client
+from tests.clients.conftest import Target
 from tests.differential.invariants import MAX_ATTEMPTS, Seen, of_call, of_download, of_every_end, of_pair, secrets_of
 from tests.differential.planted import ACCESS_TOKEN, LINK_TOKEN, link_url, source_url
 from tests.differential.responses import Case, DownloadCase, plain
@@ -47,8 +48,8 @@ def _download(case: DownloadCase, settings: Settings, url: str, target: Target) 
     if case.way == "part":
         download.select_range(0, len(case.content))
     link = DownloadLink("f1", LINK_TOKEN, url, pendulum.now("UTC"), None)
-    with download_client(settings, lambda file_id: link) as client:
-        client.run(download, target, on_retry=logging.warning)
+    with BlockingClient(settings, lambda: settings) as client:
+        DownloadClient(client, lambda file_id: link).run(download, target, on_retry=logging.warning)
     download.result("")
 
 
