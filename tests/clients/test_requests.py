@@ -125,8 +125,9 @@ AUTHORIZATION = b"Proxy-Authorization: Basic " + base64.b64encode("us@er:p/w dé
         (b"HTTP/1.1 403 us@er p/w d\xe9\r\nContent-Length: 4\r\n\r\nhttp", errors.ServiceUnreachableError, "HTTP 403"),
         (b"garbage us@er p/w\r\n\r\n", errors.ServiceUnreachableError, ""),
         (b"", errors.ServiceUnreachableError, ""),
+        (b"HTTP/1.1 200 Connection established\r\n\r\n", errors.ServiceUnreachableError, ""),
     ],
-    ids=["407", "403", "garbage", "nothing"],
+    ids=["407", "403", "garbage", "nothing", "no-tls-inside"],
 )
 def test_a_proxy_that_opens_no_tunnel_means_never_sent(
     send: Send, serve: Serve, response: bytes, kind: Any, words: str, logged: pytest.LogCaptureFixture
@@ -135,7 +136,8 @@ def test_a_proxy_that_opens_no_tunnel_means_never_sent(
     error = send(settings(f"https://{HOST}", proxy=proxy_of(proxy)))
     assert type(error) is kind
     assert words in error.reason
-    (request,) = proxy.requests
+    assert "HTTP 200" not in error.reason
+    request = proxy.requests[0]
     assert request.startswith(f"CONNECT {HOST}:443 ".encode())
     assert AUTHORIZATION in request
     assert not any(secret in str(request) for secret in (TOKEN, LINK_TOKEN))

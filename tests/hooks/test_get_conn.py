@@ -92,6 +92,7 @@ def test_arguments_of_a_request_of_ones_own_replace_neither_the_certificates_nor
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
     with CloudStoreHook() as hook, Emulator(tls=tls) as untrusted:
-        with pytest.raises(requests.exceptions.SSLError):
-            hook.get_conn().get(untrusted.url, verify=False)
+        for verify in (False, None):  # nor do they weaken a later request
+            with pytest.raises(requests.exceptions.SSLError):
+                hook.get_conn().get(untrusted.url, verify=verify)
         assert hook.get_conn().get(other.url, proxies={"http": "http://127.0.0.1:9"}).ok
