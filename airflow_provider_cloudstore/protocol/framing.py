@@ -42,7 +42,7 @@ class ResponseFilter:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.ended = self.surplus = False
-        self._bytes_left = max_bytes
+        self._bytes_left, self._head_bytes_left = max_bytes, messages.MAX_HEAD_BYTES  # interim responses count for both
         self._head = bytearray()  # as far as received
         self._chunks: _Chunks | None = None
         self._left = math.inf  # bytes of a body that is not chunked; infinite until the connection closes
@@ -95,6 +95,7 @@ class ResponseFilter:
         """The head of the final response once it is complete, and what follows it."""
         at = max(0, len(self._head) - 2)
         self._head += data
+        self._head_bytes_left -= len(data)
         while end := _BLANK_LINE.search(self._head, at):
             head, at = bytes(self._head[: end.end()]), 0
             del self._head[: end.end()]
@@ -104,7 +105,7 @@ class ResponseFilter:
                 self._begin_body(status, head)
                 # http.client takes a body for unchunked if white space follows the word.
                 return _TRANSFER_ENCODING.sub(b"Transfer-Encoding: chunked", head) if self._chunks else head, rest
-        if len(self._head) > messages.MAX_HEAD_BYTES:
+        if self._head_bytes_left < 0:
             raise MalformedResponse
         return b"", b""
 

@@ -15,7 +15,7 @@ MAX_BODY_BYTES = 1024 * 1024
 MAX_WIRE_BYTES = 8 * MAX_BODY_BYTES
 """Where reading ends in any case, interim responses, headers and the framing of the smallest chunks included."""
 MAX_HEAD_BYTES = 512 * 1024
-"""Where reading ends if the headers have not ended."""
+"""Where reading ends if the final response's headers have not ended."""
 MAX_HEADER_LINES = 99
 """Maximum number of header lines: as many as the standard library reads."""
 MAX_LINE_BYTES = 64 * 1024

@@ -50,6 +50,7 @@ def test_a_head_has_one_meaning_and_is_passed_on_as_it_is(fields: bytes) -> None
         LINE + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
         LINE + b"X: a\r\n" * 100 + b"\r\n",
         LINE + b"X: " + b"a" * MAX_HEAD_BYTES,
+        b"HTTP/1.1 102 Processing\r\n\r\n" * (MAX_HEAD_BYTES // 26),
         b"HTTP/1.2 200 OK\r\n\r\n",
         b"RTSP/1.0 200 OK\r\n\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
