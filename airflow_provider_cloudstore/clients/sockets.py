@@ -8,6 +8,7 @@ import ssl
 from typing import Any
 
 from airflow_provider_cloudstore.clients.exchange import InFlight, current
+from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.framing import ResponseFilter
 
 
@@ -54,14 +55,13 @@ class _ResponseReader(io.RawIOBase):
     def _note_progress(self) -> None:
         state, seen = self._in_flight, self._filter
         if not state.connected:
-            state.refused = seen.status if seen.status != 200 else 0  # http.client opens a tunnel after no other status
+            state.refused = 0 if messages.opens_tunnel(seen.status) else seen.status
             return
         state.status = seen.status
-        if not seen.ended:
-            return
-        self._sock.settimeout(self._timeout)  # for the next request
-        if seen.surplus or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending()):
-            self._sock.shutdown(socket.SHUT_RDWR)  # urllib3 sees that, and opens a new connection for the next request
+        if seen.ended:
+            self._sock.settimeout(self._timeout)  # for the next request
+            if seen.surplus or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending()):
+                self._sock.shutdown(socket.SHUT_RDWR)  # urllib3 sees that, and opens a new connection for the next request
 
     def close(self) -> None:
         self._raw.close()

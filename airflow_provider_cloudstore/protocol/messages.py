@@ -90,6 +90,11 @@ def is_final(status: int) -> bool:
     return 200 <= status <= 999
 
 
+def opens_tunnel(status: int) -> bool:
+    """Whether a proxy's response to ``CONNECT`` opens a tunnel: ``http.client`` accepts no other status."""
+    return status == 200
+
+
 def has_body(status: int) -> bool:
     """Whether a final response with this status can have a body, whatever its headers say (RFC 9112 section 6.3)."""
     return status not in (204, 304)
