@@ -262,79 +262,65 @@ class StateStoreError(CloudStoreError):
     )
 
 
-class BatchFailedError(CloudStoreError):
-    """A batch ended with uploads that failed or are unknown. An Airflow retry would have nothing to do."""
-
-    permanent = True
-    hint = (
-        "The XCom lists the first failures; receipts, if the task has any, list all of them. If uploads failed, fix the cause, "
-        "then clear the task: it resends what failed, and nothing that was queued. Unknown uploads may have been queued: check "
-        "in the service first; retry_unknown_outcome=True resends them, too."
-    )
+_RESUMES = (
+    "With receipts or Airflow's state store (3.3 and later), the task resumes when it is retried or cleared; without, it resends "
+    "every URL."
+)
 
 
+@dataclass(eq=False, repr=False)
 class BatchInterruptedError(CloudStoreError):
-    """The task of a batch was terminated, or ``execution_timeout`` was nearly over."""
+    """A batch ended early, and a retry resumes it.
 
-    hint = (
-        "With receipts or Airflow's state store (3.3 and later), the task resumes when it is retried or cleared; without, it "
-        "resends every URL."
-    )
+    :param cause: ``terminated``, ``timeout`` (``execution_timeout`` was nearly over), ``service`` (it failed for every URL),
+        ``rate_limit`` (it accepted nothing but asked to wait), ``store`` (the manifest could not be read, or progress not be
+        recorded), ``disk`` (the manifest does not fit), or ``superseded`` (a newer try has taken over).
+    """
+
+    hint = _RESUMES
+    _ADVICE: ClassVar[Mapping[str, str]] = {
+        "service": f"Check the connection's host, and ask whoever runs the service if this persists. {_RESUMES}",
+        "rate_limit": f"Lower requests_per_second or max_concurrency, or ask whoever runs the service for its limit. {_RESUMES}",
+        "store": f"Nothing is sent that cannot be recorded. {_RESUMES}",
+        "disk": "Each try copies the manifest as it is to the worker's folder for temporary files (TMPDIR): make room there.",
+        "superseded": "Another try of this task has taken over; this one has stopped sending.",
+    }
+    _: KW_ONLY
+    cause: str = ""
+
+    def __post_init__(self) -> None:
+        self.advice = self.advice or self._ADVICE.get(self.cause, "")
+        super().__post_init__()
 
 
+@dataclass(eq=False, repr=False)
 class BatchStoppedError(CloudStoreError):
-    """A batch with ``on_error="stop"`` ended with its first failure; a retry resends that URL."""
+    """A batch stopped until somebody has mended the cause; then clear the task, and it resumes.
 
-    hint = "When the task is retried or cleared, it resends this URL, but none that was queued."
-
-
-class BatchStoppedAtUnknownError(BatchStoppedError):
-    """A batch with ``on_error="stop"`` ended with an upload that may have been queued; a retry resumes after it."""
-
-    hint = (
-        "It may have been queued: check in the service whether the file arrived. When the task is retried or cleared, it "
-        "resumes after it; with retry_unknown_outcome=True, it resends it."
-    )
-
-
-class BatchServiceError(CloudStoreError):
-    """A batch ended because the service failed for every URL."""
-
-    hint = (
-        "Check the connection's host. With receipts or Airflow's state store (3.3 and later), the task resumes when it is "
-        "retried or cleared; without, it resends every URL."
-    )
-
-
-class BatchStoreError(CloudStoreError):
-    """A batch ended because its progress could not be recorded: a retry would not have known what was sent."""
-
-    hint = "Nothing is sent that cannot be recorded. Once the store is available, the task resumes when it is retried or cleared."
-
-
-class ManifestChangedError(CloudStoreError):
-    """A batch ended because its manifest changed after it was counted. What was sent is recorded."""
-
-    hint = (
-        "Write a manifest once, or each version under its own name. A retry counts it anew; with receipts or Airflow's "
-        "state store, it does not resend what was queued."
-    )
-
-
-class ReceiptsLostError(CloudStoreError):
-    """The receipts folder of a batch was removed or emptied while the batch ran."""
+    :param cause: ``token`` (the service refuses it), ``refused`` (``max_consecutive_failures`` URLs in a row), ``receipts`` (they
+        are damaged or missing, or cannot be written), ``state`` (it is damaged, or the progress no longer fits),
+        ``format`` (another release wrote the progress), or ``manifest`` (it changed where it was already sent).
+    """
 
     permanent = True
-    hint = (
-        "The batch has stopped, and Airflow does not retry it: without the receipts, a retry would resend every URL, "
-        "unless Airflow's state store (3.3 and later) holds the progress, too. Restore the folder, or clear the task."
-    )
+    hint = "Mend the cause, then clear the task: it resumes."
+    _ADVICE: ClassVar[Mapping[str, str]] = {
+        "token": "Set the connection's password to a valid access token, then clear the task: it resumes.",
+        "refused": "Correct the manifest or the connection, then clear the task: it resumes.",
+    }
+    _: KW_ONLY
+    cause: str = ""
+
+    def __post_init__(self) -> None:
+        self.advice = self.advice or self._ADVICE.get(self.cause, "")
+        super().__post_init__()
 
 
-class BatchSupersededError(CloudStoreError):
-    """A try of a batch stopped because a newer try has taken over."""
+class BatchFailedError(CloudStoreError):
+    """A batch finished, but more uploads failed than ``allowed_failures``, or some are unknown. A retry would have nothing to do."""
 
-    hint = "Another try of this task has taken over; this one has stopped sending."
+    permanent = True
+    hint = "Correct what failed, then clear the task: it resends the failed URLs only."
 
 
 class MethodNotAllowedError(RequestRejectedError):
