@@ -1,7 +1,7 @@
 """Allows a request only while the last durable checkpoint is younger than two seconds.
 
-Whatever is killed, frozen or unavailable, a later try can miss only the uploads in flight and those of two seconds. Each
-store has a checkpoint loop of its own, so that neither waits for the other.
+Whatever is killed, frozen or unavailable, a later try can miss only the uploads in flight and those of two seconds. A checkpoint
+is durable once every store has it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from airflow_provider_cloudstore.protocol.errors import BatchStoreError, CloudStoreError
+from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError
 
 T = TypeVar("T")
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -77,14 +77,13 @@ def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     return future
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Store:
     """A place for checkpoints.
 
     :param name: its name in the log.
     :param snapshot: returns what has to be written now. Called on the event loop.
-    :param write: writes a snapshot durably. It blocks; after a failure it is called again with the same snapshot. It raises
-        ``BatchSupersededError`` if a newer try has taken over.
+    :param write: writes a snapshot durably. It blocks; after a failure it is called again with the same snapshot.
     """
 
     name: str
@@ -92,13 +91,13 @@ class Store:
     write: Callable[[Any], None]
 
 
-async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_limit: float) -> T:
+async def retry_until(attempt: Callable[[], Awaitable[T]], what: Callable[[], str], outage_limit: float) -> T:
     """Retry with backoff while a store fails.
 
     :param attempt: uses the store.
-    :param what: the problem, for the log and the error.
+    :param what: returns the problem, for the log and the error.
     :param outage_limit: seconds for all attempts.
-    :raises BatchStoreError: if the store failed for longer.
+    :raises BatchInterruptedError: if the store failed for longer.
     :raises CloudStoreError: if ``attempt`` raised it.
     """
     reason, backoff = "no response", _INITIAL_BACKOFF
@@ -111,72 +110,27 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_lim
                     raise
                 except Exception as error:  # noqa: BLE001  (any library may be behind the store; the task ends below)
                     reason = type(error).__name__
-                log.warning("Sending is paused: %s (%s); retrying", what, reason)
+                log.warning("Sending is paused: %s (%s); retrying", what(), reason)
                 await asyncio.sleep(backoff)
                 backoff = min(2 * backoff, _MAX_BACKOFF)
-    raise BatchStoreError(f"{what}: retried for {outage_limit:.0f} s ({reason})", operation="batch upload")
+    raise BatchInterruptedError(
+        f"{what()}: retried for {outage_limit:.0f} s ({reason})", operation="batch upload", cause="store"
+    )
 
 
-class Checkpointer:
-    """Writes the checkpoints of one store, one at a time: an older one never overwrites a newer one, and none is skipped.
+@dataclass(slots=True)
+class _Checkpoint:
+    """One moment, and what is not yet written of it."""
 
-    :param store: the store.
-    :param outage_limit: seconds for which it may be unavailable.
-    :param clock: measures the age of a checkpoint.
-    :param in_thread: runs blocking work.
-    """
-
-    def __init__(self, store: Store, outage_limit: float, clock: Callable[[], float], in_thread: InThread) -> None:
-        self.store = store
-        self._outage_limit = outage_limit
-        self._clock = clock
-        self._in_thread = in_thread
-        self._pending: tuple[float, Any] | None = None
-        self._running: asyncio.Future[None] | None = None
-        self._durable_at: float | None = None
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the last durable checkpoint is young enough."""
-        return self._durable_at is not None and self._clock() - self._durable_at < LEASE
-
-    async def checkpoint(self) -> float:
-        """Write one checkpoint: the unfinished one, if there is one.
-
-        :returns: the time of its snapshot.
-        """
-        if self._pending is None:
-            self._pending = (self._clock(), self.store.snapshot())
-        snapshot_at, snapshot = self._pending
-        if self._running is None:
-            self._running = asyncio.ensure_future(self._in_thread(lambda: self.store.write(snapshot)))
-        running = self._running
-        try:
-            await asyncio.shield(running)
-        finally:
-            if running.done():
-                self._running = None
-        self._pending = None
-        self._durable_at = snapshot_at
-        return snapshot_at
-
-    async def persist(self) -> float:
-        """As :meth:`checkpoint`, retried with backoff while the store fails.
-
-        :raises BatchStoreError: if the store is unavailable for longer than ``outage_limit``.
-        :raises BatchSupersededError: if a newer try has taken over.
-        """
-        return await retry_until(self.checkpoint, f"the {self.store.name} cannot be written", self._outage_limit)
-
-    async def finish(self) -> None:
-        """Write the last checkpoint."""
-        if self._pending is not None:
-            await self.persist()
-        await self.persist()
+    at: float
+    unwritten: dict[Store, Any]
+    writing: dict[Store, asyncio.Future[None]] = field(default_factory=dict)
 
 
 class Lease:
-    """The permission to send: every store has a fresh checkpoint.
+    """The permission to send: the last durable checkpoint is fresh.
+
+    Checkpoints are written one at a time: an older one never overwrites a newer one, and none is skipped.
 
     :param stores: where checkpoints are stored; without any, nothing can be resumed and sending is always allowed.
     :param outage_limit: seconds for which a store may be unavailable.
@@ -185,19 +139,26 @@ class Lease:
     """
 
     def __init__(self, stores: list[Store], outage_limit: float, clock: Callable[[], float], in_thread: InThread) -> None:
-        self._checkpointers = [Checkpointer(store, outage_limit, clock, in_thread) for store in stores]
+        self._stores = stores
+        self._outage_limit = outage_limit
         self._clock = clock
+        self._in_thread = in_thread
+        self._pending: _Checkpoint | None = None
+        self._durable_at: float | None = None
         self._renewed = asyncio.Event()
 
     @property
     def is_valid(self) -> bool:
         """Whether a request may be sent now."""
-        return all(checkpointer.is_fresh for checkpointer in self._checkpointers)
+        return not self._stores or (self._durable_at is not None and self._clock() - self._durable_at < LEASE)
 
     @property
-    def stale(self) -> list[str]:
-        """The names of the stores without a fresh checkpoint."""
-        return [checkpointer.store.name for checkpointer in self._checkpointers if not checkpointer.is_fresh]
+    def waits_for(self) -> str:
+        """What an invalid lease waits for: ``the task state cannot be written``; empty if it is valid."""
+        if self.is_valid:
+            return ""
+        unwritten = self._pending.unwritten if self._pending else self._stores
+        return f"the {' and the '.join(store.name for store in unwritten)} cannot be written"
 
     async def valid(self) -> None:
         """Wait until a request may be sent."""
@@ -205,32 +166,53 @@ class Lease:
             self._renewed.clear()
             await self._renewed.wait()
 
-    async def checkpoint_loop(self) -> None:
+    async def renew(self, written: Callable[[], None]) -> None:
         """Renew the lease until cancelled.
 
-        :raises BatchStoreError: if a store is unavailable for longer than ``outage_limit``.
-        :raises BatchSupersededError: if a newer try has taken over.
+        :param written: called after each checkpoint, before anything is sent on it.
+        :raises CloudStoreError: if a store is unavailable for longer than ``outage_limit``, or refuses this try.
         """
-        loops = [asyncio.create_task(self._checkpoint_loop(checkpointer)) for checkpointer in self._checkpointers]
-        try:
-            await asyncio.gather(*loops)
-        finally:
-            for one in loops:
-                one.cancel()
-
-    async def _checkpoint_loop(self, checkpointer: Checkpointer) -> None:
         while True:
-            snapshot_at = await checkpointer.persist()
-            self._renewed.set()
-            await asyncio.sleep(max(0.0, snapshot_at + _CHECKPOINT_INTERVAL - self._clock()))
+            written_at = await self._persist()
+            written()
+            await asyncio.sleep(max(0.0, written_at + _CHECKPOINT_INTERVAL - self._clock()))
 
     async def finish(self, seconds: float | None = None) -> None:
-        """Write the last checkpoint of every store.
+        """Write the last checkpoint.
 
         :param seconds: the time limit; None for that of the stores.
         :raises TimeoutError: if it took longer.
         """
-        writing = asyncio.gather(*(checkpointer.finish() for checkpointer in self._checkpointers), return_exceptions=True)
-        for error in await asyncio.wait_for(writing, seconds):
+        async with asyncio.timeout(seconds):
+            if self._pending:
+                await self._persist()
+            await self._persist()
+
+    async def _persist(self) -> float:
+        """Write a checkpoint, retried with backoff while a store fails, and return its time."""
+        return await retry_until(self._checkpoint, lambda: self.waits_for or "a store cannot be written", self._outage_limit)
+
+    async def _checkpoint(self) -> float:
+        """Write one checkpoint: the unfinished one, if there is one."""
+        if self._pending is None:
+            self._pending = _Checkpoint(self._clock(), {store: store.snapshot() for store in self._stores})
+        checkpoint = self._pending
+        for error in await asyncio.gather(*(self._write(checkpoint, store) for store in [*checkpoint.unwritten]), return_exceptions=True):
             if error is not None:
                 raise error
+        self._pending, self._durable_at = None, checkpoint.at
+        self._renewed.set()
+        return checkpoint.at
+
+    async def _write(self, checkpoint: _Checkpoint, store: Store) -> None:
+        """Write to one store; if this is cancelled, the next call waits for the same write."""
+        if store not in checkpoint.writing:
+            snapshot = checkpoint.unwritten[store]
+            checkpoint.writing[store] = asyncio.ensure_future(self._in_thread(lambda: store.write(snapshot)))
+        writing = checkpoint.writing[store]
+        try:
+            await asyncio.shield(writing)
+        finally:
+            if writing.done():
+                del checkpoint.writing[store]
+        del checkpoint.unwritten[store]
