@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeVar
 
@@ -78,65 +78,72 @@ class Job:
     clock: Callable[[], float] = field(default_factory=Clock)
     in_thread: InThread = in_daemon_thread
     _step: str = field(default="the progress of earlier tries cannot be read", init=False)
-    _ledger: Ledger | None = field(default=None, init=False)
     _lease: Lease | None = field(default=None, init=False)
-    _sender: Sender | None = field(default=None, init=False)
 
     async def run(self) -> Report:
         """Send what earlier tries have not finished.
 
         :raises CloudStoreError: if the try ended before the manifest was counted.
         """
-        work = asyncio.create_task(self._work())
-        watch = asyncio.create_task(self._watch())
+        ended = asyncio.create_task(self._wait_for_end())
         try:
-            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                error = _error_of(work)
-            else:
-                await self._abort(work)
-                error = watch.result()
+            resume = Resume(self.options, self.writer, lambda: self.settings.secrets, self.state, self.receipts)
+            ledger = await self._prepare(resume.load, ended)
+            self._step = "the manifest is still being read"
+            manifest = await _unless(ended, self.in_thread(self.read))
+            await _unless(ended, self.in_thread(lambda: resume.survey(manifest, allow_empty=self.allow_empty)))
+            self._step = "the receipts cannot be written"
+            await self._prepare(lambda: resume.take_over(manifest), ended)
+            self._step = ""
+            place = self.receipts.place if self.receipts else PLACE if self.state else ""
+            self.report(plan(ledger, self.options, place))
+            if not place:
+                log.warning("No state store and no `receipts`: a retry will resend every URL.")
+            error = await self._send(ledger, manifest, ended)
+        except CloudStoreError as failed:
+            if not self._lease:
+                raise  # nothing was counted, so there is nothing to report
+            error = failed
         finally:
-            watch.cancel()
-            if not work.done():  # this task itself was cancelled
-                await self._abort(work)
-        if self._ledger is None:
-            raise error or AssertionError  # nothing was counted, so there is nothing to report
-        place = self.receipts.place if self.receipts else ""
-        return conclude(self._ledger, error, self.options, place, is_resumable=bool(self.state or self.receipts))
+            ended.cancel()
+        return conclude(ledger, error, self.options, self.receipts.place if self.receipts else "", is_resumable=bool(place))
 
-    async def _work(self) -> CloudStoreError | None:
-        """Run the try, and return why it ended early, or None."""
-        resume = Resume(self.options, self.writer, lambda: self.settings.secrets, self.state, self.receipts)
-        ledger = await self._retried(resume.load)
-        self._step = "the manifest is still being read"
-        manifest = await self.in_thread(self.read)
-        await self.in_thread(lambda: resume.survey(manifest, allow_empty=self.allow_empty))
-        self._step = "receipts cannot be written"
-        await self._retried(lambda: resume.take_over(manifest))
-        self._ledger, self._step = ledger, ""
-        place = self.receipts.place if self.receipts else PLACE if self.state else ""
-        self.report(plan(ledger, self.options, place))
-        if not place:
-            log.warning("No state store and no `receipts`: a retry will resend every URL.")
-        lease = self._lease = Lease(self._stores(ledger), OUTAGE_LIMIT, self.clock, self.in_thread)
-        async with self.connect(self.settings, self._reload, self.options.max_concurrency) as client:
-            sender = self._sender = Sender(
-                client,
-                lambda: self.settings,
-                Throttle(lease, self.options.requests_per_second),
-                ledger,
-                locate(manifest(), self.options.shard),
-                self.options,
-                self.in_thread,
-            )
-            await self._send(sender, lease)
-        await lease.finish()
-        return sender.error
-
-    async def _retried(self, work: Callable[[], T]) -> T:
+    async def _prepare(self, work: Callable[[], T], ended: asyncio.Task[CloudStoreError]) -> T:
         """Blocking work with a store, retried while that fails."""
-        return await retry_until(lambda: self.in_thread(work), lambda: self._step, OUTAGE_LIMIT)
+        return await _unless(ended, retry_until(lambda: self.in_thread(work), self._step, OUTAGE_LIMIT))
+
+    async def _send(
+        self, ledger: Ledger, manifest: Manifest, ended: asyncio.Task[CloudStoreError]
+    ) -> CloudStoreError | None:
+        """Send while the lease is renewed and progress is logged, and return why that ended early, or None."""
+        lease = self._lease = Lease(self._stores(ledger), OUTAGE_LIMIT, self.clock, self.in_thread)
+        throttle = Throttle(lease, self.options.requests_per_second)
+        entries = locate(manifest(), self.options.shard)
+        async with self.connect(self.settings, self._reload, self.options.max_concurrency) as client:
+            sender = Sender(client, lambda: self.settings, throttle, ledger, entries, self.options, self.in_thread)
+            sending = asyncio.create_task(sender.run())
+            renewing = asyncio.create_task(lease.renew(lambda: self._check_room(sender)))
+            reporting = asyncio.create_task(report_progress(ledger, throttle, lease, self.report))
+            try:
+                await asyncio.wait({sending, renewing, ended}, return_when=asyncio.FIRST_COMPLETED)
+                if sending.done():
+                    lease.finish()
+                    await asyncio.wait({renewing, ended}, return_when=asyncio.FIRST_COMPLETED)
+            finally:  # of a task that is cancelled, too: within two seconds, accept responses in transit and store the progress
+                sender.drain()
+                await asyncio.wait({sending}, timeout=_GRACE)
+                lease.finish()
+                await asyncio.wait({renewing}, timeout=_TIME_TO_SAVE)
+                if not renewing.done():
+                    log.warning("Could not store the last second of progress")
+                for task in (sending, renewing, reporting):
+                    task.cancel()
+                await asyncio.wait({sending, renewing, reporting})
+        if ended.done():
+            return ended.result()
+        renewing.result()
+        sending.result()
+        return sender.error
 
     def _stores(self, ledger: Ledger) -> list[Store]:
         stores = [Store("receipts folder", ledger.drain_receipts, self.receipts.write)] if self.receipts else []
@@ -144,29 +151,15 @@ class Job:
             stores.append(Store("task state", ledger.copy_positions, self.state.save))
         return stores
 
-    def _check_room(self) -> None:
-        if self.state and self.state.is_full and self._sender:
-            self._sender.fail(no_room())
+    def _check_room(self, sender: Sender) -> None:
+        if self.state and self.state.is_full:
+            sender.fail(no_room())
 
-    async def _send(self, sender: Sender, lease: Lease) -> None:
-        """Send while the lease is renewed and progress is logged; end the batch if the lease cannot be renewed."""
-        sending, renewing = asyncio.create_task(sender.run()), asyncio.create_task(lease.renew(self._check_room))
-        reporting = asyncio.create_task(report_progress(sender.ledger, sender.throttle, lease, self.report))
-        try:
-            await asyncio.wait({sending, renewing}, return_when=asyncio.FIRST_COMPLETED)
-            if not sending.done():
-                sender.drain()
-                await asyncio.wait({sending}, timeout=_GRACE)
-                with suppress(TimeoutError, CloudStoreError):
-                    await lease.finish(_TIME_TO_SAVE)
-                renewing.result()
-            sending.result()
-        finally:
-            for task in (sending, renewing, reporting):
-                task.cancel()
-            await asyncio.wait({sending, renewing, reporting})
+    async def _reload(self) -> Settings:
+        self.settings = await self.in_thread(self.reload)
+        return self.settings
 
-    async def _watch(self) -> CloudStoreError:
+    async def _wait_for_end(self) -> CloudStoreError:
         """Wait until the task has to end, and return why."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self.time_limit
@@ -179,28 +172,12 @@ class Job:
         what = " and ".join(filter(None, ["execution_timeout is nearly over", waits]))
         return BatchInterruptedError(what, operation="batch upload", cause="timeout")
 
-    async def _abort(self, work: asyncio.Task[Any]) -> None:
-        """End within two seconds: accept responses that arrive at once, and store the progress if the stores respond."""
-        if self._sender:
-            self._sender.drain()
-            await asyncio.wait({work}, timeout=_GRACE)
-        ended = work.done()
-        work.cancel()
-        with suppress(asyncio.CancelledError, CloudStoreError):
-            await work
-        if self._lease and not ended:
-            try:
-                await self._lease.finish(_TIME_TO_SAVE)
-            except (TimeoutError, CloudStoreError) as error:
-                log.warning("Could not store the last second of progress: %s", type(error).__name__)
 
-    async def _reload(self) -> Settings:
-        self.settings = await self.in_thread(self.reload)
-        return self.settings
-
-
-def _error_of(work: asyncio.Task[CloudStoreError | None]) -> CloudStoreError | None:
-    try:
-        return work.result()
-    except CloudStoreError as error:
-        return error
+async def _unless(ended: asyncio.Task[CloudStoreError], work: Awaitable[T]) -> T:
+    """The result of work, which is given up when the task has to end."""
+    working = asyncio.ensure_future(work)
+    await asyncio.wait({working, ended}, return_when=asyncio.FIRST_COMPLETED)
+    if working.done():
+        return working.result()
+    working.cancel()
+    raise ended.result()

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError
@@ -77,7 +77,7 @@ def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     return future
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Store:
     """A place for checkpoints.
 
@@ -91,11 +91,11 @@ class Store:
     write: Callable[[Any], None]
 
 
-async def retry_until(attempt: Callable[[], Awaitable[T]], what: Callable[[], str], outage_limit: float) -> T:
+async def retry_until(attempt: Callable[[], Awaitable[T]], problem: str, outage_limit: float) -> T:
     """Retry with backoff while a store fails.
 
     :param attempt: uses the store.
-    :param what: returns the problem, for the log and the error.
+    :param problem: for the log and the error, such as ``the task state cannot be written``.
     :param outage_limit: seconds for all attempts.
     :raises BatchInterruptedError: if the store failed for longer.
     :raises CloudStoreError: if ``attempt`` raised it.
@@ -110,27 +110,16 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], what: Callable[[], st
                     raise
                 except Exception as error:  # noqa: BLE001  (any library may be behind the store; the task ends below)
                     reason = type(error).__name__
-                log.warning("Sending is paused: %s (%s); retrying", what(), reason)
+                log.warning("Sending is paused: %s (%s); retrying", problem, reason)
                 await asyncio.sleep(backoff)
                 backoff = min(2 * backoff, _MAX_BACKOFF)
     raise BatchInterruptedError(
-        f"{what()}: retried for {outage_limit:.0f} s ({reason})", operation="batch upload", cause="store"
+        f"{problem}: retried for {outage_limit:.0f} s ({reason})", operation="batch upload", cause="store"
     )
 
 
-@dataclass(slots=True)
-class _Checkpoint:
-    """One moment, and what is not yet written of it."""
-
-    at: float
-    unwritten: dict[Store, Any]
-    writing: dict[Store, asyncio.Future[None]] = field(default_factory=dict)
-
-
 class Lease:
-    """The permission to send: the last durable checkpoint is fresh.
-
-    Checkpoints are written one at a time: an older one never overwrites a newer one, and none is skipped.
+    """The permission to send: the last durable checkpoint is fresh. Checkpoints are written one after the other.
 
     :param stores: where checkpoints are stored; without any, nothing can be resumed and sending is always allowed.
     :param outage_limit: seconds for which a store may be unavailable.
@@ -143,9 +132,10 @@ class Lease:
         self._outage_limit = outage_limit
         self._clock = clock
         self._in_thread = in_thread
-        self._pending: _Checkpoint | None = None
         self._durable_at: float | None = None
+        self._unwritten = [store.name for store in stores]
         self._renewed = asyncio.Event()
+        self._finishing = asyncio.Event()
 
     @property
     def is_valid(self) -> bool:
@@ -155,10 +145,7 @@ class Lease:
     @property
     def waits_for(self) -> str:
         """What an invalid lease waits for: ``the task state cannot be written``; empty if it is valid."""
-        if self.is_valid:
-            return ""
-        unwritten = self._pending.unwritten if self._pending else self._stores
-        return f"the {' and the '.join(store.name for store in unwritten)} cannot be written"
+        return "" if self.is_valid else f"the {' and the '.join(self._unwritten)} cannot be written"
 
     async def valid(self) -> None:
         """Wait until a request may be sent."""
@@ -166,53 +153,35 @@ class Lease:
             self._renewed.clear()
             await self._renewed.wait()
 
+    def finish(self) -> None:
+        """Let :meth:`renew` write one more checkpoint, of this moment or later, and end."""
+        self._finishing.set()
+
     async def renew(self, written: Callable[[], None]) -> None:
-        """Renew the lease until cancelled.
+        """Write a checkpoint every second, and the last one after :meth:`finish`.
 
         :param written: called after each checkpoint, before anything is sent on it.
-        :raises CloudStoreError: if a store is unavailable for longer than ``outage_limit``, or refuses this try.
+        :raises BatchInterruptedError: if a store is unavailable for longer than ``outage_limit``, or refuses this try.
+        :raises BatchStoppedError: if a store can no longer be used.
         """
-        while True:
-            written_at = await self._persist()
+        is_last = False
+        while not is_last:
+            is_last, snapshot_at = self._finishing.is_set(), self._clock()
+            self._unwritten = [store.name for store in self._stores]
+            writing = [asyncio.create_task(self._write(store, store.snapshot())) for store in self._stores]
+            try:
+                await asyncio.gather(*writing)
+            finally:
+                for one in writing:
+                    one.cancel()
+            self._durable_at = snapshot_at
             written()
-            await asyncio.sleep(max(0.0, written_at + _CHECKPOINT_INTERVAL - self._clock()))
+            self._renewed.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(snapshot_at + _CHECKPOINT_INTERVAL - self._clock()):
+                    await self._finishing.wait()
 
-    async def finish(self, seconds: float | None = None) -> None:
-        """Write the last checkpoint.
-
-        :param seconds: the time limit; None for that of the stores.
-        :raises TimeoutError: if it took longer.
-        """
-        async with asyncio.timeout(seconds):
-            if self._pending:
-                await self._persist()
-            await self._persist()
-
-    async def _persist(self) -> float:
-        """Write a checkpoint, retried with backoff while a store fails, and return its time."""
-        return await retry_until(self._checkpoint, lambda: self.waits_for or "a store cannot be written", self._outage_limit)
-
-    async def _checkpoint(self) -> float:
-        """Write one checkpoint: the unfinished one, if there is one."""
-        if self._pending is None:
-            self._pending = _Checkpoint(self._clock(), {store: store.snapshot() for store in self._stores})
-        checkpoint = self._pending
-        for error in await asyncio.gather(*(self._write(checkpoint, store) for store in [*checkpoint.unwritten]), return_exceptions=True):
-            if error is not None:
-                raise error
-        self._pending, self._durable_at = None, checkpoint.at
-        self._renewed.set()
-        return checkpoint.at
-
-    async def _write(self, checkpoint: _Checkpoint, store: Store) -> None:
-        """Write to one store; if this is cancelled, the next call waits for the same write."""
-        if store not in checkpoint.writing:
-            snapshot = checkpoint.unwritten[store]
-            checkpoint.writing[store] = asyncio.ensure_future(self._in_thread(lambda: store.write(snapshot)))
-        writing = checkpoint.writing[store]
-        try:
-            await asyncio.shield(writing)
-        finally:
-            if writing.done():
-                del checkpoint.writing[store]
-        del checkpoint.unwritten[store]
+    async def _write(self, store: Store, snapshot: Any) -> None:
+        problem = f"the {store.name} cannot be written"
+        await retry_until(lambda: self._in_thread(lambda: store.write(snapshot)), problem, self._outage_limit)
+        self._unwritten.remove(store.name)
