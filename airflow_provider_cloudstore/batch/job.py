@@ -75,8 +75,7 @@ class Report:
 @asynccontextmanager
 async def connect(settings: Settings, reload: Any, options: Options) -> AsyncIterator[AsyncClient]:
     """A client whose session has a connection for each concurrent upload."""
-    limit = options.max_concurrency
-    async with shared_session(settings, limit, fresh_connections=options.fresh_connections) as session:
+    async with shared_session(settings, options.max_concurrency, fresh_after_loss=True) as session:
         yield AsyncClient(settings, reload, session)
 
 

@@ -42,7 +42,6 @@ class Options:
     retry_unknown_outcome: bool = False
     max_consecutive_failures: int | None = None
     shard: tuple[int, int] | None = None
-    fresh_connections: bool = False
     since_try: int = 0
 
 

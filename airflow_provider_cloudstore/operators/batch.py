@@ -52,7 +52,6 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         resume (templated).
     :param shard: ``(k, n)`` sends the k-th of n parts of the manifest, counted from 0, split by URL (templated).
     :param allow_empty: accept a manifest without URLs. An empty list is always accepted.
-    :param fresh_connections: open a new connection for each upload, for services whose front ends reload.
     :param cloudstore_conn_id: the Airflow connection (templated).
     :raises ValueError: if an argument is invalid.
     """
@@ -76,7 +75,6 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         resume: bool | str = True,
         shard: Sequence[int | str] | str | None = None,
         allow_empty: bool = False,
-        fresh_connections: bool = False,
         cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
@@ -87,7 +85,6 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             skip_duplicates=skip_duplicates,
             retry_unknown_outcome=retry_unknown_outcome,
             allow_empty=allow_empty,
-            fresh_connections=fresh_connections,
         )
         arguments.validate_limits(max_concurrency, requests_per_second, max_consecutive_failures)
         arguments.validate_columns(url_column=url_column, key_column=key_column or "none")
@@ -109,7 +106,6 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         self.shard = shard
         self._is_sharded = shard is not None
         self.allow_empty = allow_empty
-        self.fresh_connections = fresh_connections
         self.cloudstore_conn_id = cloudstore_conn_id
         self._unredacted_urls: Secret | None = None
         self._problem = ""
@@ -172,7 +168,6 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             self.retry_unknown_outcome,
             self.max_consecutive_failures,
             arguments.parse_shard(self.shard) if self._is_sharded else None,
-            self.fresh_connections,
             since_try=0 if resume else first_try,
         )
         return Job(

@@ -61,11 +61,6 @@ def test_every_url_is_queued_once(emulator: Emulator, job: Any, run: Run, urls: 
     assert emulator.state()["connections"]["opened"] <= 16
 
 
-def test_with_fresh_connections_each_upload_has_one_of_its_own(emulator: Emulator, job: Any, run: Run, urls: Urls) -> None:
-    assert counts(run(job(urls(60), fresh_connections=True))) == {"queued": 60}
-    assert emulator.state()["connections"]["opened"] == 60
-
-
 @pytest.mark.parametrize(("skip", "found"), [(True, {"queued": 2, "skipped": 3}), (False, {"queued": 5})])
 def test_a_url_that_stands_twice_is_sent_once_unless_told_otherwise(
     job: Any, run: Run, urls: Urls, skip: bool, found: dict[str, int]
