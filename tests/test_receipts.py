@@ -42,7 +42,7 @@ def last(path: Any) -> dict[str, tuple[str, int]]:
 
 @pytest.mark.parametrize("kind", [str, Path, ObjectStoragePath, "memory"])
 def test_each_url_is_returned_once_with_its_last_outcome(tmp_path: Path, kind: Any) -> None:
-    path = UPath(f"memory://bucket{tmp_path}") if kind == "memory" else kind(str(tmp_path))
+    path: Any = UPath(f"memory://bucket{tmp_path}") if kind == "memory" else kind(str(tmp_path))
     of_store = path if kind == "memory" else tmp_path
     write(of_store, 1, ("a", Status.FAILED), ("b", Status.QUEUED), ("c", Status.FAILED), ("c", Status.QUEUED))
     write(of_store, 2, ("a", Status.UNKNOWN), ("d", Status.FAILED))

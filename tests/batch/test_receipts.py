@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
-from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from airflow_provider_cloudstore.batch import receipts as module
@@ -26,48 +25,10 @@ from airflow_provider_cloudstore.batch.receipts import PART_SIZE, PathFolder, Re
 from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, BatchStoppedError
 from airflow_provider_cloudstore.protocol.secrets import Secret
+from tests.batch.folders import Kept, SftpLike
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCOPE = ("dag", "run")
-
-
-class Kept:
-    """A folder in memory."""
-
-    def __init__(self, files: dict[str, bytes] | None = None) -> None:
-        self.files = files or {}
-
-    def read(self, name: str) -> bytes | None:
-        return self.files.get(name)
-
-    def write(self, name: str, content: bytes) -> None:
-        self.files[name] = content
-
-    def names(self) -> list[str]:
-        return list(self.files)
-
-
-class SftpLike:
-    """A path on a store with folders that is not local."""
-
-    protocol = "sftp"
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.fs = LocalFileSystem()
-
-    def __truediv__(self, name: str) -> SftpLike:
-        return SftpLike(f"{self.path}/{name}")
-
-    def __str__(self) -> str:
-        return f"sftp://host{self.path}"
-
-    def mkdir(self, *, parents: bool, exist_ok: bool) -> None:
-        assert parents
-        self.fs.makedirs(self.path, exist_ok=exist_ok)
-
-    def unlink(self) -> None:
-        self.fs.rm_file(self.path)
 
 
 PLACES: dict[str, Callable[[str], Any]] = {
@@ -235,11 +196,12 @@ def test_a_request_that_was_given_up_and_arrives_late_replaces_nothing(how: str,
 
 
 WRITER = """
-import itertools, os, random, signal, sys
+import itertools, json, os, random, signal, sys
 from pathlib import Path
 from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts
 from airflow_provider_cloudstore.batch.tries import Try
-from tests.batch.test_receipts import SCOPE, SftpLike, line
+from airflow_provider_cloudstore.batch.outcomes import digest_of
+from tests.batch.folders import SftpLike
 
 kind, folder, kills = sys.argv[1:]
 dice = random.Random(1)
@@ -247,10 +209,11 @@ for number in range(1, int(kills) + 1):
     reads, writes = os.pipe()
     writer = os.fork()
     if not writer:
-        receipts = Receipts(PathFolder({"path": Path, "sftp": SftpLike}[kind](folder)), Try(SCOPE, number))
+        receipts = Receipts(PathFolder({"path": Path, "sftp": SftpLike}[kind](folder)), Try(("dag", "run"), number))
         receipts.begin()
         for count in itertools.count():
-            receipts.write([line(f"{number} {count}", padding=40_000)])
+            digest = digest_of(f"{number} {count}").hex()
+            receipts.write([json.dumps({"digest": digest, "status": "queued", "response": "x" * 40_000})])
             os.write(writes, b".")
     os.close(writes)
     durable, wanted = 0, dice.randrange(1, 40)
