@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PART_SIZE = 1024 * 1024
 """Bytes after which the next part begins."""
 SLOW_WRITE = 2.0
-"""Seconds after which the store may have been sent the same write twice, and may carry out the first one later."""
+"""Seconds after which the store's library may have given up a request and repeated it."""
 _READ_AHEAD = 8
 _READ_ATTEMPTS = 5
 _MAX_RESPONSE_SIZE = 16_000
@@ -79,6 +79,7 @@ class PathFolder:
         is_local = getattr(path, "protocol", "") in _LOCAL
         self._path: Any = Path(getattr(path, "path", path)) if is_local else path
         self._fs = None if is_local else path.fs
+        self._is_object_store = not is_local and path.protocol in _OBJECT_STORES
 
     def read(self, name: str) -> bytes | None:
         """The content of a file, or None if it does not exist."""
@@ -92,7 +93,7 @@ class PathFolder:
     def write(self, name: str, content: bytes) -> None:
         """Write or replace a file, and create the folder in a store that has folders."""
         with self._stops(name):
-            if self._fs is not None and self._path.protocol in _OBJECT_STORES:
+            if self._fs is not None and self._is_object_store:
                 self._fs.pipe_file((self._path / name).path, content)
                 return
             with suppress(FileNotFoundError):
@@ -134,7 +135,7 @@ class PathFolder:
         except Exception as error:
             if self._fs is None and isinstance(error, OSError) and error.errno in _UNUSABLE:
                 reason = error.strerror
-            elif self._fs is not None and _is_missing_bucket(error):
+            elif self._is_object_store and _is_missing_bucket(error):
                 reason = "its bucket or container does not exist"
             else:
                 raise
@@ -146,11 +147,13 @@ def _is_missing_bucket(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, FileNotFoundError) or type(error).__name__ == "ResourceNotFoundError":
             return True
-        error = error.__cause__ or error.__context__
+        error = error.__cause__
     return False
 
 
-def _stopped(what: str, advice: str = "Mend that, or set receipts to another folder; then clear the task.") -> BatchStoppedError:
+def _stopped(
+    what: str, advice: str = "Mend that and clear the task: it resumes. With another folder, it starts anew."
+) -> BatchStoppedError:
     return BatchStoppedError(
         f"the receipts: {what}; nothing more was sent", operation="batch upload", cause="receipts", advice=advice
     )
@@ -220,7 +223,8 @@ class Receipts:
         began = time.monotonic()
         mark = self._load_mark()
         if mark is None:
-            raise _stopped(f"the folder {self.place} was removed or emptied while the batch ran")
+            advice = "Restore the files and clear the task: it resumes. Without them, it sends every URL again."
+            raise _stopped(f"{self.place} was removed or emptied while the batch ran", advice)
         self._writer.validate(mark, f"{self.place}/{self._mark}")
         if not lines:
             return
@@ -232,7 +236,7 @@ class Receipts:
             content += piece
             self._folder.write(self._name(number), content)
         if may_be_late or time.monotonic() - began > SLOW_WRITE:
-            # A request that was given up may still arrive, and would replace what was written after it. So nothing is.
+            # A request that was given up may still arrive, and would replace what is written to this part after it.
             number, content = number + 1, b""
         self._number, self._content, self._may_be_late = number, content, False
 

@@ -390,6 +390,21 @@ def test_a_missing_bucket_stops_the_batch(monkeypatch: pytest.MonkeyPatch, error
     assert (stopped.value.cause, stopped.value.__suppress_context__) == ("receipts", True)
 
 
+def test_an_outage_in_which_a_library_also_missed_a_file_is_no_missing_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = UPath("memory://bucket/away")
+    receipts = begun(PathFolder(path))
+
+    def refuses(*_: Any, **__: Any) -> None:
+        try:
+            Path("/missing/credentials").read_text()
+        except FileNotFoundError:
+            raise ConnectionError("no credentials yet")  # noqa: B904
+
+    monkeypatch.setattr(type(path.fs), "pipe_file", refuses)
+    with pytest.raises(ConnectionError):
+        receipts.write([line("1")])
+
+
 def test_files_of_other_programs_are_left_alone(tmp_path: Path) -> None:
     for name in (
         "part-00000-abc.parquet",
