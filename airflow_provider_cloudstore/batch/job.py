@@ -112,9 +112,7 @@ class Job:
         """Blocking work with a store, retried while that fails."""
         return await _unless(ended, retry_until(lambda: self.in_thread(work), self._step, OUTAGE_LIMIT))
 
-    async def _send(
-        self, ledger: Ledger, manifest: Manifest, ended: asyncio.Task[CloudStoreError]
-    ) -> CloudStoreError | None:
+    async def _send(self, ledger: Ledger, manifest: Manifest, ended: asyncio.Task[CloudStoreError]) -> CloudStoreError | None:
         """Send while the lease is renewed and progress is logged, and return why that ended early, or None."""
         lease = self._lease = Lease(self._stores(ledger), OUTAGE_LIMIT, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)

@@ -1,4 +1,4 @@
-"""Keeps a batch's progress in Airflow's state store, by position: small enough to be stored every second, for a manifest that stays.
+"""Keeps a batch's progress in Airflow's state store, by position: small enough to be stored every second.
 
 What earlier tries settled may not move: one digest of all settled (position, URL) pairs, in any order, shows whether it did.
 With receipts, which need no positions, the store holds only the mark of the try and the time.
@@ -21,8 +21,8 @@ STATE_KEY = "cloudstore_batch"
 """The key of a batch's state in the task's state store."""
 PLACE = "Airflow's state store"
 WAYS_OUT = (
-    f"To send every URL, start a new DAG run, or delete the key '{STATE_KEY}' from this task's state (the task instance's page in "
-    "Airflow's UI, or its REST API) and clear the task."
+    f"To send every URL, start a new DAG run, or delete the key '{STATE_KEY}' from this task's state (in Airflow's UI or by its "
+    "REST API) and clear the task."
 )
 _LIMIT = 60_000  # characters, of the 64 KiB that Airflow takes
 _ROOM = 48_000  # the rest is for what is in flight when the batch stops
@@ -45,7 +45,7 @@ class StateStore(Protocol):
 class Positions:
     """Positions of a manifest that need no more requests, and a digest of what stands there."""
 
-    def __init__(self, settled: bytes = b"", unknown: bytes = b"", digest: int = 0) -> None:
+    def __init__(self, settled: bytes | bytearray = b"", unknown: bytes | bytearray = b"", digest: int = 0) -> None:
         self._settled = bytearray(settled)
         self._unknown = bytearray(unknown)
         self._digest = digest

@@ -32,8 +32,8 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
     or an outage, a retry loses no upload and resends at most ``max_concurrency`` uploads plus those of the last two seconds.
     Retries and cleared tasks send only what is neither queued nor unknown; a new DAG run sends everything.
 
-    The XCom is small: ``{"total", "queued", "failed", "unknown", "skipped", "unsent", "queued_earlier", "receipts", "failures"}``,
-    where ``failures`` holds the first twenty. A URL's credentials are redacted everywhere, receipts included.
+    The XCom is small: ``{"total", "queued", "failed", "unknown", "skipped", "unsent", "queued_earlier", "receipts",
+    "failures"}``, where ``failures`` holds the first twenty. A URL's credentials are redacted everywhere, receipts included.
 
     :param urls: a list of URLs, or the path of a manifest, read through Airflow's ``ObjectStoragePath`` (templated): text with
         a URL a line, CSV, or JSON Lines, plain or gzip.

@@ -380,7 +380,15 @@ def test_one_consecutive_failure_is_the_first_and_a_cleared_task_resumes_with_th
 
 @pytest.mark.parametrize(("failed", "unknown", "fails"), [(2, 0, False), (3, 0, True), (2, 1, True)])
 def test_allowed_failures_let_the_batch_succeed_with_a_warning_but_never_unknown_ones(
-    emulator: Emulator, job: Any, run: Run, urls: Urls, state: Any, caplog: pytest.LogCaptureFixture, failed: int, unknown: int, fails: bool
+    emulator: Emulator,
+    job: Any,
+    run: Run,
+    urls: Urls,
+    state: Any,
+    caplog: pytest.LogCaptureFixture,
+    failed: int,
+    unknown: int,
+    fails: bool,
 ) -> None:
     emulator.fault("status", status=400, times=failed)
     emulator.fault("drop_after", times=unknown) if unknown else None

@@ -1,8 +1,8 @@
 """The shipped job through thousands of histories of faults, in virtual time, against a simple model.
 
-A history is a batch over several tries. Its service, its stores, its process and its clock fail at random, from a seed, and its user
-changes the manifest between tries, as the rules allow and otherwise. The model knows what the service took, and that is all that
-it takes to say: nothing is lost, little is sent twice, the counts are right.
+A history is a batch over several tries. Its service, its stores, its process and its clock fail at random, from a seed, and its
+user changes the manifest between tries, as the rules allow and otherwise. The model knows what the service took, and that is all
+that it takes to say: nothing is lost, little is sent twice, the counts are right.
 """
 
 from __future__ import annotations
