@@ -16,9 +16,8 @@ from tests.doc_blocks import code_of, dag_of
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
 IMPORTS = """\
-import json
 from datetime import datetime
-from airflow.providers.common.compat.sdk import DAG, ObjectStoragePath, task, task_group
+from airflow.providers.common.compat.sdk import DAG, task, task_group
 from airflow_provider_cloudstore.operators.cloudstore import *
 
 """
