@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from typing import Any
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 
 _MISSING = "which is what a template renders when its source is missing: check that the upstream task ran and returned the value"
+_SHARD_FORM = "it must be (k, n), a pair of whole numbers with k from 0 to n - 1"
+_PAIR = re.compile(r"""[(\[]\s*(['"]?)(?P<number>[0-9]{1,9})\1\s*,\s*(['"]?)(?P<of>[0-9]{1,9})\3\s*[)\]]""")
+MAX_CONCURRENCY = 500
 
 
 def validate_urls(urls: Any) -> None:
@@ -50,65 +54,66 @@ def parse_urls(urls: Any) -> list[Any] | None:
     return None
 
 
-def validate_limits(concurrency: object, rate: object, failures: object) -> None:
-    """Reject limits that are no positive numbers; the rate and the number of consecutive failures may be None.
+def validate_limits(
+    max_concurrency: object, requests_per_second: object, max_consecutive_failures: object, allowed_failures: object
+) -> None:
+    """Reject limits that are no numbers in their range; the rate and the number of consecutive failures may be None.
 
     :raises ValueError: if one is invalid.
     """
-    for name, value in (("max_concurrency", concurrency), ("max_consecutive_failures", failures)):
-        if value is None and name == "max_consecutive_failures":
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+    limits = [("max_concurrency", max_concurrency, 1), ("allowed_failures", allowed_failures, 0)]
+    if max_consecutive_failures is not None:
+        limits.append(("max_consecutive_failures", max_consecutive_failures, 1))
+    for name, value, least in limits:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        if name == "max_concurrency" and value > MAX_CONCURRENCY:
+            raise ValueError(f"max_concurrency must be at most {MAX_CONCURRENCY}, not {value!r}")
+    rate = requests_per_second
     if rate is not None and (not isinstance(rate, (int, float)) or isinstance(rate, bool) or not rate > 0):
         raise ValueError(f"requests_per_second must be a number above 0 or None, not {rate!r}")
 
 
-def validate_columns(**columns: object) -> None:
-    """Reject column names that are empty or no strings.
+def validate_columns(*, url_column: object, key_column: object) -> None:
+    """Reject column names that are empty or no strings; ``key_column`` may be None.
 
     :raises ValueError: if one is invalid.
     """
-    for argument, name in columns.items():
+    for argument, name in (("url_column", url_column), ("key_column", "none" if key_column is None else key_column)):
         if not isinstance(name, str) or not name.strip():
             raise ValueError(f"{argument} must be the name of a column, not {name!r}")
 
 
 def validate_shard(shard: Any) -> None:
-    """Reject a literal shard that does not exist; a template is parsed once it is rendered.
+    """Reject a literal shard that does not exist; None is none, and a template is parsed once it is rendered.
 
     :raises ValueError: if it is invalid.
     """
-    is_literal = isinstance(shard, (list, tuple)) and all(isinstance(part, int) for part in shard)
-    if is_literal and not _pair_of(shard):
-        raise ValueError(f"shard is {shard!r}: it must be (k, n), with k from 0 to n - 1")
+    if shard is not None and _is_literal(shard) and not _pair_of(shard):
+        raise ValueError(f"shard is {shard!r}: {_SHARD_FORM}")
 
 
 def parse_shard(shard: Any) -> tuple[int, int]:
-    """A shard as Airflow rendered it: ``(0, 4)``, ``[0, 4]``, or either as a string, or ``0/4``.
-
-    :raises InvalidInputError: if it is none.
-    """
-    if found := _pair_of(shard):
-        return found
-    raise InvalidInputError(f"shard is {str(shard)[:40]!r}: it must be (k, n), with k from 0 to n - 1; nothing was sent")
-
-
-def _pair_of(shard: Any) -> tuple[int, int] | None:
-    try:
-        parts = ast.literal_eval(shard.replace("/", ",")) if isinstance(shard, str) else shard
-        number, of = (int(part) for part in parts)
-    except (ValueError, TypeError, SyntaxError):
-        return None
-    return (number, of) if 0 <= number < of else None
-
-
-def parse_flag(value: Any, name: str) -> bool:
-    """The flag ``name`` as Airflow rendered it: a bool, or ``true`` or ``false`` in any case.
+    """A shard as Airflow rendered it: a pair of whole numbers such as ``(0, 4)``, or that pair as text.
 
     :raises InvalidInputError: if it is neither.
     """
-    text = str(value).strip().lower()
-    if text not in ("true", "false"):
-        raise InvalidInputError(f"{name} is {text[:40]!r}: it must be true or false; nothing was sent")
-    return text == "true"
+    if pair := _pair_of(shard):
+        return pair
+    raise InvalidInputError(f"shard is {str(shard)[:40]!r}: {_SHARD_FORM}; nothing was sent")
+
+
+def _is_literal(value: Any) -> bool:
+    if isinstance(value, str):
+        return "{{" not in value and "{%" not in value
+    if isinstance(value, (list, tuple)):
+        return all(_is_literal(part) for part in value)
+    return value is None or isinstance(value, (int, float))
+
+
+def _pair_of(shard: Any) -> tuple[int, int] | None:
+    text = str(shard) if isinstance(shard, (str, list, tuple)) else ""
+    if found := _PAIR.fullmatch(text.strip()):
+        number, of = int(found["number"]), int(found["of"])
+        return (number, of) if number < of else None
+    return None

@@ -19,6 +19,7 @@ from airflow_provider_cloudstore.compat import has_filesystem
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import file_name
 from airflow_provider_cloudstore.protocol.operations import validate_present
+from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 
 _LOCAL = ("", "file", "local")
 _TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before they are committed
@@ -29,10 +30,16 @@ def object_path(given: Any, name: str) -> Any:
 
     :param given: text, a ``pathlib.Path`` or an ``ObjectStoragePath``.
     :param name: the argument that it is from.
-    :raises InvalidInputError: if no installed provider has its scheme, or the path is invalid; nothing was sent.
+    :raises InvalidInputError: if no installed provider has its scheme, the path is invalid, or it holds credentials; nothing
+        was sent.
     """
     text = str(given)
     scheme = text.partition("://")[0][:40] if "://" in text else "file"
+    if holds_credentials(text):
+        raise InvalidInputError(
+            f"{name} holds a user and a password, which Airflow and its logs would show; nothing was sent",
+            advice=f"Store them in an Airflow connection, and write its id in their place: {scheme}://conn_id@bucket/...",
+        )
     is_invalid = False
     try:
         with suppress(ImportError):  # the scheme's provider lacks a library

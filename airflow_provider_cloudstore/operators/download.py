@@ -70,6 +70,14 @@ class DownloadFileOperator(WaitingOperator):
         self.expected_sha256: Any = expected_sha256
         self._lineage: Lineage | None = None
 
+    def _redact_fields(self) -> None:
+        if ":" not in (target := str(self.target)):
+            return
+        from airflow_provider_cloudstore.protocol.secrets import holds_credentials, redact_path
+
+        if holds_credentials(target):
+            self.target = redact_path(target)  # which is refused like the path itself
+
     def execute(self, context: Context) -> Any:
         """Download the file, with ``wait_for_file`` once it is available."""
         from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors

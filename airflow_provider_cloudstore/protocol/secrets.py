@@ -21,6 +21,11 @@ _SAFE_IN_YARL = "?/:@-._~!$'()*,"
 _MIN_VALUE_LENGTH = 8  # of a query parameter that may be a credential
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~-]*")
+# A few words of letters or digits, such as not-a-url or images/cat.png: too short and too regular to be a secret.
+_HARMLESS_WORD = r"(?:[^\W\d_]{1,16}\d{0,8}|\d{1,8})"
+_HARMLESS = re.compile(rf"(?=.{{1,32}}\Z)[./]{{0,3}}{_HARMLESS_WORD}(?:[._/,-]{_HARMLESS_WORD})+/?")
+# A colon before an "@" that is not before a port: s3://KEY:SECRET@bucket/key. A raw "/" or "@" may be in the secret.
+_PATH_CREDENTIALS = re.compile(r"://[^/@]*(?::|%3a)(?!\d{1,5}/).*@", re.IGNORECASE | re.DOTALL)
 _CREDENTIAL = "(?:token|password|passwd|pwd|secret|signature|sig|credential|api[_-]?key|access[_-]?key|authorization)s?"
 _CREDENTIAL_NAME = re.compile(f".*{_CREDENTIAL}", re.IGNORECASE | re.DOTALL)
 _CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)[^&#;\s\"'<>]+", re.IGNORECASE)
@@ -106,16 +111,32 @@ def redact_url(url: str) -> str:
     """``url`` without possible credentials: user info, query and fragment. Scheme, host, port and path remain.
 
     :param url: an absolute URL. One that parsers split differently is masked completely, and so is what is not a URL, except a
-        host with a path whose scheme is missing.
+        host with a path whose scheme is missing, and a few short words.
     """
     try:
         parts = split_url(url)
     except AmbiguousUrlError:
-        return url if _HOST_AND_PATH.fullmatch(url) else MASK
+        return url if _HOST_AND_PATH.fullmatch(url) or _HARMLESS.fullmatch(url) else MASK
     netloc = parts.netloc.rpartition("@")[2]
     if "@" in parts.netloc:
         netloc = f"{MASK}@{netloc}"
     return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))
+
+
+def holds_credentials(path: str) -> bool:
+    """Whether the user info of a path holds a user and a password; a user alone is the id of an Airflow connection.
+
+    :param path: a path for ``ObjectStoragePath``, such as ``s3://conn_id@bucket/key``.
+    """
+    return bool(_PATH_CREDENTIALS.search(path))
+
+
+def redact_path(path: str) -> str:
+    """``path`` without a user and a password. What is left still holds credentials, masked ones, so that nothing opens it.
+
+    :param path: a path for ``ObjectStoragePath``, such as ``s3://conn_id@bucket/key``.
+    """
+    return _PATH_CREDENTIALS.sub(f"://{MASK}:{MASK}@", path)
 
 
 def is_credential_name(name: str) -> bool:

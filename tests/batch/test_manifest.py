@@ -2,123 +2,217 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
+import time
+import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file, entries_of_list
+from airflow_provider_cloudstore.batch.manifest import MAX_LINE_LENGTH, Entry, list_manifest, spooled_manifest
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
+Line = tuple[int, Any, str]
+URLS = ["http://h/1", "http://h/2"]
 
-def read(content: bytes, name: str = "urls.txt", column: str = "url") -> list[tuple[int, int, Any, str]]:
-    found = []
-    for packed in (content, gzip.compress(content)):
-        entries = list(entries_of_file(io.BytesIO(packed), name, column))
-        found.append([(entry.position, entry.line, entry.url, entry.problem) for entry in entries])
+
+def entries_of(content: bytes, name: str, column: str = "url", key_column: str | None = None) -> list[Entry]:
+    manifest = spooled_manifest(io.BytesIO(content), name, column, key_column)
+    found = list(manifest())
+    assert list(manifest()) == found
+    return found
+
+
+def read(content: bytes, name: str = "urls.txt", column: str = "url") -> list[Line]:
+    found = [
+        [(entry.line, entry.url, entry.problem) for entry in entries_of(packed, name, column)]
+        for packed in (content, gzip.compress(content))
+    ]
     assert found[0] == found[1]  # gzip is known by its bytes, not by its name
     return found[0]
 
 
+def urls_of(content: bytes, name: str, column: str = "url") -> list[Any]:
+    return [url for _, url, _ in read(content, name, column)]
+
+
+def problems_of(found: list[Line]) -> list[tuple[int, str]]:
+    return [(line, problem) for line, _, problem in found if problem]
+
+
+def refusal_of(content: bytes, name: str, column: str = "url", key_column: str | None = None) -> str:
+    with pytest.raises(InvalidInputError, match=rf"^the manifest {name} .*; nothing was sent") as refused:
+        entries_of(content, name, column, key_column)
+    return str(refused.value)
+
+
 def test_a_list_is_its_own_manifest() -> None:
-    assert list(entries_of_list(["a", None])) == [Entry(0, 1, "a"), Entry(1, 2, None)]
+    manifest = list_manifest(["a", None])
+    for _ in range(2):
+        assert list(manifest()) == [Entry(1, "a"), Entry(2, None)]
+
+
+def test_an_entry_does_not_print_its_url() -> None:
+    assert "hunter2" not in repr(Entry(1, "https://h/?sig=hunter2"))
+
+
+def test_the_entries_are_read_from_the_beginning_each_time_and_independently() -> None:
+    source = io.BytesIO(b"http://h/1\nhttp://h/2\nhttp://h/3\n")
+    manifest = spooled_manifest(source, "u.txt", "url")
+    source.close()
+    first, second = manifest(), manifest()
+    assert [next(first).url, next(second).url, next(first).url] == ["http://h/1", "http://h/1", "http://h/2"]
+    assert [entry.url for entry in manifest()] == ["http://h/1", "http://h/2", "http://h/3"]
+    del manifest
+    assert next(first).url == "http://h/3"  # a reading outlives its manifest
+
+
+# --- Formats -----------------------------------------------------------------------------------------------------------------
 
 
 def test_text_has_a_url_a_line_and_may_have_blanks_and_comments() -> None:
     assert read(b"\xef\xbb\xbfhttp://h/1\r\n\n  # note\n http://h/2 \nhttp://h/\xc3\xa9") == [
-        (0, 1, "http://h/1", ""), (1, 4, "http://h/2", ""), (2, 5, "http://h/é", ""),
+        (1, "http://h/1", ""), (4, "http://h/2", ""), (5, "http://h/é", ""),
     ]  # fmt: skip
 
 
-def test_csv_has_a_named_column_and_quoted_line_breaks() -> None:
-    content = b'id,link\n1,http://h/1\n2,"http://h/2"\n3,\n"4\n4",http://h/4\n5\n'
-    assert read(content, "urls.csv", "link") == [
-        (0, 2, "http://h/1", ""),
-        (1, 3, "http://h/2", ""),
-        (2, 4, None, "the line has no value in column 'link'"),
-        (3, 6, "http://h/4", ""),
-        (4, 7, None, "the line has no value in column 'link'"),
-    ]
+TEXT = b"http://h/1\nhttp://h/2\n"
+CSV = b"id,url\n1,http://h/1\n2,http://h/2\n"
+JSON = b'{"url": "http://h/1"}\n"http://h/2"\n'
+UNNAMED = ["urls", "urls.txt", "urls.dat.gz", "/data/urls.d/urls", "urls.TXT", "urls.parquet"]
 
 
+@pytest.mark.parametrize("name", UNNAMED)
+@pytest.mark.parametrize("before", [b"", b"\n \n# a note\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n#x\n"])
 @pytest.mark.parametrize(
-    ("name", "header", "row", "fields"),
+    "content",
     [
-        ("urls.csv", "id,url", "1,http://h/w_1,h_1/x.png", "3 fields and the header 2"),
-        ("urls.csv", "url,id", "http://h/?sig=a,b,1", "3 fields and the header 2"),
-        ("urls.csv", "url", "http://h/1,2", "2 fields and the header 1"),
-        ("urls.csv", "url", "http://h/1,", "2 fields and the header 1"),
-        ("urls.csv", "id,url", "1,http://h/1,,x", "4 fields and the header 2"),
-        ("urls.tsv", "id\turl", "1\thttp://h/1\t2", "3 fields and the header 2"),
-        ("urls.tsv", "url", "http://h/1\t2", "2 fields and the header 1"),
+        TEXT,
+        CSV,
+        CSV.replace(b",", b"\t"),
+        CSV.replace(b",", b";"),
+        b'"id","url"\n1,http://h/1\n2,http://h/2',
+        b'"url"\nhttp://h/1\nhttp://h/2',
+        JSON,
+        b'"http://h/1"\n{"url": "http://h/2"}',
     ],
 )
-def test_a_row_with_more_fields_than_the_header_is_a_bad_line_and_no_cut_url(
-    name: str, header: str, row: str, fields: str
-) -> None:
-    good = {"url": "http://h/0", "id": "0"}
-    rows = [
-        header,
-        row,
-        ("\t" if name.endswith("tsv") else ",").join(good[title] for title in header.replace("\t", ",").split(",")),
+def test_a_name_that_does_not_say_leaves_the_format_to_the_content(name: str, before: bytes, content: bytes) -> None:
+    assert urls_of(before + content, name) == URLS
+
+
+@pytest.mark.parametrize("name", ["URLS.CSV", "urls.Csv.GZ", "urls.csv.gzip", "urls.tsv", "u.TAB"])
+@pytest.mark.parametrize("delimiter", [",", "\t", ";"])
+def test_the_delimiter_of_a_csv_is_the_one_with_which_its_header_holds_the_column(name: str, delimiter: str) -> None:
+    content = f" URL {delimiter}Id\nhttp://h/1{delimiter}7\n".encode()
+    assert entries_of(content, name, "url", "id") == [Entry(2, "http://h/1", "", "7")]
+
+
+@pytest.mark.parametrize("name", ["urls.jsonl", "urls.NDJSON.gz", "urls.json"])
+def test_json_lines_are_objects_with_a_named_key_or_strings(name: str) -> None:
+    content = b'{"url": "http://h/1"}\n\n{"url": 5}\n{broken\n[1]\n{"x": 1}\n"http://h/2"\n7\n{"url": "\xff"}\n' + b"[" * 60_000
+    assert read(content, name) == [
+        (1, "http://h/1", ""),
+        (3, 5, ""),
+        (4, None, "the line is not JSON"),
+        (5, None, "the line has no key 'url'"),
+        (6, None, "the line has no key 'url'"),
+        (7, "http://h/2", ""),
+        (8, None, "the line has no key 'url'"),
+        (9, None, "the line is not JSON"),
+        (10, None, "the line is not JSON"),
     ]
-    problem = f"the line has {fields}: put a value that holds the delimiter in double quotes"
-    assert read("\n".join(rows).encode(), name) == [(0, 2, None, problem), (1, 3, "http://h/0", "")]
-
-
-def test_empty_fields_at_the_end_of_a_row_pass_where_no_url_can_have_been_cut() -> None:
-    content = b'url,id\nhttp://h/1,1,,\nhttp://h/2\n"http://h/w_1,h_1",3\n'
-    assert [url for _, _, url, _ in read(content, "urls.csv")] == ["http://h/1", "http://h/2", "http://h/w_1,h_1"]
 
 
 def test_a_very_long_number_in_json_is_json() -> None:
     digits = "9" * 5000
-    found = entries_of_file(io.BytesIO(f'{{"url": "http://h/1", "id": {digits}}}'.encode()), "u.jsonl", "url", "id")
+    found = entries_of(f'{{"url": "http://h/1", "id": {digits}}}'.encode(), "u.jsonl", "url", "id")
     assert [(entry.url, entry.key) for entry in found] == [("http://h/1", digits)]
-    assert [url for _, _, url, _ in read(f'[{{"url": "http://h/1", "id": {digits}}}]'.encode(), "u.json")] == ["http://h/1"]
 
 
-def test_a_csv_without_the_column_is_refused_with_the_columns_it_has() -> None:
-    for content, columns in ((b"id,link\n", "'id', 'link'"), (b"", "none"), (b"id;url\n1;u", "'id;url'")):
-        with pytest.raises(InvalidInputError, match=f"urls.csv.gz has no column 'url'; its columns are {columns}"):
-            read(content, "urls.csv.gz")
+@pytest.mark.parametrize("name", ["urls.json", "urls.jsonl", "urls", "urls.txt.gz"])
+@pytest.mark.parametrize(
+    "content", [b'["http://h/1", "http://h/2"]', b'\n[\n  "http://h/1"\n]\n', b"\xef\xbb\xbf[]", b"[" * 300_000]
+)
+def test_a_json_array_is_refused_with_what_to_write(name: str, content: bytes) -> None:
+    assert "is a JSON array: write JSON Lines, one object or string a line, or pass the list itself" in refusal_of(content, name)
 
 
-def test_names_are_read_leniently() -> None:
-    for name in ("URLS.CSV", "urls.Csv.GZ", "urls.csv.gzip"):
-        assert read(b" URL ,Id\nhttp://h/1,7\n", name) == [(0, 2, "http://h/1", "")]
-    assert [entry.key for entry in entries_of_file(io.BytesIO(b"URL,ID\nhttp://h/1,7\n"), "u.csv", "url", "id")] == ["7"]
-    assert read(b"id\turl\n1\thttp://h/1\n", "urls.tsv") == [(0, 2, "http://h/1", "")]
+@pytest.mark.parametrize("name", [*UNNAMED, "u.csv", "u.json"])
+@pytest.mark.parametrize("content", [b"", b"\n\n", b" \r\n"])
+def test_a_file_without_a_line_has_no_entries(name: str, content: bytes) -> None:
+    if name == "u.csv":
+        assert "has no column 'url'; its columns are none" in refusal_of(content, name)
+    else:
+        assert read(content, name) == []
 
 
 @pytest.mark.parametrize(
-    ("fifth", "last", "words"),
+    ("content", "columns"),
     [
-        ('5,"http://h/5', '700,http://h/700"', "has a quote in line 6 that is closed only in line 701"),
-        ('"5,http://h/5', '7"00,http://h/700', "is not valid CSV .RFC 4180. in line 701"),
-        ('5,"http://h/5', "700,http://h/700", "is not valid CSV .RFC 4180. in line 1001"),
-        ('5,"http://h/"5', "700,http://h/700", "is not valid CSV .RFC 4180. in line 6"),
+        (b"id;link\n1;http://h/1\n", "'id', 'link'"),
+        (b"Source (old)\tname\n", "'Source (old)', 'name'"),
+        (b'"id","link"\n1,http://h/1\n', "'id', 'link'"),
+        (b"not-a-url\nhttp://h/1\n", "'not-a-url'"),
+        (b"u:hunter2@h/1,h/?sig=hunter2,7\n", "'7'"),
+        (b"//u:hunter2@h/1\n", "none"),
+        (b'"http://u:hunter2@h/1","1"\n', "'1'"),
     ],
 )
-def test_a_stray_quote_swallows_no_rows(fifth: str, last: str, words: str) -> None:
-    rows = [f"{number},http://h/{number}" for number in range(1, 1001)]
-    rows[4], rows[699] = fifth, last
-    with pytest.raises(InvalidInputError, match=words):
-        read("\n".join(["id,url", *rows]).encode(), "urls.csv")
+def test_what_begins_like_no_format_is_refused_with_its_columns_unless_they_look_like_urls(content: bytes, columns: str) -> None:
+    refused = refusal_of(content, "urls")
+    assert "begins with neither a URL, nor JSON, nor a CSV header with the column 'url'" in refused
+    assert f"set url_column to one of its columns, which are {columns};" in refused
+    assert "hunter2" not in refused
 
 
-def test_a_json_array_is_read_piece_by_piece() -> None:
-    items = ["http://h/1", {"url": "http://h/2"}, {"x": 1}, *(f"http://h/{number}" for number in range(9000))]
-    found = read(json.dumps(items, indent=1).encode(), "urls.JSON")
-    assert found[:3] == [(0, 1, "http://h/1", ""), (1, 2, "http://h/2", ""), (2, 3, None, "the item has no key 'url'")]
-    assert len(found) == 9003
-    assert read(b" [ ] ", "urls.json") == []
+@pytest.mark.parametrize("end", [",1", ";1", ",", ",x=1", ";a;b"])
+@pytest.mark.parametrize("name", ["urls", "urls.txt"])
+def test_a_csv_without_a_header_is_refused_once_it_is_read(end: str, name: str) -> None:
+    lines = "".join(f"https://e.example/a{number}{end}\n" for number in range(3))
+    refused = refusal_of(lines.encode(), name)
+    assert "looks like CSV without a header, because each line has a value after" in refused
+    assert "add a header with the column 'url'" in refused
+    assert "JSON Lines" in refused
+    assert "e.example" not in refused
 
 
-@pytest.mark.parametrize("content", [b'["a" "b"]', b'["a",]', b'["a"', b'["a"] x', b"[" * 100_000])
-def test_a_broken_json_array_is_refused(content: bytes) -> None:
-    with pytest.raises(InvalidInputError, match=r"urls.json (is a JSON array with a syntax error|has content after|has an item)"):
-        read(content, "urls.json")
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["https://e.example/a,1"],
+        ["https://e.example/a,1", "https://e.example/b"],
+        ["https://e.example/a,1", "https://e.example/b;1"],
+        ["https://e.example/w_1,h_1/a", "https://e.example/w_1,h_1/b"],
+    ],
+)
+def test_text_whose_urls_hold_delimiters_is_text(lines: list[str]) -> None:
+    assert urls_of("\n".join(lines).encode(), "urls.txt") == lines
+
+
+def test_text_has_no_column_for_a_key() -> None:
+    assert "is text with a URL a line, which has no column 'id'" in refusal_of(TEXT, "urls", key_column="id")
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+@pytest.mark.parametrize(
+    ("name", "content"), [("u.txt", TEXT), ("u.csv", CSV), ("u.jsonl", JSON), ("u", TEXT), ("u", CSV), ("u", JSON)]
+)
+def test_lines_end_in_any_way(end: bytes, name: str, content: bytes) -> None:
+    for written in (content, content.replace(b"\n", b"\n\n"), b"\n" * 3 + content.rstrip()):
+        found = read(written.replace(b"\n", end), name)
+        assert [url for _, url, _ in found] == URLS
+        assert found == read(written, name)
+
+
+def test_a_line_end_may_be_cut_by_a_block() -> None:
+    for size in range(256 * 1024 - 5, 256 * 1024 + 6):  # what is read at a time
+        for end in (b"\r", b"\r\n", b"\n"):
+            found = entries_of(b"#" * 1000 + end + b"\n" * (size - 1000) + b"http://h/1" + end + b"http://h/2", "u.txt")
+            assert [(entry.line, entry.url) for entry in found] == [
+                (2 + size - 1000 - (end == b"\r"), "http://h/1"),
+                (3 + size - 1000 - (end == b"\r"), "http://h/2"),
+            ]
 
 
 @pytest.mark.parametrize(
@@ -130,40 +224,170 @@ def test_a_broken_json_array_is_refused(content: bytes) -> None:
         (gzip.compress(gzip.compress(b"x", mtime=0), mtime=0), "gzip inside gzip"),
     ],
 )  # fmt: skip
-def test_every_other_format_is_named(content: bytes, what: str) -> None:
-    for name in ("urls.csv", "urls.txt", "urls.parquet"):
-        with pytest.raises(InvalidInputError, match=f"the manifest {name} is .*{what}.*a manifest is UTF-8 text"):
-            list(entries_of_file(io.BytesIO(content), name, "url"))
+@pytest.mark.parametrize("name", ["urls.csv", "urls.txt", "urls.parquet", "urls"])
+def test_every_other_format_is_named(content: bytes, what: str, name: str) -> None:
+    refused = refusal_of(content, name)
+    assert what in refused
+    assert "a manifest is UTF-8 text, CSV or JSON Lines, plain or gzip" in refused
 
 
-@pytest.mark.parametrize("name", ["urls.txt.gz", "urls.csv.gz", "urls.jsonl", "urls.json"])
+@pytest.mark.parametrize("name", ["urls.txt.gz", "urls.csv.gz", "urls.jsonl", "urls.json", "urls"])
 def test_a_truncated_gzip_is_refused(name: str) -> None:
-    whole = gzip.compress(b"url\n" + b"".join(b"http://h/%d\n" % (number * 7919) for number in range(20_000)))
+    lines = b"".join(b'"http://h/%d"\n' % (number * 7919) for number in range(20_000))
+    whole = gzip.compress(b"url\n" + lines if "csv" in name or name == "urls" else lines)
     for content in (whole[:-4], whole[: len(whole) // 2], whole[:-8] + b"12345678"):
-        with pytest.raises(InvalidInputError, match=r"damaged or cut short|broken"):
-            list(entries_of_file(io.BytesIO(content), name, "url"))
+        assert "is gzip, but damaged or cut short" in refusal_of(content, name)
 
 
-@pytest.mark.parametrize("name", ["urls.jsonl", "urls.ndjson.gz", "urls.json"])
-def test_json_lines_have_a_named_key(name: str) -> None:
-    assert read(b'{"url": "http://h/1"}\n\n{"url": 5}\n{broken\n[1]\n{"x": 1}\n' + b"[" * 60_000, name) == [
-        (0, 1, "http://h/1", ""),
-        (1, 3, 5, ""),
-        (2, 4, None, "the line is not JSON"),
-        (3, 5, None, "the line has no key 'url'"),
-        (4, 6, None, "the line has no key 'url'"),
-        (5, 7, None, "the line is not JSON"),
+# --- CSV ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_csv_has_a_named_column_and_quoted_line_breaks() -> None:
+    content = b'id,link\n1,http://h/1\n2,"http://h/2"\n3,\n"4\n\n""4",http://h/4\n5\n'
+    assert read(content, "urls.csv", "link") == [
+        (2, "http://h/1", ""),
+        (3, "http://h/2", ""),
+        (4, None, "the line has no value in column 'link'"),
+        (5, "http://h/4", ""),
+        (8, None, "the line has no value in column 'link'"),
     ]
+    assert [entry.key for entry in entries_of(content, "urls.csv", "link", "id")] == ["1", "2", "3", '4\n\n"4', "5"]
 
 
-@pytest.mark.parametrize("name", ["urls.txt", "urls.jsonl"])
-def test_a_line_without_end_is_reported_and_passed_over(name: str) -> None:
-    good = b'{"url": "http://h/1"}' if name.endswith("l") else b"http://h/1"
-    found = read(good + b"\n" + b"x" * 200_000 + b"\n" + good + b"\n", name)
-    assert [line for _, line, _, _ in found] == [1, 2, 3]
-    assert found[1][3] == "the line is longer than 64 KiB"
-    assert found[2][2] == "http://h/1"
+@pytest.mark.parametrize(
+    "content", [b"# exported today\n\n#url,other\nid,url\n1,http://h/1\n", b"id,#url\n1,http://h/1\n", b"#url,id\nhttp://h/1,2\n"]
+)
+def test_comments_may_precede_the_header_of_a_csv(content: bytes) -> None:
+    assert urls_of(content, "u.csv", "#url" if b",#url" in content or content.startswith(b"#url") else "url") == ["http://h/1"]
 
 
-def test_an_entry_does_not_print_its_url() -> None:
-    assert "hunter2" not in repr(Entry(0, 1, "https://h/?sig=hunter2"))
+def test_a_csv_without_the_column_is_refused_with_the_columns_it_has() -> None:
+    for content, columns in (
+        (b"id,link\n", "'id', 'link'"),
+        (b"id;link\n1;u", "'id', 'link'"),
+        (b"http://h/?sig=hunter2,1", "'1'"),
+    ):
+        assert f"has no column 'url'; its columns are {columns}: set url_column" in refusal_of(content, "urls.csv.gz")
+    assert "has more than one column 'url'; its columns are 'url', 'url':" in refusal_of(b"url,url\n", "urls.csv")
+    assert "has no column 'key'; its columns are 'url', 'id':" in refusal_of(b"url,id\n", "urls.csv", key_column="key")
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "row", "fields"),
+    [
+        ("urls.csv", "id,url", "1,http://h/w_1,h_1/x.png", "3 fields and the header 2"),
+        ("urls.csv", "url,id", "http://h/?sig=a,b,1", "3 fields and the header 2"),
+        ("urls.csv", "url", "http://h/1,2", "2 fields and the header 1"),
+        ("urls.csv", "url", "http://h/1,", "2 fields and the header 1"),
+        ("urls.csv", "id,url", "1,http://h/1,,x", "4 fields and the header 2"),
+        ("urls.csv", "id,url", '1,"http://h/1","2",', "4 fields and the header 2"),
+        ("urls.tsv", "id\turl", "1\thttp://h/1\t2", "3 fields and the header 2"),
+        ("urls.tsv", "url", "http://h/1\t2", "2 fields and the header 1"),
+        ("urls.csv", "id;url", "1;http://h/1;2", "3 fields and the header 2"),
+    ],
+)
+def test_a_row_with_more_fields_than_the_header_is_a_bad_line_and_no_cut_url(
+    name: str, header: str, row: str, fields: str
+) -> None:
+    good = header.replace("url", "http://h/0").replace("id", "0")
+    problem = f"the line has {fields}: put a value that holds the delimiter in double quotes"
+    assert read("\n".join([header, row, good]).encode(), name) == [(2, None, problem), (3, "http://h/0", "")]
+
+
+def test_empty_fields_at_the_end_of_a_row_pass_where_no_url_can_have_been_cut() -> None:
+    content = b'url,id\nhttp://h/1,1,,\nhttp://h/2\n"http://h/w_1,h_1",3\n'
+    assert urls_of(content, "urls.csv") == ["http://h/1", "http://h/2", "http://h/w_1,h_1"]
+
+
+@pytest.mark.parametrize(
+    ("fifth", "last", "words"),
+    [
+        (
+            '5,"http://h/5',
+            '700,http://h/700"',
+            "has a quote in line 6 that is closed only in line 701: the text in between looks",
+        ),
+        ('"5,http://h/5', '7"00,http://h/700', "is not valid CSV (RFC 4180) in line 6:"),
+        ('5,"http://h/5', "700,http://h/700", "has a quote in line 6 that is not closed within 128 KiB"),
+        ('5,"http://h/"5', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
+        ('5,"http://h/"5"', "700,http://h/700", "has a quote in line 6 that is not closed within 128 KiB"),
+        ('5,"http://h/"5""', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
+        ('5,http://h/?q="a"', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
+        ('5, "http://h/5"', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
+        ('5,"http://h/5" ', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
+        ('12",http://h/5', '12",http://h/700', "is not valid CSV (RFC 4180) in line 6:"),
+    ],
+)
+def test_a_stray_quote_swallows_no_rows(fifth: str, last: str, words: str) -> None:
+    rows = [f"{number},http://h/{number}" for number in range(1, 1001)]
+    rows[4], rows[699] = fifth, last
+    assert words in refusal_of("\n".join(["id,url", *rows]).encode(), "urls.csv")
+
+
+def test_a_misquoted_header_is_refused() -> None:
+    assert "is not valid CSV (RFC 4180) in line 1:" in refusal_of(b'"a" b,url\n', "urls.csv")
+
+
+@pytest.mark.parametrize("row", [b'"' * 131_000 + b",x", b'""' * 65_000 + b'"a"', b'"a",' * 32_000 + b'x"y"', b'a"' * 65_000])
+def test_quotes_take_no_more_time_than_their_number(row: bytes) -> None:
+    started = time.process_time()
+    with suppress(InvalidInputError):
+        entries_of(b"url\n" + row + b"\n", "urls.csv")
+    assert time.process_time() - started < 2
+
+
+# --- Limits ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "before", "after"), [("u.txt", b"", b""), ("u.jsonl", b'{"url": "', b'"}'), ("u", b"", b"")])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_line_of_more_than_128_kib_is_a_bad_line(name: str, before: bytes, after: bytes, end: bytes) -> None:
+    good = before + b"http://h/1" + after
+    longest = before + b"http://h/1".ljust(MAX_LINE_LENGTH - len(before + after), b"x") + after
+    lines = [good, longest, longest + b" ", longest * 5, good]
+    assert len(longest) == 131_072
+    found = read(end.join(lines), name)
+    assert problems_of(found) == [(3, "the line is longer than 128 KiB"), (4, "the line is longer than 128 KiB")]
+    assert [len(found[index][1]) for index in (0, 1, 4)] == [10, MAX_LINE_LENGTH - len(before + after), 10]
+
+
+def test_a_row_of_more_than_128_kib_refuses_a_csv() -> None:
+    longest = b"http://h/1".ljust(MAX_LINE_LENGTH - 2, b"x")
+    for quoted in (longest + b"xx", b'"' + longest + b'"'):
+        assert len(urls_of(b"url\n" + quoted + b"\nhttp://h/1", "u.csv")) == 2
+    for too_long in (longest + b"xxx", b'"' + longest + b'x"', b'"a\n' + longest[:-1] + b'"'):
+        assert "has a row in line 2 that is longer than 128 KiB" in refusal_of(b"url\n" + too_long + b"\nhttp://h/1", "u.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "repeated"),
+    [
+        ("u.txt", b"http://h/1\n", b"x"), ("u.jsonl", b'"http://h/1"\n', b"x"), ("u.csv", b"url\n", b"x"),
+        ("u.csv", b'url\n"', b"\n"), ("u.txt", b"", b"x"), ("u", b"http://h/1\n# ", b"x"), ("u", b"http://h/1\n", b" "),
+    ],
+)  # fmt: skip
+def test_a_line_without_end_takes_no_memory(name: str, start: bytes, repeated: bytes) -> None:
+    packed = gzip.compress(start + repeated * (64 * 1024 * 1024), compresslevel=1)
+    manifest = spooled_manifest(io.BytesIO(packed), name, "url")
+    tracemalloc.start()
+    try:
+        count, refused = 0, ""
+        try:
+            for _ in manifest():
+                count += 1
+        except InvalidInputError as error:
+            refused = str(error)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+    assert bool(refused) is (name == "u.csv" or start == b"")
+    assert count <= 2
+
+
+@pytest.mark.parametrize(("name", "start"), [("u.txt", b""), ("u.jsonl", b""), ("u", b""), ("u.csv", b"url\n")])
+def test_millions_of_blank_lines_are_passed_over_fast(name: str, start: bytes) -> None:
+    packed = gzip.compress(start + b"\n" * (16 * 1024 * 1024) + b'"http://h/1"\n', compresslevel=1)
+    started = time.process_time()
+    manifest = spooled_manifest(io.BytesIO(packed), name, "url")
+    assert [entry.url for entry in manifest()] == ["http://h/1"]
+    assert time.process_time() - started < 4

@@ -156,6 +156,14 @@ def test_a_scheme_whose_provider_lacks_its_library_is_refused_with_what_to_insta
         object_path("s3://bucket/folder", "receipts")
 
 
+@pytest.mark.parametrize("path", ["s3://KEY:hunter2@bucket/x", "s3://KEY:hun/ter2@bucket/x", "s3://***:***@bucket/x"])
+def test_a_path_with_credentials_is_refused_and_not_repeated(path: str) -> None:
+    for name, opened in (("receipts", object_path), ("target", resolve_target)):
+        with pytest.raises(InvalidInputError, match=rf"{name} holds a user and a password.*\n.*s3://conn_id@bucket/") as refused:
+            opened(path, name)
+        assert "hun" not in f"{refused.value} {vars(refused.value)}"
+
+
 def test_a_target_that_cannot_be_written_is_named_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (

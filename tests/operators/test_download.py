@@ -58,6 +58,25 @@ def test_a_file_is_downloaded_once_it_is_there_and_no_link_is_stored(emulator: E
     assert token not in f"{run} {rendered_fields('download_file', 'download')} {rendered_fields('download_file', 'use')}"
 
 
+@pytest.mark.parametrize("target", ["s3://KEY:hunter2@bucket/x", "{{ 's3://KEY:' ~ 'hunter2' }}@bucket/x"])
+def test_a_target_with_credentials_is_refused_and_rendered_without_them(emulator: Emulator, target: str) -> None:
+    emulator.put_file(DATA, "f1")
+    operator = DownloadFileOperator(task_id="t", file_id="f1", target=target)
+    for _ in range(2):  # a sensor's or a deferred task's fields are rendered again
+        operator.render_template_fields({})
+        assert operator.target == "s3://***:***@bucket/x"
+    with pytest.raises(AirflowFailException, match="target holds a user and a password") as refused:
+        operator.execute({})
+    assert "hunter2" not in str(refused.value)
+    assert emulator.state()["requests"] == {}
+
+
+def test_a_target_with_the_id_of_a_connection_is_rendered_as_it_is() -> None:
+    operator = DownloadFileOperator(task_id="t", file_id="f1", target="s3://aws_default@bucket/{{ 1 + 1 }}")
+    operator.render_template_fields({})
+    assert operator.target == "s3://aws_default@bucket/2"
+
+
 @pytest.mark.usefixtures("airflow_db")
 def test_a_deferred_wait_ends_in_the_same_download(emulator: Emulator, tmp_path: Path) -> None:
     emulator.put_file(DATA, "f1")

@@ -8,7 +8,15 @@ import pytest
 import requests
 from yarl import URL
 
-from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms, redact, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.secrets import (
+    Secret,
+    holds_credentials,
+    printed_forms,
+    redact,
+    redact_path,
+    redact_url,
+    url_secrets,
+)
 
 AWKWARD = "a+b/c=d%e&f g#é"
 
@@ -83,11 +91,66 @@ def test_text_without_secrets_is_left_alone() -> None:
         ("/relative?sig=abc", "***"),
         ("//host/no-scheme?sig=abc", "***"),
         ("mailto:user", "***"),
+        ("not-a-url", "not-a-url"),
+        ("cat.png", "cat.png"),
+        ("/data/2024/cat12.png", "/data/2024/cat12.png"),
+        ("../a,b", "../a,b"),
+        ("über/straße", "über/straße"),
+        ("hunter2", "***"),
+        ("5", "***"),
+        ("aB3dE6gH9jK2", "***"),
+        ("550e8400-e29b-41d4-a716-446655440000", "***"),
+        ("a" * 17, "***"),
+        ("a-" * 16 + "b", "***"),
+        ("user:hunter2", "***"),
+        ("sig=hunter2", "***"),
+        ("a\\b", "***"),
+        ("a@b", "***"),
+        ("a?b", "***"),
+        ("a#b", "***"),
+        ("a\n", "***"),
+        ("a\u202eb", "***"),
+        ("", "***"),
     ],
 )
 def test_a_url_is_shown_without_what_gives_access(url: str, shown: str) -> None:
     assert redact_url(url) == shown
     assert redact_url(redact_url(url)) == shown
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("s3://KEY:hunter2@bucket/x", "s3://***:***@bucket/x"),
+        ("s3://KEY:hun/ter2+@bucket/x", "s3://***:***@bucket/x"),
+        ("s3://KEY:hunt@er2@bucket/x", "s3://***:***@bucket/x"),
+        ("s3://KEY:hunt@e/r2@bucket/x", "s3://***:***@bucket/x"),
+        ("s3://KEY:1234@bucket/x", "s3://***:***@bucket/x"),
+        ("s3://KEY:@bucket/x", "s3://***:***@bucket/x"),
+        ("s3://:hunter2@bucket/x", "s3://***:***@bucket/x"),
+        ("s3://KEY%3ahunter2@bucket/x", "s3://***:***@bucket/x"),
+        ("s3://KEY%3Ahunter2@bucket/x", "s3://***:***@bucket/x"),
+        ("simplecache::s3://KEY:hunter2@bucket/x", "simplecache::s3://***:***@bucket/x"),
+        ("s3://KEY:hunter2@bucket/a\n@b", "s3://***:***@b"),
+    ],
+)
+def test_a_path_with_credentials_is_shown_without_them(path: str, shown: str) -> None:
+    assert holds_credentials(path)
+    assert redact_path(path) == shown
+    assert holds_credentials(shown)  # so that it is refused like the path itself
+    assert redact_path(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "s3://aws_default@bucket/x", "s3://aws_default@bucket/a:b@c", "s3://bucket/a:b@c", "hdfs://namenode:8020/user/a@b.csv",
+        "hdfs://conn@namenode:8020/a@b:c", "file:///a:b@c", "/data/a:b@c.csv", "urls.csv", "abfs://container@account.dfs.h/x", "",
+    ],
+)  # fmt: skip
+def test_a_path_without_credentials_is_shown_as_it_is(path: str) -> None:
+    assert not holds_credentials(path)
+    assert redact_path(path) == path
 
 
 def test_what_gives_access_in_a_url_is_found_encoded_and_decoded() -> None:
