@@ -105,7 +105,7 @@ def plan(ledger: Ledger, options: Options, place: str) -> str:
 
     :param place: where progress is kept.
     """
-    known = {status: count for status, count in ledger.earlier.items() if count}
+    known = {status: ledger.earlier[status] for status in Status if ledger.earlier[status]}
     before = f" ({_enumerate(known)} by earlier tries)" if known else ""
     rate = f", at most {options.requests_per_second:,g} a second" if options.requests_per_second else ""
     kept = f"; progress is kept in {place}" if place else ""

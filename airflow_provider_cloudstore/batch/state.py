@@ -151,8 +151,9 @@ class State:
         stored = self._store.load()
         if stored is None:
             return {}
-        self._writer.validate(stored.get("writer", "none") if isinstance(stored, dict) else "none", PLACE, begins=begins)
-        return dict(stored)
+        fields = stored if isinstance(stored, dict) else {}
+        self._writer.validate(fields.get("writer") or "none", PLACE, begins=begins)
+        return fields
 
 
 def no_room() -> BatchStoppedError:
