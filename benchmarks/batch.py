@@ -109,7 +109,9 @@ def report_stages(folder: str, count: int) -> None:
             own = in_own_process("stage", name, url, str(manifest), folder)
             print(f"{words:32}{own['seconds']:9.1f}{own['cpu']:9.1f}{(own['memory'] - empty) / 1024:26.1f}", flush=True)
             if own.get("parts"):
-                print(f"{'':4}of these, {own['parts']:,.0f} writes of receipts took {own['writing']:.1f} s, concurrently with sending")
+                print(
+                    f"{'':4}of these, {own['parts']:,.0f} writes of receipts took {own['writing']:.1f} s, concurrently with sending"
+                )
         assert finish() == 2 * count, "every URL arrives once, and none when the batch is resumed"
 
 
@@ -250,13 +252,14 @@ class FileState:
 
 def make_job(url: str, manifest: str, folder: str, number: int = 1, *, receipts: bool, concurrency: int = 16) -> Any:
     """One try of a batch over a manifest, and how long writing its receipts takes."""
+    from airflow_provider_cloudstore.hooks.folders import PathFolder
+
     from airflow_provider_cloudstore.batch.job import Job
     from airflow_provider_cloudstore.batch.manifest import spooled_manifest
     from airflow_provider_cloudstore.batch.receipts import Receipts
     from airflow_provider_cloudstore.batch.sending import Options
     from airflow_provider_cloudstore.batch.state import State
     from airflow_provider_cloudstore.batch.tries import Try
-    from airflow_provider_cloudstore.hooks.folders import PathFolder
     from airflow_provider_cloudstore.protocol.secrets import Secret
     from airflow_provider_cloudstore.protocol.settings import Settings
 

@@ -237,7 +237,12 @@ def test_nobody_listens_for_a_while_and_no_url_is_lost(job: Any, run: Run, urls:
 
         listening = threading.Thread(target=listen)
         listening.start()
-        logging.getLogger(throttle.__name__).addFilter(note := lambda record: closed.set() or True)
+
+        def note(record: logging.LogRecord) -> bool:
+            closed.set()
+            return True
+
+        logging.getLogger(throttle.__name__).addFilter(note)
         report = run(job(urls(300), own=own))
         logging.getLogger(throttle.__name__).removeFilter(note)
         listening.join()

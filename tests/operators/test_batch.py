@@ -49,7 +49,8 @@ def test_a_list_of_a_template_is_queued_and_shown_by_its_length(emulator: Emulat
     state, summary = run(urls(30), str(tmp_path))
     assert state == "success"
     assert summary == {
-        "total": 30, "queued": 30, "failed": 0, "unknown": 0, "skipped": 0, "unsent": 0, "queued_earlier": 0, "receipts": str(tmp_path),
+        "total": 30, "queued": 30, "failed": 0, "unknown": 0, "skipped": 0, "unsent": 0, "queued_earlier": 0,
+            "receipts": str(tmp_path),
         "failures": [],
     }  # fmt: skip
     assert arrived(emulator) == sorted(urls(30))
@@ -338,9 +339,7 @@ def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp
     assert (pushed["return_value"]["total"], pushed["return_value"]["unsent"]) == (3, 2)
 
 
-def test_300_urls_that_are_all_refused_are_counted_to_the_last(
-    emulator: Emulator, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_300_urls_that_are_all_refused_are_counted_to_the_last(emulator: Emulator, caplog: pytest.LogCaptureFixture) -> None:
     pushed: dict[str, Any] = {}
     emulator.fault("status", status=400, times=0)
     with pytest.raises(errors.BatchStoppedError, match=r"100 URLs in a row failed .* [0-9]+ failed, [0-9]+ unsent") as stopped:
@@ -353,9 +352,7 @@ def test_300_urls_that_are_all_refused_are_counted_to_the_last(
 
 
 @pytest.mark.parametrize("bad", ["not-a-url", "https:/h/x?sig=hunter2"])
-def test_the_error_of_one_bad_line_says_once_what_happened_and_what_applies(
-    emulator: Emulator, tmp_path: Path, bad: str
-) -> None:
+def test_the_error_of_one_bad_line_says_once_what_happened_and_what_applies(emulator: Emulator, tmp_path: Path, bad: str) -> None:
     manifest = tmp_path / "urls.txt"
     manifest.write_text("\n".join([*urls(10), bad, *urls(20)[10:]]))
     with pytest.raises(errors.BatchFailedError) as failed:
