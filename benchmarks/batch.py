@@ -6,8 +6,8 @@ answers every request after a fixed time, so the most that a contender can reach
 process of its own, and those that are compared alternate. On a shared machine, compare only figures of one run.
 
 Then what each stage of a large batch costs: a gzip CSV is copied and read, counted without duplicates, sent with state or with
-receipts, and resumed when nothing is left to send. Each stage has a process of its own, whose peak memory is compared with that of an
-empty batch.
+receipts, and resumed when nothing is left to send. Each stage has a process of its own, whose peak memory is compared with that of
+an empty batch.
 """
 
 from __future__ import annotations
@@ -109,9 +109,7 @@ def report_stages(folder: str, count: int) -> None:
             own = in_own_process("stage", name, url, str(manifest), folder)
             print(f"{words:32}{own['seconds']:9.1f}{own['cpu']:9.1f}{(own['memory'] - empty) / 1024:26.1f}", flush=True)
             if own.get("parts"):
-                print(
-                    f"{'':4}of these, {own['parts']:,.0f} writes of receipts took {own['writing']:.1f} s, concurrently with sending"
-                )
+                print(f"{'':4}of these, {own['parts']:,.0f} writes took {own['writing']:.1f} s, concurrently with sending")
         assert finish() == 2 * count, "every URL arrives once, and none when the batch is resumed"
 
 
