@@ -277,8 +277,9 @@ def stage(name: str, url: str, manifest: str, folder: str) -> None:
     """One stage of a large batch, and what it cost."""
     from airflow_provider_cloudstore.batch.job import Job
     from airflow_provider_cloudstore.batch.ledger import Ledger, Status, Survey, with_digests
-    from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
+    from airflow_provider_cloudstore.batch.receipts import Receipts, Try
     from airflow_provider_cloudstore.batch.sending import Options
+    from airflow_provider_cloudstore.hooks.folders import PathFolder
     from airflow_provider_cloudstore.protocol.secrets import Secret
     from airflow_provider_cloudstore.protocol.settings import Settings
 

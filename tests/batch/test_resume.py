@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_cloudstore.batch.job import Report
 from airflow_provider_cloudstore.batch.ledger import STATE_FORMAT, Ranges
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.receipts import PathFolder
+from airflow_provider_cloudstore.hooks.folders import PathFolder
 from airflow_provider_cloudstore.protocol import errors
 
 Urls = Callable[..., list[str]]

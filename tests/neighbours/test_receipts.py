@@ -15,8 +15,9 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_cloudstore.batch.outcomes import digest_of
-from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts
+from airflow_provider_cloudstore.batch.receipts import Receipts
 from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.hooks.folders import PathFolder
 from airflow_provider_cloudstore.protocol.errors import BatchStoppedError, InvalidInputError
 from airflow_provider_cloudstore.receipts import read_receipts
 from tests.neighbours.buckets import FIRST, NAME, AzureContainer, Bucket, S3Bucket
