@@ -133,7 +133,11 @@ def _found(reading: io.RawIOBase, name: str, columns: list[str]) -> Iterator[Ent
     first = next(content_lines, None)
     if first is None:
         return iter(())
-    form = "json" if suffix in _JSON_SUFFIXES and not first[1].startswith(b"[") else _format_of(_decoded(first[1]), name, columns)
+    form = (
+        "json"
+        if suffix in _JSON_SUFFIXES and not first[1].startswith(b"[")
+        else _format_of(first[1].decode(errors="replace"), name, columns)
+    )
     if form == "csv":
         return _csv(chain([first], lines), name, columns, _DELIMITERS)
     return (_json_lines if form == "json" else _text)(chain([first], content_lines), name, columns)
@@ -177,10 +181,6 @@ def _format_of(first: str, name: str, columns: list[str]) -> str:
     )
 
 
-def _decoded(line: bytes) -> str:
-    return line.decode("utf-8", "surrogateescape")
-
-
 def _blocks(content: BinaryIO) -> Iterator[list[bytes]]:
     """The lines without their ends, some at a time; of a line beyond the limit, just more than the limit."""
     rest = content.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
@@ -211,7 +211,7 @@ def _text(lines: _Lines, name: str, columns: list[str]) -> Iterator[Entry]:
         if len(line) > MAX_LINE_LENGTH:
             yield Entry(number, problem=f"the line is longer than {_LIMIT}")
             continue
-        url = _decoded(line).strip()
+        url = line.decode("utf-8", "surrogateescape").strip()
         count += 1
         if ends:
             ends = {end for end in ends if end in url and "/" not in url.rpartition(end)[2]}
@@ -252,18 +252,21 @@ def _integer(digits: str) -> int | str:
 def _csv(lines: _Lines, name: str, columns: list[str], delimiters: Sequence[str]) -> Iterator[Entry]:
     records = _records(lines, name)
     header, delimiter = _header(records, name, columns[0], delimiters)
-    places = [_place(header, column, name) for column in columns]
+    width, places = len(header), [_place(header, column, name) for column in columns]
     for first, last, text in records:
-        row = _checked(_split(text, delimiter), name, first)
-        if last > first and _holds_rows(row, len(header), delimiter):
+        row = _split(text, delimiter)
+        if not row:
+            raise _misquoted(name, first)
+        if last > first and _holds_rows(row, width, delimiter):
             raise _refused(
                 name, f"has a quote in line {first} that is closed only in line {last}: the text in between looks like rows"
             )
-        values = [row[place] if place < len(row) else "" for place in places]
-        problem = _too_wide(row, len(header), places[0])
-        if not values[0]:
+        problem = _too_wide(row, width, places[0]) if len(row) > width else ""
+        row += [""] * (width - len(row))
+        url = row[places[0]]
+        if not url:
             problem = f"the line has no value in column '{columns[0]}'"
-        yield Entry(first, None if problem else values[0], problem, values[1] if len(values) > 1 else None)
+        yield Entry(first, None if problem else url, problem, row[places[1]] if len(places) > 1 else None)
 
 
 def _records(lines: _Lines, name: str) -> Iterator[tuple[int, int, str]]:
@@ -274,7 +277,7 @@ def _records(lines: _Lines, name: str) -> Iterator[tuple[int, int, str]]:
         last, row = _closed(lines, first, line, name) if line.count(b'"') % 2 else (first, line)
         if len(row) > MAX_LINE_LENGTH:
             raise _refused(name, f"has a row in line {first} that is longer than {_LIMIT}")
-        yield first, last, _decoded(row)
+        yield first, last, row.decode("utf-8", "surrogateescape")
 
 
 def _closed(lines: _Lines, first: int, line: bytes, name: str) -> tuple[int, bytes]:
@@ -304,11 +307,9 @@ def _split(row: str, delimiter: str) -> list[str]:
     return fields
 
 
-def _checked(row: list[str], name: str, line: int) -> list[str]:
-    if row:
-        return row
+def _misquoted(name: str, line: int) -> InvalidInputError:
     quotes = "a value with a quote in it has to begin and end with one, and those in it are doubled"
-    raise _refused(name, f"is not valid CSV (RFC 4180) in line {line}: {quotes}")
+    return _refused(name, f"is not valid CSV (RFC 4180) in line {line}: {quotes}")
 
 
 def _holds_rows(row: list[str], width: int, delimiter: str) -> bool:
@@ -323,8 +324,7 @@ def _too_wide(row: list[str], width: int, place: int) -> str:
 
     Empty fields at the end are harmless, unless the URL is the last column and may end with the delimiter.
     """
-    more = row[width:]
-    if not more or (not any(more) and place < width - 1):
+    if not any(row[width:]) and place < width - 1:
         return ""
     return f"the line has {len(row):,} fields and the header {width:,}: put a value that holds the delimiter in double quotes"
 
@@ -336,7 +336,9 @@ def _header(records: Iterator[tuple[int, int, str]], name: str, column: str, del
         held = [row for row in rows if _matching(row[0], column)]
         if held or not text.startswith("#"):
             header, delimiter = held[0] if held else max(rows, key=lambda row: len(row[0]))
-            return _checked(header, name, line), delimiter
+            if not header:
+                raise _misquoted(name, line)
+            return header, delimiter
     return [], delimiters[0]
 
 
