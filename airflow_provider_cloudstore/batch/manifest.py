@@ -81,6 +81,7 @@ class Entry:
 Manifest = Callable[[], Iterator[Entry]]
 """Its entries from the beginning, each time it is called."""
 _Lines = Iterator[tuple[int, bytes]]
+_Records = Iterator[tuple[int, int, str]]
 
 
 def list_manifest(urls: Sequence[Any]) -> Manifest:
@@ -269,7 +270,7 @@ def _csv(lines: _Lines, name: str, columns: list[str], delimiters: Sequence[str]
         yield Entry(first, None if problem else url, problem, row[places[1]] if len(places) > 1 else None)
 
 
-def _records(lines: _Lines, name: str) -> Iterator[tuple[int, int, str]]:
+def _records(lines: _Lines, name: str) -> _Records:
     """The rows that are not blank, with their first and last line: a row with an open quote goes on in the next line."""
     for first, line in lines:
         if not line or line.isspace():
@@ -329,7 +330,7 @@ def _too_wide(row: list[str], width: int, place: int) -> str:
     return f"the line has {len(row):,} fields and the header {width:,}: put a value that holds the delimiter in double quotes"
 
 
-def _header(records: Iterator[tuple[int, int, str]], name: str, column: str, delimiters: Sequence[str]) -> tuple[list[str], str]:
+def _header(records: _Records, name: str, column: str, delimiters: Sequence[str]) -> tuple[list[str], str]:
     """The columns, and the delimiter with which one of them holds the URLs. Comments may precede them."""
     for line, _, text in records:
         rows = [(_split(text, delimiter), delimiter) for delimiter in delimiters]
