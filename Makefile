@@ -139,6 +139,7 @@ bench: env-new env-workbench ## run the benchmarks; compare figures only within 
 	@$(BIN)/python benchmarks/waiting.py --plain --rounds 7 --waiters 500 --interval 1 --seconds 6
 	@PYTHONPATH=. $(WORKBENCH_BIN)/python benchmarks/triggerer.py
 	@$(BIN)/python benchmarks/batch.py
+	@$(BIN)/python benchmarks/receipts.py
 	@$(BIN)/python benchmarks/download.py
 	@PYTHONPATH=. $(BIN)/python benchmarks/mapped.py
 

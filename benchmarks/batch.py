@@ -31,7 +31,7 @@ from typing import Any
 
 API = "/cloud/api/v2/file/url_upload_add"
 RIVALS = ("batch", "aiohttp")
-OTHERS = ("batch-fresh", "requests", "http-operator")
+OTHERS = ("requests", "http-operator")
 STAGES = {
     "read": "read the manifest",
     "count": "count it and compute its digests",
@@ -207,7 +207,6 @@ def send(name: str, url: str, manifest: str, concurrency: int) -> None:
     """One contender, and what it cost; what is imported once is not counted."""
     contenders: dict[str, Callable[..., Any]] = {
         "batch": batch,
-        "batch-fresh": partial(batch, fresh=True),
         "aiohttp": bare_aiohttp,
         "requests": bare_requests,
         "http-operator": http_operator,
@@ -255,7 +254,7 @@ def entries_of(manifest: str) -> Any:
     return entries
 
 
-def batch(url: str, manifest: str, concurrency: int, fresh: bool = False) -> Any:
+def batch(url: str, manifest: str, concurrency: int) -> Any:
     """The engine of the operator, with a checkpoint every second."""
     from airflow_provider_cloudstore.batch.job import Job
     from airflow_provider_cloudstore.batch.sending import Options
@@ -267,7 +266,7 @@ def batch(url: str, manifest: str, concurrency: int, fresh: bool = False) -> Any
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
             store = FileState(Path(folder) / "state")
-            options = Options(concurrency, fresh_connections=fresh)
+            options = Options(concurrency)
             report = asyncio.run(Job(entries_of(manifest), settings, lambda: settings, options, store=store).run())
         assert report.error is None, report.error
 

@@ -27,7 +27,8 @@ with DAG(
     # CHANGE THIS: minutes, so that the retries outlast an outage.
     default_args={"retries": 3, "retry_delay": timedelta(seconds=10)},
     params={
-        # CHANGE THESE, here or when you trigger a run. Text, CSV or JSON, plain or gzip; a path, or s3://connection@bucket/...
+        # CHANGE THESE, here or when you trigger a run: paths, or s3://connection@bucket/...
+        # The manifest is text, CSV or JSON Lines, plain or gzip.
         "manifest": Param(os.environ.get("EXAMPLE_MANIFEST", "s3://aws_default@bucket/urls.csv.gz"), type="string"),
         "receipts": Param(os.environ.get("EXAMPLE_RECEIPTS", "s3://aws_default@bucket/receipts"), type="string"),
     },

@@ -1,121 +1,58 @@
-"""One try of a batch, from loading the progress of earlier tries to the last checkpoint; without Airflow."""
+"""One try of a batch from top to bottom: leave the mark, load what earlier tries did, read the manifest, send, store the rest."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, TypeVar
 
 from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, Store, in_daemon_thread, retry_until
-from airflow_provider_cloudstore.batch.ledger import ChunkDigests, Ledger, Match, Status, Survey, with_digests
-from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.receipts import Receipts, Try
-from airflow_provider_cloudstore.batch.resume import Progress, StateStore, load_progress, save_state
+from airflow_provider_cloudstore.batch.ledger import Ledger, locate
+from airflow_provider_cloudstore.batch.manifest import Manifest
+from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.report import Report, conclude, plan, report_progress
+from airflow_provider_cloudstore.batch.resume import Resume
 from airflow_provider_cloudstore.batch.sending import Options, Sender
+from airflow_provider_cloudstore.batch.state import PLACE, State, no_room
 from airflow_provider_cloudstore.batch.throttle import Throttle
+from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
-from airflow_provider_cloudstore.protocol.errors import (
-    BatchFailedError,
-    BatchInterruptedError,
-    BatchStoreError,
-    CloudStoreError,
-    InvalidInputError,
-    ManifestChangedError,
-)
+from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError
 from airflow_provider_cloudstore.protocol.settings import Settings
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_REPORT_INTERVAL = 5.0
 _KILL_CHECK_INTERVAL = 0.1
 _GRACE = 0.6  # for responses in transit when the task is terminated
 _TIME_TO_SAVE = 0.8
-_NOT_LOADED = "the progress of earlier tries cannot be read"
 OUTAGE_LIMIT = 300.0
 """Seconds that a store may be unavailable."""
 
-Entries = Callable[[], AbstractContextManager[Iterator[Entry]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """How a try ended.
-
-    :param total: entries of the manifest, or of the shard.
-    :param now: outcomes of this try, by status.
-    :param earlier: outcomes of earlier tries, by status.
-    :param failures: the first failures, redacted.
-    :param error: why the batch did not fully succeed.
-    """
-
-    total: int
-    now: dict[Status, int]
-    earlier: dict[Status, int]
-    failures: list[dict[str, Any]]
-    error: CloudStoreError | None
-
-    def count(self, status: Status) -> int:
-        """URLs with a status, from this try and earlier ones."""
-        return self.now.get(status, 0) + self.earlier.get(status, 0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as an XCom."""
-        return {
-            "total": self.total,
-            **{status.value: self.count(status) for status in Status},
-            "queued_earlier": self.earlier.get(Status.QUEUED, 0),
-            "failures": self.failures,
-        }
-
 
 @asynccontextmanager
-async def connect(settings: Settings, reload: Any, options: Options) -> AsyncIterator[AsyncClient]:
+async def connect(settings: Settings, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
     """A client whose session has a connection for each concurrent upload."""
-    limit = options.max_concurrency
-    async with shared_session(settings, limit, fresh_connections=options.fresh_connections) as session:
+    async with shared_session(settings, limit, fresh_after_loss=True) as session:
         yield AsyncClient(settings, reload, session)
-
-
-def _read(entries: Iterator[Entry]) -> Iterator[Entry]:
-    """The entries of a manifest; whatever a library raises while reading becomes an error of ours."""
-    reason = ""
-    try:
-        yield from entries
-    except CloudStoreError:
-        raise
-    except Exception as error:  # noqa: BLE001  (any library may read the file; the task ends below)
-        reason = type(error).__name__
-    if reason:
-        raise BatchStoreError(f"the manifest could not be read to its end ({reason})", operation="batch upload")
-
-
-def _reread(opened: Entries) -> Iterator[Entry]:
-    """The second pass. The manifest was valid when it was counted: what is refused now has changed, and something may be sent."""
-    reason = ""
-    try:
-        with opened() as entries:
-            yield from _read(entries)
-    except InvalidInputError as error:
-        reason = error.reason.removesuffix("; nothing was sent")
-    if reason:
-        raise ManifestChangedError(f"the manifest changed while the batch read it: now {reason}", operation="batch upload")
 
 
 @dataclass(eq=False, repr=False)
 class Job:
     """One try of a batch.
 
-    :param entries: opens the manifest at its start; called once to count and once to send.
+    :param read: reads the manifest; it blocks.
     :param settings: the connection.
     :param reload: rereads the connection; it may block.
     :param options: how the batch is sent.
     :param writer: this try.
-    :param store: the state store, if there is one.
-    :param receipts: the receipts, if the task has any.
+    :param state: the state store, if there is one.
+    :param receipts: the receipts, if the task has any: then they hold the progress.
     :param killed: whether the task is being terminated; polled ten times a second.
     :param time_limit: seconds after which the batch ends.
     :param allow_empty: whether a manifest may have no URL.
@@ -125,53 +62,102 @@ class Job:
     :param in_thread: runs blocking work.
     """
 
-    entries: Entries
+    read: Callable[[], Manifest]
     settings: Settings
     reload: Callable[[], Settings]
     options: Options
     _: KW_ONLY
     writer: Try = field(default_factory=Try)
-    store: StateStore | None = None
+    state: State | None = None
     receipts: Receipts | None = None
     killed: Callable[[], bool] = lambda: False
     time_limit: float = math.inf
     allow_empty: bool = True
     report: Callable[[str], None] = log.info
-    connect: Callable[[Settings, Any, Options], AbstractAsyncContextManager[AsyncClient]] = connect
+    connect: Callable[[Settings, Any, int], AbstractAsyncContextManager[AsyncClient]] = connect
     clock: Callable[[], float] = field(default_factory=Clock)
     in_thread: InThread = in_daemon_thread
-    _is_loaded: bool = field(default=False, init=False)
-    _sender: Sender | None = field(default=None, init=False)
+    _step: str = field(default="the progress of earlier tries cannot be read", init=False)
     _lease: Lease | None = field(default=None, init=False)
-    _ledger: Ledger | None = field(default=None, init=False)
-    _survey: Survey = field(default_factory=Survey, init=False)
-    _chunks: ChunkDigests = field(default_factory=ChunkDigests, init=False)
 
     async def run(self) -> Report:
         """Send what earlier tries have not finished.
 
-        :raises CloudStoreError: if the try ended before sending anything.
+        :raises CloudStoreError: if the try ended before the manifest was counted.
         """
-        work = asyncio.create_task(self._work())
-        watch = asyncio.create_task(self._watch())
+        ended = asyncio.create_task(self._wait_for_end())
         try:
-            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                await self._abort(work)
-                return self._report_of(watch.result())
-            try:
-                error = work.result()
-            except CloudStoreError as failed:
-                if self._ledger is None:
-                    raise  # nothing was sent, so there is nothing to report
-                error = failed
-            return self._report_of(error)
+            resume = Resume(self.options, self.writer, lambda: self.settings.secrets, self.state, self.receipts)
+            ledger = await self._prepare(resume.load, ended)
+            self._step = "the manifest is still being read"
+            manifest = await _unless(ended, self.in_thread(self.read))
+            await _unless(ended, self.in_thread(lambda: resume.survey(manifest, allow_empty=self.allow_empty)))
+            self._step = "the receipts cannot be written"
+            await self._prepare(lambda: resume.take_over(manifest), ended)
+            self._step = ""
+            place = self.receipts.place if self.receipts else PLACE if self.state else ""
+            self.report(plan(ledger, self.options, place))
+            if not place:
+                log.warning("No state store and no `receipts`: a retry will resend every URL.")
+            error = await self._send(ledger, manifest, ended)
+        except CloudStoreError as failed:
+            if not self._lease:
+                raise  # nothing was counted, so there is nothing to report
+            error = failed
         finally:
-            watch.cancel()
-            if not work.done():  # this task itself was cancelled
-                await self._abort(work)
+            ended.cancel()
+        return conclude(ledger, error, self.options, self.receipts.place if self.receipts else "", is_resumable=bool(place))
 
-    async def _watch(self) -> CloudStoreError:
+    async def _prepare(self, work: Callable[[], T], ended: asyncio.Task[CloudStoreError]) -> T:
+        """Blocking work with a store, retried while that fails."""
+        return await _unless(ended, retry_until(lambda: self.in_thread(work), self._step, OUTAGE_LIMIT))
+
+    async def _send(self, ledger: Ledger, manifest: Manifest, ended: asyncio.Task[CloudStoreError]) -> CloudStoreError | None:
+        """Send while the lease is renewed and progress is logged, and return why that ended early, or None."""
+        lease = self._lease = Lease(self._stores(ledger), OUTAGE_LIMIT, self.clock, self.in_thread)
+        throttle = Throttle(lease, self.options.requests_per_second)
+        entries = locate(manifest(), self.options.shard)
+        async with self.connect(self.settings, self._reload, self.options.max_concurrency) as client:
+            sender = Sender(client, lambda: self.settings, throttle, ledger, entries, self.options, self.in_thread)
+            sending = asyncio.create_task(sender.run())
+            renewing = asyncio.create_task(lease.renew(lambda: self._check_room(sender)))
+            reporting = asyncio.create_task(report_progress(ledger, throttle, lease, self.report))
+            try:
+                await asyncio.wait({sending, renewing, ended}, return_when=asyncio.FIRST_COMPLETED)
+                if sending.done():
+                    lease.finish()
+                    await asyncio.wait({renewing, ended}, return_when=asyncio.FIRST_COMPLETED)
+            finally:  # of a task that is cancelled, too: within two seconds, accept responses in transit and store the progress
+                sender.drain()
+                await asyncio.wait({sending}, timeout=_GRACE)
+                lease.finish()
+                await asyncio.wait({renewing}, timeout=_TIME_TO_SAVE)
+                if not renewing.done():
+                    log.warning("Could not store the last second of progress")
+                for task in (sending, renewing, reporting):
+                    task.cancel()
+                await asyncio.wait({sending, renewing, reporting})
+        if ended.done():
+            return ended.result()
+        renewing.result()
+        sending.result()
+        return sender.error
+
+    def _stores(self, ledger: Ledger) -> list[Store]:
+        stores = [Store("receipts folder", ledger.drain_receipts, self.receipts.write)] if self.receipts else []
+        if self.state:
+            stores.append(Store("task state", ledger.copy_positions, self.state.save))
+        return stores
+
+    def _check_room(self, sender: Sender) -> None:
+        if self.state and self.state.is_full:
+            sender.fail(no_room())
+
+    async def _reload(self) -> Settings:
+        self.settings = await self.in_thread(self.reload)
+        return self.settings
+
+    async def _wait_for_end(self) -> CloudStoreError:
         """Wait until the task has to end, and return why."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self.time_limit
@@ -179,147 +165,17 @@ class Job:
         while not self.killed() and loop.time() < ends_at:  # noqa: ASYNC110
             await asyncio.sleep(_KILL_CHECK_INTERVAL)
         if self.killed():
-            return BatchInterruptedError("the task was terminated", operation="batch upload")
-        kind = BatchStoreError if self._unavailable else BatchInterruptedError
-        return kind(" and ".join(["execution_timeout is nearly over", *self._unavailable]), operation="batch upload")
+            return BatchInterruptedError("the task was terminated", operation="batch upload", cause="terminated")
+        waits = self._step or (self._lease.waits_for if self._lease else "")
+        what = " and ".join(filter(None, ["execution_timeout is nearly over", waits]))
+        return BatchInterruptedError(what, operation="batch upload", cause="timeout")
 
-    @property
-    def _unavailable(self) -> list[str]:
-        """What the batch waits for, if it waits for a store."""
-        if not self._is_loaded:
-            return [_NOT_LOADED]
-        return [f"the {name} cannot be written" for name in self._lease.stale] if self._lease else []
 
-    async def _abort(self, work: asyncio.Task[Any]) -> None:
-        """End within two seconds: accept responses that arrive at once, and store the progress if the stores respond."""
-        if self._sender:
-            self._sender.drain()
-            await asyncio.wait({work}, timeout=_GRACE)
-        ended = work.done()
-        work.cancel()
-        with suppress(asyncio.CancelledError, CloudStoreError):
-            await work
-        if self._lease and not ended:
-            try:
-                await self._lease.finish(_TIME_TO_SAVE)
-            except (TimeoutError, CloudStoreError) as error:
-                log.warning("Could not store the last second of progress: %s", type(error).__name__)
-
-    async def _work(self) -> CloudStoreError | None:
-        """Run the try, and return why it ended early, or None."""
-        progress = await retry_until(
-            lambda: self.in_thread(lambda: load_progress(self.store, self.receipts, self.writer, self.options.since_try)),
-            _NOT_LOADED,
-            OUTAGE_LIMIT,
-        )
-        self._is_loaded = True
-        self._survey, match = await self.in_thread(lambda: self._count(progress))
-        self.report(self._plan())
-        if self._is_resumable:
-            for line in progress.explain(match, self._survey.total, resends_unknown=self.options.retry_unknown_outcome):
-                self.report(line)
-        else:
-            log.warning("No state store and no receipts: a retry will resend every URL.")
-        ledger = self._ledger = Ledger(
-            self._survey,
-            progress.matching(match),
-            progress.recorded,
-            unchanged=match.unchanged,
-            skip_duplicates=self.options.skip_duplicates,
-            retry_unknown=self.options.retry_unknown_outcome,
-            writes_receipts=self.receipts is not None,
-            try_number=self.writer.number,
-            secrets=lambda: self.settings.secrets,
-        )
-        lease = self._lease = Lease([*self._stores(ledger)], OUTAGE_LIMIT, self.clock, self.in_thread)
-        async with self.connect(self.settings, self._reload, self.options) as client:
-            sender = self._sender = Sender(
-                client,
-                lambda: self.settings,
-                Throttle(lease, self.options.requests_per_second, self.report),
-                ledger,
-                entries=self._chunks.verify(with_digests(_reread(self.entries), self.options.shard)),
-                options=self.options,
-                in_thread=self.in_thread,
-            )
-            await self._send(sender, lease)
-        await lease.finish()
-        return sender.error
-
-    async def _send(self, sender: Sender, lease: Lease) -> None:
-        """Send while the lease is renewed and progress is logged; end the batch if the lease cannot be renewed."""
-        sending, checkpointing = asyncio.create_task(sender.run()), asyncio.create_task(lease.checkpoint_loop())
-        reporting = asyncio.create_task(self._report_progress(sender.ledger, lease))
-        try:
-            await asyncio.wait({sending, checkpointing} if self._is_resumable else {sending}, return_when=asyncio.FIRST_COMPLETED)
-            if not sending.done():
-                sender.drain()
-                await asyncio.wait({sending}, timeout=_GRACE)
-                with suppress(TimeoutError, CloudStoreError):
-                    await lease.finish(_TIME_TO_SAVE)  # so that the other store is complete
-                checkpointing.result()
-            sending.result()
-        finally:
-            for task in (sending, checkpointing, reporting):
-                task.cancel()
-            await asyncio.wait({sending, checkpointing, reporting})
-
-    def _count(self, progress: Progress) -> tuple[Survey, Match]:
-        with self.entries() as entries:
-            found = self._chunks.record(with_digests(_read(entries), self.options.shard))
-            survey, match = Survey.of(found, progress.state)
-        if not survey.total and not self.allow_empty:
-            raise InvalidInputError("the manifest holds no URL: set allow_empty=True if it may be empty; nothing was sent")
-        return survey, match
-
-    def _plan(self) -> str:
-        rate = self.options.requests_per_second
-        limit = f", at most {rate:,g} a second" if rate else ""
-        places = [*(["the state store"] if self.store else []), *([self.receipts.place] if self.receipts else [])]
-        kept = f"; progress is kept in {' and '.join(places)}" if places else ""
-        return (
-            f"A batch of {self._survey.total:,} URLs: at most {self.options.max_concurrency:,} requests in flight{limit}{kept}."
-        )
-
-    @property
-    def _is_resumable(self) -> bool:
-        return bool(self.store or self.receipts)
-
-    def _stores(self, ledger: Ledger) -> Iterator[Store]:
-        if store := self.store:
-            yield Store("task state", ledger.to_state, lambda state: save_state(store, self.writer, state))
-        if self.receipts:
-            yield Store("receipts folder", ledger.drain_receipts, self.receipts.write)
-
-    async def _reload(self) -> Settings:
-        self.settings = await self.in_thread(self.reload)
-        return self.settings
-
-    async def _report_progress(self, ledger: Ledger, lease: Lease) -> None:
-        loop = asyncio.get_running_loop()
-        began, total = loop.time(), self._survey.total
-        while True:
-            await asyncio.sleep(_REPORT_INTERVAL)
-            done, rate = ledger.finished, sum(ledger.now.values()) / (loop.time() - began)
-            failed, unknown = (ledger.now[status] + ledger.earlier[status] for status in (Status.FAILED, Status.UNKNOWN))
-            left = f", about {max(0, total - done) / rate:,.0f} s left" if rate else ""
-            stale = f"; waiting for the {' and the '.join(lease.stale)}" if lease.stale else ""
-            counts = f"{done:,} of {total:,} URLs done, {rate:,.0f} a second, {failed:,} failed, {unknown:,} unknown"
-            self.report(counts + left + stale)
-
-    def _report_of(self, error: CloudStoreError | None) -> Report:
-        ledger = self._ledger or Ledger(self._survey)
-        report = Report(self._survey.total, dict(ledger.now), dict(ledger.earlier), ledger.failures, error)
-        failed, unknown = report.count(Status.FAILED), report.count(Status.UNKNOWN)
-        if error or not failed + unknown:
-            return report
-        counts = [f"{failed:,} failed"] if failed else []
-        counts += [f"{unknown:,} unknown, which may have been queued"] if unknown else []
-        first = ledger.failures[0]
-        about = f"{first['error']}, {first['url']}" if first["url"] else first["error"]
-        what = f"of {report.total:,} URLs {' and '.join(counts)}; the first, in line {first['line']:,}: {about}"
-        if self.receipts:
-            what += f"; receipts in {self.receipts.place}"
-        if ledger.forgotten:
-            what += f"; without receipts, a cleared task will not resend {ledger.forgotten:,} of the failed URLs"
-        return replace(report, error=BatchFailedError(what, operation="batch upload"))
+async def _unless(ended: asyncio.Task[CloudStoreError], work: Awaitable[T]) -> T:
+    """The result of work, which is given up when the task has to end."""
+    working = asyncio.ensure_future(work)
+    await asyncio.wait({working, ended}, return_when=asyncio.FIRST_COMPLETED)
+    if working.done():
+        return working.result()
+    working.cancel()
+    raise ended.result()

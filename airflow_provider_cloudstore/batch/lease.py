@@ -1,7 +1,7 @@
 """Allows a request only while the last durable checkpoint is younger than two seconds.
 
-Whatever is killed, frozen or unavailable, a later try can miss only the uploads in flight and those of two seconds. Each
-store has a checkpoint loop of its own, so that neither waits for the other.
+Whatever is killed, frozen or unavailable, a later try can miss only the uploads in flight and those of two seconds. A checkpoint
+is durable once every store has it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from airflow_provider_cloudstore.protocol.errors import BatchStoreError, CloudStoreError
+from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError
 
 T = TypeVar("T")
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -83,8 +83,7 @@ class Store:
 
     :param name: its name in the log.
     :param snapshot: returns what has to be written now. Called on the event loop.
-    :param write: writes a snapshot durably. It blocks; after a failure it is called again with the same snapshot. It raises
-        ``BatchSupersededError`` if a newer try has taken over.
+    :param write: writes a snapshot durably. It blocks; after a failure it is called again with the same snapshot.
     """
 
     name: str
@@ -92,13 +91,13 @@ class Store:
     write: Callable[[Any], None]
 
 
-async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_limit: float) -> T:
+async def retry_until(attempt: Callable[[], Awaitable[T]], problem: str, outage_limit: float) -> T:
     """Retry with backoff while a store fails.
 
     :param attempt: uses the store.
-    :param what: the problem, for the log and the error.
+    :param problem: for the log and the error, such as ``the task state cannot be written``.
     :param outage_limit: seconds for all attempts.
-    :raises BatchStoreError: if the store failed for longer.
+    :raises BatchInterruptedError: if the store failed for longer.
     :raises CloudStoreError: if ``attempt`` raised it.
     """
     reason, backoff = "no response", _INITIAL_BACKOFF
@@ -111,72 +110,16 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], what: str, outage_lim
                     raise
                 except Exception as error:  # noqa: BLE001  (any library may be behind the store; the task ends below)
                     reason = type(error).__name__
-                log.warning("Sending is paused: %s (%s); retrying", what, reason)
+                log.warning("Sending is paused: %s (%s); retrying", problem, reason)
                 await asyncio.sleep(backoff)
                 backoff = min(2 * backoff, _MAX_BACKOFF)
-    raise BatchStoreError(f"{what}: retried for {outage_limit:.0f} s ({reason})", operation="batch upload")
-
-
-class Checkpointer:
-    """Writes the checkpoints of one store, one at a time: an older one never overwrites a newer one, and none is skipped.
-
-    :param store: the store.
-    :param outage_limit: seconds for which it may be unavailable.
-    :param clock: measures the age of a checkpoint.
-    :param in_thread: runs blocking work.
-    """
-
-    def __init__(self, store: Store, outage_limit: float, clock: Callable[[], float], in_thread: InThread) -> None:
-        self.store = store
-        self._outage_limit = outage_limit
-        self._clock = clock
-        self._in_thread = in_thread
-        self._pending: tuple[float, Any] | None = None
-        self._running: asyncio.Future[None] | None = None
-        self._durable_at: float | None = None
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the last durable checkpoint is young enough."""
-        return self._durable_at is not None and self._clock() - self._durable_at < LEASE
-
-    async def checkpoint(self) -> float:
-        """Write one checkpoint: the unfinished one, if there is one.
-
-        :returns: the time of its snapshot.
-        """
-        if self._pending is None:
-            self._pending = (self._clock(), self.store.snapshot())
-        snapshot_at, snapshot = self._pending
-        if self._running is None:
-            self._running = asyncio.ensure_future(self._in_thread(lambda: self.store.write(snapshot)))
-        running = self._running
-        try:
-            await asyncio.shield(running)
-        finally:
-            if running.done():
-                self._running = None
-        self._pending = None
-        self._durable_at = snapshot_at
-        return snapshot_at
-
-    async def persist(self) -> float:
-        """As :meth:`checkpoint`, retried with backoff while the store fails.
-
-        :raises BatchStoreError: if the store is unavailable for longer than ``outage_limit``.
-        :raises BatchSupersededError: if a newer try has taken over.
-        """
-        return await retry_until(self.checkpoint, f"the {self.store.name} cannot be written", self._outage_limit)
-
-    async def finish(self) -> None:
-        """Write the last checkpoint."""
-        if self._pending is not None:
-            await self.persist()
-        await self.persist()
+    raise BatchInterruptedError(
+        f"{problem}: retried for {outage_limit:.0f} s ({reason})", operation="batch upload", cause="store"
+    )
 
 
 class Lease:
-    """The permission to send: every store has a fresh checkpoint.
+    """The permission to send: the last durable checkpoint is fresh. Checkpoints are written one after the other.
 
     :param stores: where checkpoints are stored; without any, nothing can be resumed and sending is always allowed.
     :param outage_limit: seconds for which a store may be unavailable.
@@ -185,19 +128,24 @@ class Lease:
     """
 
     def __init__(self, stores: list[Store], outage_limit: float, clock: Callable[[], float], in_thread: InThread) -> None:
-        self._checkpointers = [Checkpointer(store, outage_limit, clock, in_thread) for store in stores]
+        self._stores = stores
+        self._outage_limit = outage_limit
         self._clock = clock
+        self._in_thread = in_thread
+        self._durable_at: float | None = None
+        self._unwritten = [store.name for store in stores]
         self._renewed = asyncio.Event()
+        self._finishing = asyncio.Event()
 
     @property
     def is_valid(self) -> bool:
         """Whether a request may be sent now."""
-        return all(checkpointer.is_fresh for checkpointer in self._checkpointers)
+        return not self._stores or (self._durable_at is not None and self._clock() - self._durable_at < LEASE)
 
     @property
-    def stale(self) -> list[str]:
-        """The names of the stores without a fresh checkpoint."""
-        return [checkpointer.store.name for checkpointer in self._checkpointers if not checkpointer.is_fresh]
+    def waits_for(self) -> str:
+        """What an invalid lease waits for: ``the task state cannot be written``; empty if it is valid."""
+        return "" if self.is_valid else f"the {' and the '.join(self._unwritten)} cannot be written"
 
     async def valid(self) -> None:
         """Wait until a request may be sent."""
@@ -205,32 +153,35 @@ class Lease:
             self._renewed.clear()
             await self._renewed.wait()
 
-    async def checkpoint_loop(self) -> None:
-        """Renew the lease until cancelled.
+    def finish(self) -> None:
+        """Let :meth:`renew` write one more checkpoint, of this moment or later, and end."""
+        self._finishing.set()
 
-        :raises BatchStoreError: if a store is unavailable for longer than ``outage_limit``.
-        :raises BatchSupersededError: if a newer try has taken over.
+    async def renew(self, written: Callable[[], None]) -> None:
+        """Write a checkpoint every second, and the last one after :meth:`finish`.
+
+        :param written: called after each checkpoint, before anything is sent on it.
+        :raises BatchInterruptedError: if a store is unavailable for longer than ``outage_limit``, or refuses this try.
+        :raises BatchStoppedError: if a store can no longer be used.
         """
-        loops = [asyncio.create_task(self._checkpoint_loop(checkpointer)) for checkpointer in self._checkpointers]
-        try:
-            await asyncio.gather(*loops)
-        finally:
-            for one in loops:
-                one.cancel()
-
-    async def _checkpoint_loop(self, checkpointer: Checkpointer) -> None:
-        while True:
-            snapshot_at = await checkpointer.persist()
+        is_last = False
+        while not is_last:
+            is_last, snapshot_at = self._finishing.is_set(), self._clock()
+            self._unwritten = [store.name for store in self._stores]
+            writing = [asyncio.create_task(self._write(store, store.snapshot())) for store in self._stores]
+            try:
+                await asyncio.gather(*writing)
+            finally:
+                for one in writing:
+                    one.cancel()
+            self._durable_at = snapshot_at
+            written()
             self._renewed.set()
-            await asyncio.sleep(max(0.0, snapshot_at + _CHECKPOINT_INTERVAL - self._clock()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(snapshot_at + _CHECKPOINT_INTERVAL - self._clock()):
+                    await self._finishing.wait()
 
-    async def finish(self, seconds: float | None = None) -> None:
-        """Write the last checkpoint of every store.
-
-        :param seconds: the time limit; None for that of the stores.
-        :raises TimeoutError: if it took longer.
-        """
-        writing = asyncio.gather(*(checkpointer.finish() for checkpointer in self._checkpointers), return_exceptions=True)
-        for error in await asyncio.wait_for(writing, seconds):
-            if error is not None:
-                raise error
+    async def _write(self, store: Store, snapshot: Any) -> None:
+        problem = f"the {store.name} cannot be written"
+        await retry_until(lambda: self._in_thread(lambda: store.write(snapshot)), problem, self._outage_limit)
+        self._unwritten.remove(store.name)

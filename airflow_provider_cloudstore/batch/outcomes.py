@@ -1,4 +1,4 @@
-"""What is known of each URL, by its digest, in a quarter of the memory of a dict: with millions of URLs it is most of what a batch needs."""
+"""The identity of a URL and its outcome, with a table of them that takes a quarter of the memory of a dict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def digest_of(url: str) -> bytes:
 
 
 class KeyTable:
-    """Maps the first ``KEY_SIZE`` bytes of digests to small numbers, in hash tables with open addressing: 20 to 39 bytes a key."""
+    """Maps the first ``KEY_SIZE`` bytes of digests to small numbers: hash tables with open addressing, 20 to 39 bytes a key."""
 
     __slots__ = ("_tables", "_used")
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+import time
 from contextlib import suppress
 from typing import Any, cast
 
 from airflow_provider_cloudstore.batch.lease import Lease
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+
+log = logging.getLogger(__name__)
 
 FAILURES_TO_CLOSE = 5
 """Consecutive failures of the service that close the throttle."""
@@ -21,6 +24,7 @@ _OUTAGE_LIMIT = 900.0  # without a success; then the batch ends, and Airflow's r
 SERVICE_ERRORS = (
     errors.ServiceUnreachableError,
     errors.TransientServiceError,
+    errors.RateLimitError,
     errors.OutcomeUnknownError,
     errors.InvalidResponseError,
     errors.RedirectError,
@@ -41,13 +45,11 @@ class Throttle:
 
     :param lease: the permission to send at all.
     :param requests_per_second: a steady rate, or None for no limit.
-    :param report: logs a line when the throttle closes and when it opens.
     """
 
-    def __init__(self, lease: Lease, requests_per_second: float | None, report: Callable[[str], None]) -> None:
+    def __init__(self, lease: Lease, requests_per_second: float | None) -> None:
         self._lease = lease
         self._interval = 1 / requests_per_second if requests_per_second else 0.0
-        self._report = report
         self._time = asyncio.get_running_loop().time
         self._next_slot = 0.0
         self._paused_until = 0.0
@@ -56,6 +58,8 @@ class Throttle:
         self._consecutive_failures = 0
         self._backoff = 0.0
         self._probing = False
+        self._closed_at = 0.0
+        self._earlier_outages = 0.0
         self._changed = asyncio.Event()
         self._ended_by: Exception | None = None
         self._waiting: set[asyncio.Task[Any]] = set()
@@ -66,6 +70,19 @@ class Throttle:
     def is_closed(self) -> bool:
         """Whether the service fails, so that only single probes are sent."""
         return self._backoff > 0
+
+    @property
+    def seconds_closed(self) -> float:
+        """For how long only single probes were sent, in all."""
+        return self._earlier_outages + (self._time() - self._closed_at if self.is_closed else 0.0)
+
+    @property
+    def waits_for(self) -> str:
+        """Until when the batch waits for the service; empty if it does not."""
+        if not self.is_closed:
+            return ""
+        began, ends = (self._to_utc(moment) for moment in (self._closed_at, self._last_healthy + _OUTAGE_LIMIT))
+        return f"waiting for the service since {began} until at most {ends} UTC"
 
     async def acquire(self) -> None:
         """Wait until the next request may be sent.
@@ -142,9 +159,7 @@ class Throttle:
         :returns: whether to resend the request at no cost to the call, because it had no effect.
         """
         self._in_flight -= 1
-        if isinstance(error, errors.RateLimitError):
-            self._pause(max(_MIN_PAUSE, error.retry_after or 0.0), error)
-        elif isinstance(error, SERVICE_ERRORS):
+        if isinstance(error, SERVICE_ERRORS):
             self._record_service_failure(error)
         else:
             self._record_healthy()  # the service works: it rejected this URL
@@ -155,9 +170,25 @@ class Throttle:
         if self.is_closed and not self._probing:
             return  # it was sent before the service failed
         if self.is_closed:
-            self._report("The service works again; resuming at full speed.")
+            log.warning("The service works again after %.0f s; resuming at full speed.", self._time() - self._closed_at)
+            self._earlier_outages = self.seconds_closed
         self._last_healthy = self._time()
         self._consecutive_failures, self._backoff, self._probing = 0, 0.0, False
+
+    def _record_service_failure(self, error: CloudStoreError) -> None:
+        if isinstance(error, errors.RateLimitError):
+            self._pause(max(_MIN_PAUSE, error.retry_after or 0.0), error)
+        self._consecutive_failures += 1
+        if self._consecutive_failures < FAILURES_TO_CLOSE or (self.is_closed and not self._probing):
+            return  # requests in flight when it closed are no news
+        self._probing = False
+        is_first = not self.is_closed
+        self._backoff = min(max(_INITIAL_PROBE_DELAY, 2 * self._backoff), _MAX_PROBE_DELAY)
+        if is_first:
+            self.times_closed += 1
+            self._closed_at = self._time()
+            log.warning("The service accepts no uploads (%s): sending single probes; %s.", error.reason, self.waits_for)
+        self._pause(self._backoff, error)
 
     def _pause(self, seconds: float, error: CloudStoreError) -> None:
         self._paused_until = max(self._paused_until, self._time() + seconds)
@@ -165,26 +196,16 @@ class Throttle:
             self._ended_by = service_error(error)
             self._ended_by.retry_after_too_long = isinstance(error, errors.RateLimitError) and error.retry_after is not None
 
-    def _record_service_failure(self, error: CloudStoreError) -> None:
-        self._consecutive_failures += 1
-        if self._consecutive_failures < FAILURES_TO_CLOSE or (self.is_closed and not self._probing):
-            return  # requests in flight when it closed are no news
-        self._probing = False
-        if not self.is_closed:
-            self.times_closed += 1
-            limit = f"at most {_OUTAGE_LIMIT / 60:.0f} minutes"
-            self._report(
-                f"The service fails ({error.reason}): sending single probes, {limit}, until one succeeds. Progress is kept."
-            )
-        self._backoff = min(max(_INITIAL_PROBE_DELAY, 2 * self._backoff), _MAX_PROBE_DELAY)
-        self._pause(self._backoff, error)
+    def _to_utc(self, moment: float) -> str:
+        return time.strftime("%H:%M:%S", time.gmtime(time.time() + moment - self._time()))
 
 
-def service_error(error: CloudStoreError) -> errors.BatchServiceError:
+def service_error(error: CloudStoreError) -> errors.BatchInterruptedError:
     """The error of a batch whose service fails: Airflow retries it, whatever the last failure was."""
-    return errors.BatchServiceError(
+    return errors.BatchInterruptedError(
         f"the service accepts no uploads; its last response: {error.reason}",
         operation="batch upload",
         status=error.status,
         retry_after=error.retry_after,
+        cause="rate_limit" if isinstance(error, errors.RateLimitError) else "service",
     )

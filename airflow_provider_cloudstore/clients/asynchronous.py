@@ -6,7 +6,6 @@ All users of a connection in an event loop share one session, so thousands of wa
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
 import select
@@ -108,8 +107,9 @@ class AsyncClient:
         except aiohttp.ClientHttpProxyError as error:
             return connect_refused(error.status)
         except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
-            sent, through_proxy = in_flight.connection is not None, self._session.proxy is not None
-            return transport_failure(in_flight.failure or error, sent=sent, limit=limit, through_proxy=through_proxy)
+            cause, through_proxy = in_flight.failure or error, self._session.proxy is not None
+            self._session.connector.note_failure(in_flight, cause)
+            return transport_failure(cause, sent=in_flight.is_sent, limit=limit, through_proxy=through_proxy)
 
     async def _exchange(self, request: Request, limit: float, in_flight: _InFlight) -> Response:
         """Library exceptions end in the caller: they are not even the context of a later error."""
@@ -121,7 +121,7 @@ class AsyncClient:
             URL(request.url, encoded=True),
             headers={**request.headers, **forwarded},
             data=request.body,
-            timeout=_timeout(limit),
+            timeout=aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT)),
             proxy=proxy.url if proxy else None,
             proxy_headers=proxy.headers if proxy else None,
             allow_redirects=False,
@@ -139,20 +139,16 @@ class AsyncClient:
         return Response(response.status, in_flight.filter.headers, kept, sent, time.time(), too_large)
 
 
-@functools.lru_cache(maxsize=16)
-def _timeout(limit: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT))
-
-
 class _InFlight:
     """One request, as its connection sees it.
 
-    :ivar connection: the connection over which it may have been sent.
+    :ivar is_sent: whether it may have been sent.
+    :ivar is_reusing: whether it was sent over a connection that had carried another request.
     :ivar failure: what ended its response early.
     """
 
     def __init__(self) -> None:
-        self.connection: _Connection | None = None
+        self.is_sent = self.is_reusing = False
         self.failure: BaseException | None = None
         self.filter = ResponseFilter(messages.MAX_WIRE_BYTES)
 
@@ -163,22 +159,33 @@ _in_flight: ContextVar[_InFlight] = ContextVar("_in_flight")
 class _Connector(aiohttp.TCPConnector):
     """Lends connections over which no byte has arrived while they were idle, each watched by a :class:`_Connection`."""
 
+    fresh_after_loss = lends_once = False
+
+    def note_failure(self, in_flight: _InFlight, cause: BaseException) -> None:
+        """Lend each connection once from now on, if asked to, when one that was kept alive ended without a response."""
+        is_lost = not in_flight.filter.status and not isinstance(cause, (TimeoutError, MalformedResponse))
+        if self.fresh_after_loss and in_flight.is_reusing and is_lost and not self.lends_once:
+            self.lends_once = True
+            log.warning("An upload was lost on a kept-alive connection: from now on each upload opens a connection of its own.")
+
     async def connect(self, *args: Any, **kwargs: Any) -> aiohttp.connector.Connection:
         """A connection for the request in flight."""
         in_flight = _in_flight.get()
-        if in_flight.connection:  # aiohttp itself would send a lost GET once more
+        if in_flight.is_sent:  # aiohttp itself would send a lost GET once more
             raise aiohttp.ServerDisconnectedError
         while True:
             lent = await super().connect(*args, **kwargs)
             transport: Any = lent.transport
             connection = transport.get_protocol()
-            if not isinstance(connection, _Connection):  # a new one
+            is_used = isinstance(connection, _Connection)
+            if not is_used:
                 connection = _Connection(transport, connection)
                 transport.set_protocol(connection)
-            elif connection.is_stale():
+            elif self.lends_once or connection.is_stale():
+                transport.abort()
                 lent.close()
                 continue
-            in_flight.connection, connection.in_flight = connection, in_flight
+            in_flight.is_sent, in_flight.is_reusing, connection.in_flight = True, is_used, in_flight
             return lent
 
 
@@ -212,15 +219,6 @@ class _Connection(asyncio.Protocol):
                 in_flight.failure = exc or error
         self._protocol.connection_lost(exc)
 
-    def eof_received(self) -> Any:
-        return self._protocol.eof_received()
-
-    def pause_writing(self) -> None:
-        self._protocol.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._protocol.resume_writing()
-
     def is_stale(self) -> bool:
         """Whether bytes have arrived since the last response, or the server has closed the connection."""
         return self._transport.is_closing() or bool(self._poll.poll(0))
@@ -231,6 +229,7 @@ class Session:
     """An open HTTP session, and its slots: waiting for a slot does not count towards a request's timeout."""
 
     http: aiohttp.ClientSession
+    connector: _Connector
     slots: asyncio.Semaphore
     proxy: Proxy | None
 
@@ -247,7 +246,7 @@ _closing: set[asyncio.Task[None]] = set()
 
 @asynccontextmanager
 async def shared_session(
-    settings: Settings, limit: int = POOL_LIMIT, *, fresh_connections: bool = False
+    settings: Settings, limit: int = POOL_LIMIT, *, fresh_after_loss: bool = False
 ) -> AsyncIterator[Session]:
     """The session shared by all users of an address in this event loop: opened with the first, closed after the last.
 
@@ -255,13 +254,13 @@ async def shared_session(
 
     :param settings: the address, and how to verify it.
     :param limit: maximum number of sockets.
-    :param fresh_connections: whether to open a new connection for each request.
+    :param fresh_after_loss: whether to open a new connection for each request once one was lost on a kept-alive connection.
     """
     loop = asyncio.get_running_loop()
-    key = (loop, os.getpid(), settings.base_url, settings.verify, settings.proxy, limit, fresh_connections)
+    key = (loop, os.getpid(), settings.base_url, settings.verify, settings.proxy, limit, fresh_after_loss)
     shared = _shared.get(key)
     if shared is None:
-        shared = _shared[key] = _SharedSession(loop.create_task(_open(settings, limit, fresh_connections)))
+        shared = _shared[key] = _SharedSession(loop.create_task(_open(settings, limit, fresh_after_loss)))
     shared.users += 1
     try:
         yield await asyncio.shield(shared.opening)
@@ -275,20 +274,21 @@ async def shared_session(
             await asyncio.shield(closing)
 
 
-async def _open(settings: Settings, limit: int, fresh: bool) -> Session:
+async def _open(settings: Settings, limit: int, fresh_after_loss: bool) -> Session:
     proxy = Proxy.of(settings.proxy)
     tls = any(url.startswith("https:") for url in (settings.base_url, proxy.url if proxy else ""))
     context = await asyncio.to_thread(tls_context, settings) if tls else False  # reads files
-    reuse: dict[str, Any] = {"force_close": True} if fresh else {"keepalive_timeout": _KEEP_ALIVE}
+    connector = _Connector(limit=limit, ssl=context, keepalive_timeout=_KEEP_ALIVE)
+    connector.fresh_after_loss = fresh_after_loss
     http = aiohttp.ClientSession(
-        connector=_Connector(limit=limit, ssl=context, **reuse),
+        connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         skip_auto_headers=("Accept", "Content-Type"),
         max_line_size=messages.MAX_LINE_BYTES,
         max_field_size=messages.MAX_LINE_BYTES,
     )
-    return Session(http, asyncio.Semaphore(limit), proxy)
+    return Session(http, connector, asyncio.Semaphore(limit), proxy)
 
 
 async def _close(opening: asyncio.Task[Session]) -> None:

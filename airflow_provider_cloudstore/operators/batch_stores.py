@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_file
-from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
+from airflow_provider_cloudstore.batch.manifest import Manifest, spooled_manifest
+from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts
+from airflow_provider_cloudstore.batch.state import PLACE, STATE_KEY, State
+from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.compat import is_superseded, task_state_store
 from airflow_provider_cloudstore.hooks.targets import object_path
-from airflow_provider_cloudstore.protocol.errors import BatchStoreError, BatchSupersededError, InvalidInputError
+from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_present
 
-log = logging.getLogger(__name__)
 
-STATE_KEY = "cloudstore_batch"
+def read_manifest(text: str, url_column: str, key_column: str | None) -> Manifest:
+    """The manifest at a path, copied to this machine.
 
-
-@contextmanager
-def open_manifest(text: str, url_column: str, key_column: str | None) -> Iterator[Iterator[Entry]]:
-    """The entries of a manifest, read as a stream.
-
-    :raises InvalidInputError: if it is not a file, or cannot be read to its end.
-    :raises BatchStoreError: if it cannot be opened for another reason, which may pass.
+    :raises InvalidInputError: if it is not a file.
+    :raises BatchInterruptedError: if it cannot be opened for another reason, which may pass, or be copied.
     """
     path, problem, reason = object_path(text, "urls"), "", ""
     try:
@@ -42,13 +36,13 @@ def open_manifest(text: str, url_column: str, key_column: str | None) -> Iterato
     except Exception as error:  # noqa: BLE001  (of any store; the task ends below)
         reason = type(error).__name__
     if reason:
-        raise BatchStoreError(f"the manifest {text} cannot be opened ({reason})", operation="batch upload")
+        raise BatchInterruptedError(f"the manifest {text} cannot be opened ({reason})", operation="batch upload", cause="store")
     if not problem and text.endswith("/"):
         problem = "is a folder"
     if problem:
         raise InvalidInputError(f"the manifest {text} {problem}: urls is a list, or the path of one file; nothing was sent")
     with stream:
-        yield entries_of_file(stream, text, url_column, key_column)
+        return spooled_manifest(stream, text, url_column, key_column)
 
 
 def open_receipts(text: str | None, writer: Try) -> Receipts | None:
@@ -84,26 +78,19 @@ class _TaskState:
                 raise
         else:
             return
-        raise BatchSupersededError("Airflow refused the state of this try: a newer one has taken over", operation="batch upload")
-
-    def delete(self) -> None:
-        try:
-            self._store.delete(STATE_KEY)
-        except Exception as error:  # noqa: BLE001  (of any store; the batch has succeeded, and must not fail for it)
-            log.warning("Could not delete the batch's state (%s): a cleared task resumes from it", type(error).__name__)
+        raise BatchInterruptedError(
+            f"{PLACE} refused this try: a newer one has taken over", operation="batch upload", cause="superseded"
+        )
 
 
-def state_of(context: Context) -> _TaskState | None:
+def state_of(context: Context, writer: Try) -> State | None:
     """The task's state store, or None before Airflow 3.3."""
     store = task_state_store(context)
-    return _TaskState(store) if store is not None else None
+    return State(_TaskState(store), writer) if store is not None else None
 
 
-def try_of(context: Context, retries: int | None) -> tuple[Try, int]:
-    """The running try, and the number of the first one since the task was last cleared."""
+def try_of(context: Context) -> Try:
+    """The running try."""
     ti = context["ti"]
     scope = tuple(str(getattr(ti, name, "")) for name in ("dag_id", "run_id", "task_id", "map_index"))
-    number = int(getattr(ti, "try_number", 1) or 1)
-    # Clearing a task raises max_tries to the tries so far plus its retries.
-    max_tries = int(getattr(ti, "max_tries", None) or retries or 0)
-    return Try(scope, number), min(number, max_tries - (retries or 0) + 1)
+    return Try(scope, int(getattr(ti, "try_number", 1) or 1))

@@ -317,7 +317,7 @@ class BatchStoppedError(CloudStoreError):
 
 
 class BatchFailedError(CloudStoreError):
-    """A batch finished, but more uploads failed than ``allowed_failures``, or some are unknown. A retry would have nothing to do."""
+    """A batch finished, but more than ``allowed_failures`` uploads failed, or some are unknown. A retry would do nothing."""
 
     permanent = True
     hint = "Correct what failed, then clear the task: it resends the failed URLs only."

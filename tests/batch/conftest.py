@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.job import Job, Report
-from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_list
-from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
+from airflow_provider_cloudstore.batch.job import Job
+from airflow_provider_cloudstore.batch.manifest import Entry, Manifest, list_manifest
+from airflow_provider_cloudstore.batch.receipts import Folder, Receipts
+from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
+from airflow_provider_cloudstore.batch.state import State
+from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import calls
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -97,18 +99,16 @@ def job(emulator: Emulator) -> MakeJob:
         wanted = urls if isinstance(urls, list) else list(urls)
         writer = Try((scope,), number)
         receipts = Receipts(folder, writer, "the folder") if folder is not None else None
+        state = State(more.pop("store"), writer) if "store" in more else None
         reload = more.pop("reload", lambda: own)
-        return Job(more.pop("entries", entries_of(wanted)), own, reload, options, writer=writer, receipts=receipts, **more)
+        read = more.pop("read", lambda: manifest_of(wanted))
+        return Job(read, own, reload, options, writer=writer, state=state, receipts=receipts, **more)
 
     return make
 
 
-def entries_of(urls: list[Any]) -> Any:
-    @contextmanager
-    def entries() -> Iterator[Iterator[Entry]]:
-        yield iter(urls) if urls and isinstance(urls[0], Entry) else entries_of_list(urls)
-
-    return entries
+def manifest_of(urls: list[Any]) -> Manifest:
+    return (lambda: iter(urls)) if urls and isinstance(urls[0], Entry) else list_manifest(urls)
 
 
 @pytest.fixture

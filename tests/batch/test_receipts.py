@@ -1,215 +1,513 @@
 from __future__ import annotations
 
+import errno
 import hashlib
+import itertools
 import json
+import os
 import random
 import resource
+import subprocess
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from upath import UPath
 
-from airflow_provider_cloudstore.batch.keys import KEY_SIZE
-from airflow_provider_cloudstore.batch.ledger import RecordedOutcomes, Status
-from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, Try
-from airflow_provider_cloudstore.protocol.errors import BatchSupersededError, InvalidInputError
+from airflow_provider_cloudstore.batch import receipts as module
+from airflow_provider_cloudstore.batch.outcomes import Status, digest_of
+from airflow_provider_cloudstore.batch.receipts import PART_SIZE, PathFolder, Receipts, to_line
+from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, BatchStoppedError
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from tests.batch.folders import Kept, SftpLike
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SCOPE = ("dag", "run")
 
 
-def read(receipts: Receipts, since: int = 0) -> list[Any]:
-    found: list[Any] = []
-    receipts.read(found.append, since)
+PLACES: dict[str, Callable[[str], Any]] = {
+    "path": Path,
+    "local": ObjectStoragePath,
+    "memory": lambda at: UPath(f"memory://bucket{at}"),
+    "sftp": SftpLike,
+}
+
+
+def line(url: str, status: str = "queued", padding: int = 0) -> str:
+    return json.dumps({"digest": digest_of(url).hex(), "status": status, "response": "x" * padding})
+
+
+def read(receipts: Receipts) -> list[tuple[bytes, Status]]:
+    found: list[tuple[bytes, Status]] = []
+    receipts.read(lambda digest, status: found.append((digest, status)))
     return found
 
 
-@pytest.mark.parametrize("place", ["path", "local", "memory"])
-def test_parts_of_several_tries_are_read_in_order_and_the_folder_need_not_exist(tmp_path: Path, place: str) -> None:
-    where = str(tmp_path / "a" / "b")
-    kinds: dict[str, Any] = {"path": Path, "local": ObjectStoragePath, "memory": lambda at: UPath(f"memory://bucket{at}")}
-    path = kinds[place](where)
+def queued(*urls: str) -> list[tuple[bytes, Status]]:
+    return [(digest_of(url), Status.QUEUED) for url in urls]
+
+
+def begun(folder: module.Folder, number: int = 1, process: str = "aa", place: str = "s3://b/r") -> Receipts:
+    receipts = Receipts(folder, Try(SCOPE, number, process), place)
+    receipts.begin()
+    return receipts
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_receipts_of_several_tries_are_read_in_order_and_the_folder_need_not_exist(tmp_path: Path, place: str) -> None:
+    folder = PathFolder(PLACES[place](str(tmp_path / "a" / "b")))
     for number in (1, 2, 10):
-        receipts = Receipts(PathFolder(path), Try(("dag", "run"), number))
-        receipts.begin()
-        receipts.write([json.dumps({"try": number, "url": "é\ud800"})])
+        receipts = Receipts(folder, Try(SCOPE, number))
+        assert receipts.begin() is (number > 1)
+        receipts.write([line(f"{number}"), line("\ud800", "failed")])
         receipts.write([])
-    last = Receipts(PathFolder(path), Try(("dag", "run"), 11))
-    assert [receipt["try"] for receipt in read(last)] == [1, 2, 10]
-    assert [receipt["try"] for receipt in read(last, 2)] == [2, 10]
-    assert read(Receipts(PathFolder(path), Try(("dag", "another run"), 1))) == []
+        receipts.write([line(f"{number}", "unknown")])
+    found = read(begun(folder, 11))
+    assert [digest for digest, _ in found[::3]] == [digest_of(number) for number in ("1", "2", "10")]
+    assert [status for _, status in found] == [Status.QUEUED, Status.FAILED, Status.UNKNOWN] * 3
+    another = Receipts(folder, Try(("dag", "another run")))
+    assert another.begin() is False
+    assert read(another) == []
 
 
 def test_an_older_try_and_another_process_of_the_same_try_are_stopped(tmp_path: Path) -> None:
-    first, second = (Receipts(PathFolder(tmp_path), Try(("dag",), 1)) for _ in range(2))
-    first.begin()
-    second.begin()
-    with pytest.raises(BatchSupersededError):
-        first.write(["{}"])
-    second.write(["{}"])
-    third = Receipts(PathFolder(tmp_path), Try(("dag",), 2))
-    third.begin()
-    with pytest.raises(BatchSupersededError):
-        second.write([])
-    with pytest.raises(BatchSupersededError):
-        Receipts(PathFolder(tmp_path), Try(("dag",), 1)).begin()
+    first, second = (Receipts(PathFolder(tmp_path), Try(SCOPE)) for _ in range(2))
+    assert (first.begin(), second.begin()) == (False, True)
+    for superseded, newer in ((first, 1), (second, 2)):
+        if newer == 2:
+            begun(PathFolder(tmp_path), 2)
+        with pytest.raises(BatchInterruptedError, match=f"the mark of try {newer}") as error:
+            superseded.write([line("1")])
+        assert error.value.cause == "superseded"
+    with pytest.raises(BatchInterruptedError):
+        begun(PathFolder(tmp_path), 1)
+    assert not list(tmp_path.glob("part-*"))
 
 
-def test_a_part_that_was_not_finished_is_absent_and_its_lines_can_be_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    receipts = Receipts(PathFolder(tmp_path), Try())
-    receipts.begin()
-    with monkeypatch.context() as broken:
-        broken.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError))
-        with pytest.raises(OSError, match=r"^$"):
-            receipts.write(['{"position": 0}'])
-    assert read(receipts) == []
-    receipts.write(['{"position": 0}'])
-    assert read(receipts) == [{"position": 0}]
+@pytest.mark.parametrize("earlier", [False, True])
+def test_whether_an_earlier_try_began_is_known_although_beginning_had_to_be_repeated(earlier: bool) -> None:
+    class AnswersNoFirstWrite(Kept):
+        fails = True
+
+        def write(self, name: str, content: bytes) -> None:
+            super().write(name, content)
+            if self.fails:
+                self.fails = False
+                raise ConnectionError
+
+    before = Kept()
+    if earlier:
+        begun(before)
+    folder = AnswersNoFirstWrite(before.files)
+    receipts = Receipts(folder, Try(SCOPE, 2))
+    with pytest.raises(ConnectionError):
+        receipts.begin()
+    assert receipts.begin() is earlier
 
 
-@pytest.mark.parametrize("kind", [Path, ObjectStoragePath])
-def test_a_full_disk_leaves_no_unfinished_part(tmp_path: Path, kind: Any) -> None:
-    receipts = Receipts(PathFolder(kind(str(tmp_path))), Try())
-    receipts.begin()
+def test_the_same_try_in_another_process_is_read_after_the_first() -> None:
+    folder = Kept()
+    for process in ("ff", "aa", "bb"):
+        begun(folder, 1, process).write([line(process)])
+    assert read(begun(folder, 2)) == queued("ff", "aa", "bb")
+
+
+def test_the_current_part_is_rewritten_until_it_is_full() -> None:
+    folder = Kept()
+    receipts = begun(folder)
+    urls = [f"{number}" for number in range(3_000)]
+    for url in urls:
+        receipts.write([line(url, padding=1_000)])
+    assert read(begun(folder, 2)) == queued(*urls)
+    sizes = sorted(len(content) for name, content in folder.files.items() if name.startswith("part-"))
+    assert len(sizes) == 4
+    assert PART_SIZE <= sizes[1] <= sizes[-1] < PART_SIZE + 2_000
+
+
+def test_very_many_lines_at_once_become_several_parts() -> None:
+    folder = Kept()
+    urls = [f"{number}" for number in range(5_000)]
+    begun(folder).write([line(url, padding=1_000) for url in urls])
+    assert read(begun(folder, 2)) == queued(*urls)
+    assert max(map(len, folder.files.values())) < 2 * PART_SIZE + 2_000
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("failing", range(1, 6))
+def test_lines_that_are_written_again_after_a_failure_are_there_once(stored: bool, failing: int) -> None:
+    class Failing(Kept):
+        writes = 0
+
+        def write(self, name: str, content: bytes) -> None:
+            self.writes += name.startswith("part-")
+            fails = self.writes == failing
+            self.writes += fails
+            if not fails or stored:
+                super().write(name, content)
+            if fails:
+                raise TimeoutError
+
+    folder = Failing()
+    receipts = begun(folder)
+    urls = [f"{number}" for number in range(3_000)]
+    failures = 0
+    for start in range(0, len(urls), 1_500):
+        lines = [line(url, padding=1_000) for url in urls[start : start + 1_500]]
+        try:
+            receipts.write(lines)
+        except TimeoutError:
+            failures += 1
+            receipts.write(lines)
+    assert failures == (failing < 5)
+    assert sorted(read(begun(folder, 2)), key=str) == sorted(queued(*urls), key=str)
+
+
+@pytest.mark.parametrize("how", ["failed", "slow"])
+def test_a_request_that_was_given_up_and_arrives_late_replaces_nothing(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late(Kept):
+        late: tuple[str, bytes] | None = None
+
+        def write(self, name: str, content: bytes) -> None:
+            if self.late is None and name.startswith("part-"):
+                self.late = name, content
+                if how == "failed":
+                    raise TimeoutError
+                # Else the store's library has given up the request and repeated it, which takes long.
+                monkeypatch.setattr(module, "SLOW_WRITE", -1.0)
+            super().write(name, content)
+
+    folder = Late()
+    receipts = begun(folder)
+    if how == "failed":
+        with pytest.raises(TimeoutError):
+            receipts.write([line("1")])
+    receipts.write([line("1")])
+    monkeypatch.undo()
+    receipts.write([line("2")])
+    assert folder.late
+    folder.files.update([folder.late])
+    assert read(begun(folder, 2)) == queued("1", "2")
+
+
+WRITER = """
+import itertools, json, os, random, signal, sys
+from pathlib import Path
+from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts
+from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.batch.outcomes import digest_of
+from tests.batch.folders import SftpLike
+
+kind, folder, kills = sys.argv[1:]
+dice = random.Random(1)
+for number in range(1, int(kills) + 1):
+    reads, writes = os.pipe()
+    writer = os.fork()
+    if not writer:
+        receipts = Receipts(PathFolder({"path": Path, "sftp": SftpLike}[kind](folder)), Try(("dag", "run"), number))
+        receipts.begin()
+        for count in itertools.count():
+            digest = digest_of(f"{number} {count}").hex()
+            receipts.write([json.dumps({"digest": digest, "status": "queued", "response": "x" * 40_000})])
+            os.write(writes, b".")
+    os.close(writes)
+    durable, wanted = 0, dice.randrange(1, 40)
+    while durable < wanted:
+        durable += len(os.read(reads, 1))
+    os.kill(writer, signal.SIGKILL)
+    os.waitpid(writer, 0)
+    print(durable + len(os.read(reads, 65_536)))
+"""
+
+
+@pytest.mark.parametrize("kind", ["path", "sftp"])
+def test_nothing_that_was_durable_is_lost_when_a_process_is_killed_while_it_writes(tmp_path: Path, kind: str) -> None:
+    arguments = [sys.executable, "-c", WRITER, kind, str(tmp_path), "40"]
+    done = subprocess.run(
+        arguments, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+    durable = [int(count) for count in done.stdout.split()]
+    found = iter(read(begun(PathFolder(tmp_path), 100)))
+    assert len(durable) == 40
+    unreported = 0
+    expected = queued(*(f"{number} {count}" for number, counts in enumerate(durable, 1) for count in range(counts)))
+    for one in expected:
+        for other in itertools.takewhile(lambda other: other != one, found):  # noqa: B023  (used at once)
+            unreported += 1
+            assert other not in expected
+    unreported += len(list(found))
+    assert unreported <= 40  # of each try at most the line that was being written
+
+
+@pytest.mark.parametrize("kind", [Path, ObjectStoragePath, SftpLike])
+def test_a_full_disk_leaves_no_unfinished_part_and_is_no_reason_to_stop(tmp_path: Path, kind: Any) -> None:
+    receipts = begun(PathFolder(kind(str(tmp_path))))
+    receipts.write([line("1")])
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            receipts.write(["x" * 100_000])
+            receipts.write([line("2", padding=100_000)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert [path.name for path in tmp_path.iterdir()] == [f"batch-{Try().batch}.json"]
+    assert len(list(tmp_path.iterdir())) == 2
+    assert read(receipts) == queued("1")
+    receipts.write([line("2", padding=100_000)])
+    assert read(receipts) == queued("1", "2")
 
 
-def test_parts_of_other_programs_are_left_alone(tmp_path: Path) -> None:
-    for name in ("part-00000-abc.parquet", "part-00000000.jsonl", "_SUCCESS", ".part-x"):
+MOUNTED = """
+import subprocess, sys
+from pathlib import Path
+from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts
+from airflow_provider_cloudstore.batch.tries import Try
+
+def attempt(action):
+    try:
+        action()
+    except Exception as error:
+        print(type(error).__name__, getattr(error, "cause", ""), str(error).splitlines()[0])
+
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", sys.argv[1]], check=True)
+receipts = Receipts(PathFolder(Path(sys.argv[1])), Try(), sys.argv[1])
+receipts.begin()
+attempt(lambda: receipts.write(["x" * 1_000_000]))
+subprocess.run(["mount", "-o", "remount,ro", sys.argv[1]], check=True)
+attempt(lambda: receipts.write(["x"]))
+attempt(lambda: Receipts(PathFolder(Path(sys.argv[1])), Try(number=2), sys.argv[1]).begin())
+"""
+
+
+def test_a_full_disk_is_retried_and_a_read_only_one_is_not(tmp_path: Path) -> None:
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True, check=False).returncode:
+        pytest.skip("this process may not mount a filesystem")
+    arguments = ["unshare", "-m", sys.executable, "-c", MOUNTED, str(tmp_path)]
+    done = subprocess.run(
+        arguments, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+    full, *read_only = done.stdout.splitlines()
+    assert full.startswith("OSError")
+    assert "No space left on device" in full
+    assert len(read_only) == 2
+    for message in read_only:
+        assert message.startswith(f"BatchStoppedError receipts batch upload: the receipts: {tmp_path}/")
+        assert "Read-only file system" in message
+
+
+def a_file_in_its_place(path: Path) -> Path:
+    path.write_text("")
+    return path
+
+
+def a_file_as_its_parent(path: Path) -> Path:
+    path.write_text("")
+    return path / "receipts"
+
+
+def a_link_to_nothing(path: Path) -> Path:
+    path.symlink_to(path.parent / "missing")
+    return path
+
+
+@pytest.mark.parametrize("kind", [Path, ObjectStoragePath])
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (a_file_in_its_place, "Not a directory"),
+        (a_file_as_its_parent, "Not a directory"),
+        (a_link_to_nothing, "File exists"),
+        (lambda path: path / ("x" * 300), "File name too long"),
+    ],
+)
+def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Path, kind: Any, make: Any, reason: str) -> None:
+    path = make(tmp_path / "place")
+    folder = PathFolder(kind(str(path)))
+    with pytest.raises(BatchStoppedError, match=rf"receipts: {path}/batch-\w+\.json cannot be used: {reason}") as error:
+        begun(folder)
+    assert (error.value.cause, error.value.permanent, error.value.__suppress_context__) == ("receipts", True, True)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_folder_that_may_not_be_written_stops_the_batch_at_the_first_write_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    receipts = begun(PathFolder(tmp_path))
+
+    def refuses(*_: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "replace", refuses)  # root may write wherever permissions forbid it
+    with pytest.raises(BatchStoppedError, match=f"{tmp_path}/part-.* cannot be used: {os.strerror(code)}"):
+        receipts.write([line("1")])
+    assert [path.name[:6] for path in tmp_path.iterdir()] == ["batch-"]
+
+
+@pytest.mark.parametrize("name", ["batch-{0}.json", "part-{0}-0001-aa-00000000.jsonl"])
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name.format(Try(SCOPE).batch)
+    file.mkdir()
+    with pytest.raises(BatchStoppedError, match=f"{file} cannot be used: Is a directory"):
+        read(begun(PathFolder(tmp_path)))
+
+
+def test_what_an_object_store_refuses_stays_its_own_error_because_credentials_are_renewed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = UPath("memory://bucket/refused")
+    receipts = begun(PathFolder(path))
+
+    def refuses(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, "AccessDenied")
+
+    for method in ("pipe_file", "cat_file"):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(path.fs), method, refuses)
+            with pytest.raises(PermissionError, match="AccessDenied"):
+                receipts.write([line("1")])
+
+
+class ResourceNotFoundError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("The specified bucket does not exist"), RuntimeError("adlfs")])
+def test_a_missing_bucket_stops_the_batch(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    path = UPath("memory://missing/receipts")
+    if isinstance(error, RuntimeError):
+        error.__cause__ = ResourceNotFoundError()
+
+    def refuses(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(type(path.fs), "pipe_file", refuses)
+    with pytest.raises(BatchStoppedError, match=r"receipts: memory:.*bucket or container does not exist") as stopped:
+        begun(PathFolder(path))
+    assert (stopped.value.cause, stopped.value.__suppress_context__) == ("receipts", True)
+
+
+def test_an_outage_in_which_a_library_also_missed_a_file_is_no_missing_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = UPath("memory://bucket/away")
+    receipts = begun(PathFolder(path))
+
+    def refuses(*_: Any, **__: Any) -> None:
+        try:
+            Path("/missing/credentials").read_text()
+        except FileNotFoundError:
+            raise ConnectionError("no credentials yet")  # noqa: B904
+
+    monkeypatch.setattr(type(path.fs), "pipe_file", refuses)
+    with pytest.raises(ConnectionError):
+        receipts.write([line("1")])
+
+
+def test_files_of_other_programs_are_left_alone(tmp_path: Path) -> None:
+    for name in (
+        "part-00000-abc.parquet",
+        "part-00000000.jsonl",
+        "_SUCCESS",
+        f".part-{Try(SCOPE).batch}-0001-aa-00000000.jsonl.ff",
+    ):
         (tmp_path / name).write_text("{}")
-    receipts = Receipts(PathFolder(tmp_path), Try())
-    receipts.begin()
-    receipts.write(['{"position": 0}'])
-    assert read(receipts) == [{"position": 0}]
+    receipts = begun(PathFolder(tmp_path))
+    receipts.write([line("1")])
+    assert read(receipts) == queued("1")
 
 
-class Kept:
-    """A folder in memory."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
-        self.reads: list[str] = []
-
-    def read(self, name: str) -> bytes | None:
-        self.reads.append(name)
-        return self.files.get(name)
-
-    def write(self, name: str, content: bytes) -> None:
-        self.files[name] = content
-
-    def names(self) -> list[str]:
-        return list(self.files)
+def test_a_batch_whose_mark_disappears_stops(tmp_path: Path) -> None:
+    receipts = begun(PathFolder(tmp_path), place=str(tmp_path))
+    (mark,) = tmp_path.iterdir()
+    mark.unlink()
+    with pytest.raises(BatchStoppedError, match=f"{tmp_path} was removed or emptied while the batch ran") as error:
+        receipts.write([])
+    assert (error.value.cause, error.value.permanent) == ("receipts", True)
 
 
-LINES = [
-    {
-        "digest": hashlib.sha256(b"%d" % number).hexdigest(),
-        "status": "unknown" if number % 7 == 0 else "queued",
-        "url": f"u{number}",
-        "error": "lost",
-    }
-    for number in range(3_650)
-]
+@pytest.mark.parametrize("mark", ["", "null", "{", "[]", "7", '{"number": 1}', '{"number": 1, "format": 4}', "\xff"])
+def test_a_mark_of_another_format_stops_the_batch_before_it_sends(mark: str) -> None:
+    name = f"batch-{Try(SCOPE).batch}.json"
+    folder = Kept({name: mark.encode("latin-1")})
+    with pytest.raises(BatchStoppedError, match=f"s3://b/r/{name} holds progress .* nothing was sent") as error:
+        begun(folder)
+    assert error.value.cause == "format"
+    assert folder.files[name] == mark.encode("latin-1")
 
 
-def an_hour_written(folder: Kept) -> None:
-    receipts = Receipts(folder, Try(("dag",), 1))
-    receipts.begin()
-    for line in LINES:
-        receipts.write([json.dumps({**line, "position": 1, "response": "x"})])
+def parts(count: int, content: Callable[[int], bytes] = lambda number: f"{line(f'{number}')}\n".encode()) -> dict[str, bytes]:
+    return {f"part-{Try(SCOPE).batch}-0001-aa-{number:08d}.jsonl": content(number) for number in range(count)}
 
 
-def outcomes(folder: Kept) -> tuple[int, list[Any]]:
-    recorded = RecordedOutcomes()
-    folder.reads.clear()
-    Receipts(folder, Try(("dag",), 2)).read(recorded.add)
-    return len(folder.reads), [recorded.pop(bytes.fromhex(str(line["digest"]))[:KEY_SIZE]) for line in LINES]
+QUEUED = line("1")
+DIGEST = digest_of("1").hex()
+DAMAGES = {
+    "cut": QUEUED[:-20],
+    "cut at its start": QUEUED[20:],
+    "empty line": "",
+    "web page": "<html>",
+    "zeros": "\0" * 20,
+    "bytes": "\xff",
+    "nested": "[" * 100_000,
+    "null": "null",
+    "number": "7",
+    "list": "[]",
+    "object": "{}",
+    "no digest": QUEUED.replace("digest", "digits"),
+    "no status": QUEUED.replace("status", "states"),
+    "letters": QUEUED.replace(DIGEST, "zz" * 32),
+    "short digest": QUEUED.replace(DIGEST, DIGEST[:-2]),
+    "digest is a number": QUEUED.replace(f'"{DIGEST}"', "5"),
+    "unknown status": QUEUED.replace("queued", "sent"),
+    "status of no receipt": QUEUED.replace("queued", "skipped"),
+    "status is a list": QUEUED.replace('"queued"', "[]"),
+}
 
 
-def test_a_try_reads_an_index_a_minute_instead_of_a_part_a_second_and_finds_the_same() -> None:
-    folder = Kept({})
-    an_hour_written(folder)
-    reads, found = outcomes(folder)
-    assert reads == 3_650 // 60 + 3_650 % 60
-    assert found[:2] == [(Status.UNKNOWN, {"url": "u0", "error": "lost"}), (Status.QUEUED, {})]
-    for name in [name for name in folder.files if name.startswith("index-")]:
-        del folder.files[name]
-    assert outcomes(folder) == (3_650, found)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_part_is_named_and_is_no_outage(damage: str) -> None:
+    files = parts(3)
+    name = list(files)[1]
+    files[name] = f"{QUEUED}\n{damage}\n{QUEUED}\n".encode("latin-1")
+    with pytest.raises(BatchStoppedError, match=f"receipts: line 2 of s3://b/r/{name} is damaged") as error:
+        read(Receipts(Kept(files), Try(SCOPE, 2), "s3://b/r"))
+    assert (error.value.cause, error.value.permanent) == ("receipts", True)
+    assert error.value.__context__ is None
 
 
-def test_a_deleted_part_counts_as_deleted_although_an_index_repeats_it() -> None:
-    folder = Kept({})
-    an_hour_written(folder)
-    del folder.files[next(name for name in folder.files if name.endswith("-00000061.jsonl"))]
-    _, found = outcomes(folder)
-    assert [number for number, outcome in enumerate(found) if outcome is None] == [61]
+def test_an_emptied_part_is_damage() -> None:
+    with pytest.raises(BatchStoppedError, match="line 1 of"):
+        read(Receipts(Kept(parts(1, lambda _: b"")), Try(SCOPE, 2)))
 
 
-def test_an_index_of_many_lines_is_written_sooner() -> None:
-    folder = Kept({})
-    receipts = Receipts(folder, Try(("dag",), 1))
-    receipts.begin()
-    for part in range(5):
-        receipts.write([json.dumps({"digest": f"{part:02x}{line:062x}", "status": "queued"}) for line in range(4_000)])
-    indexes = sorted(name[-23:-6] for name in folder.files if name.startswith("index-"))
-    assert indexes == ["00000000-00000001", "00000002-00000003"]
-    recorded = RecordedOutcomes()
-    folder.reads.clear()
-    Receipts(folder, Try(("dag",), 2)).read(recorded.add)
-    assert len(folder.reads) == 3
-    assert recorded.finished == 20_000
+def test_a_few_parts_are_read_at_once_and_no_more() -> None:
+    together, lock = threading.Barrier(8), threading.Lock()  # nobody is let on before so many are there
 
+    class Counting(Kept):
+        unread = most = 0
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"{}\n", None], ids=["empty", "cut", "another line", "shortened"])
-def test_the_parts_are_read_in_place_of_a_damaged_index(damage: bytes | None) -> None:
-    folder = Kept({})
-    an_hour_written(folder)
-    _, found = outcomes(folder)
-    damaged = [name for name in folder.files if name.startswith("index-")][1]
-    folder.files[damaged] = folder.files[damaged][: folder.files[damaged].rindex(b"{")] if damage is None else damage
-    reads, healed = outcomes(folder)
-    assert healed == found
-    assert reads == 3_650 // 60 + 3_650 % 60 + 60
-
-
-def test_an_index_that_cannot_be_written_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    class Failing(Kept):
-        def write(self, name: str, content: bytes) -> None:
-            if name.startswith("index-"):
-                raise ConnectionError
-            super().write(name, content)
-
-    folder = Failing({})
-    an_hour_written(folder)
-    assert "a retry reads its parts: ConnectionError" in caplog.text
-    assert outcomes(folder)[0] == 3_650
-
-
-def test_an_hour_of_parts_is_read_many_at_once() -> None:
-    together = threading.Barrier(30)  # nobody is let on before so many are there
-
-    class Gathering(Kept):
         def read(self, name: str) -> bytes | None:
+            with lock:
+                self.unread += 1
+                self.most = max(self.most, self.unread)
             if int(name[-14:-6]) < together.parties:
                 together.wait(30)
             return self.files.get(name)
 
-    writer = Try(("dag",), 2)
-    names = (f"part-{writer.batch}-0001-aa-{number:08d}.jsonl" for number in range(3600))
-    gathering = Gathering({name: f'{{"n": {number}}}\n'.encode() for number, name in enumerate(names)})
-    assert [receipt["n"] for receipt in read(Receipts(gathering, writer))] == list(range(3600))
+    folder = Counting(parts(300))
+
+    def add(*_: Any) -> None:
+        with lock:
+            folder.unread -= 1
+
+    Receipts(folder, Try(SCOPE, 2)).read(add)
+    assert folder.unread == 0
+    assert folder.most <= 9
 
 
-def test_an_hour_of_parts_is_read_from_a_store_that_fails_now_and_then() -> None:
+def test_many_parts_are_read_from_a_store_that_fails_now_and_then() -> None:
     dice = random.Random(1)
 
     class Unlucky(Kept):
@@ -221,75 +519,80 @@ def test_an_hour_of_parts_is_read_from_a_store_that_fails_now_and_then() -> None
                 raise ConnectionError
             return self.files.get(name)
 
-    writer = Try(("dag",), 2)
-    names = (f"part-{writer.batch}-0001-aa-{number:08d}.jsonl" for number in range(3600))
-    unlucky = Unlucky({name: f'{{"n": {number}}}\n'.encode() for number, name in enumerate(names)})
-    assert [receipt["n"] for receipt in read(Receipts(unlucky, writer))] == list(range(3600))
-    assert unlucky.failures > 36
+    unlucky = Unlucky(parts(1_000))
+    assert read(Receipts(unlucky, Try(SCOPE, 2))) == queued(*map(str, range(1_000)))
+    assert unlucky.failures > 5
 
 
-def test_a_part_that_cannot_be_read_is_an_error() -> None:
+@pytest.mark.parametrize(("error", "reads"), [(PermissionError("no"), 5), (BatchStoppedError("it is read-only"), 1)])
+def test_a_part_that_cannot_be_read_is_an_error(error: Exception, reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "wait_random_exponential", lambda *_, **__: lambda _: 0.0)
+    seen = []
+
     class Broken(Kept):
         def read(self, name: str) -> bytes | None:
-            raise PermissionError("no")
+            seen.append(name)
+            raise error
 
-    writer = Try(("dag",), 2)
-    broken = Broken({f"part-{writer.batch}-0001-aa-00000000.jsonl": b""})
-    with pytest.raises(PermissionError):
-        read(Receipts(broken, writer))
+    with pytest.raises(type(error)):
+        read(Receipts(Broken(parts(1)), Try(SCOPE, 2)))
+    assert len(seen) == reads
 
 
-QUEUED = json.dumps({"position": 0, "digest": "ab" * 32, "status": "queued"})
+def entry(**fields: Any) -> Any:
+    return SimpleNamespace(**{"line": 7, "url": "https://user:hunter22@h/a?sig=hunter3333", "problem": "", "key": None} | fields)
+
+
+def test_a_receipt_has_the_documented_fields() -> None:
+    queued = to_line(entry(key="k1"), digest_of("u"), Status.QUEUED, 2, url="https://***@h/a?***", response={"id": "é"})
+    assert "é" in queued
+    assert json.loads(queued) == {
+        "line": 7,
+        "key": "k1",
+        "digest": hashlib.sha256(b"u").hexdigest(),
+        "url": "https://***@h/a?***",
+        "status": "queued",
+        "try": 2,
+        "response": {"id": "é"},
+    }
+    failed = json.loads(to_line(entry(), digest_of("u"), Status.FAILED, 1, url="u", error="refused", response={"secret": 1}))
+    assert (failed.keys(), failed["error"]) == ({"line", "digest", "url", "status", "try", "error"}, "refused")
+    taken_over = json.loads(to_line(entry(), digest_of("u"), Status.UNKNOWN, 1, url="u"))
+    assert taken_over.keys() == {"line", "digest", "url", "status", "try"}
+
+
+@pytest.mark.parametrize("response", [{"a": "x" * 16_000}, {"a": float("nan")}, {"a": b"x"}, {"a": {1: 2}.keys()}])
+def test_a_receipt_is_json_of_bounded_length_whatever_the_service_responded(response: Any) -> None:
+    found = to_line(entry(), digest_of("u"), Status.QUEUED, 1, url="u", response=response)
+    assert json.loads(found)["response"] is None
+    nested: Any = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert json.loads(to_line(entry(), digest_of("u"), Status.QUEUED, 1, url="u", response=nested))["response"] is None
+    assert len(to_line(entry(), digest_of("u"), Status.FAILED, 1, url="u", error="x" * 100_000)) < 2_000
+    assert len(to_line(entry(), digest_of("u"), Status.QUEUED, 1, url="u", response="x" * 15_000)) > 15_000
+
+
+@pytest.mark.parametrize("falsy", [0, False, "", [], {}])
+def test_a_response_that_is_empty_is_kept(falsy: Any) -> None:
+    assert json.loads(to_line(entry(), digest_of("u"), Status.QUEUED, 1, url="u", response=falsy))["response"] == falsy
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("key", "stored"),
     [
-        QUEUED[:-20],
-        QUEUED[20:],
-        "<html>",
-        "\0" * 20,
-        "\xff",
-        "[" * 100_000,
-        "null",
-        "7",
-        "[]",
-        "{}",
-        QUEUED.replace("ab", "zz"),
-        QUEUED.replace("ab", ""),
-        QUEUED.replace("queued", "sent"),
-        QUEUED.replace('"queued"', "[]"),
-        QUEUED.replace(f'"{"ab" * 32}"', "5"),
-        QUEUED.replace('"queued"', '"unknown", "url": 5'),
+        ("k1", "k1"),
+        (5, 5),
+        (1.5, 1.5),
+        (float("nan"), "nan"),
+        ("", ""),
+        ("https://h/a?sig=other", "https://h/a?***"),
+        ("hunter3333", "***"),
+        ("aHVudGVyMzMzMw==", "***"),
+        ("the-token", "***"),
+        ("\ud800", "\ud800"),
     ],
 )
-def test_a_damaged_part_is_named_and_is_no_outage(line: str) -> None:
-    writer = Try(("dag",), 2)
-    names = [f"part-{writer.batch}-0001-aa-{number:08d}.jsonl" for number in range(3)]
-    files = dict.fromkeys(names, f"{QUEUED}\n".encode())
-    files[names[1]] = f"{QUEUED}\n{line}\n{QUEUED}\n".encode("latin-1")
-    message = f"line 2 of the receipts s3://b/r/{names[1]} is damaged.*nothing was sent"
-    with pytest.raises(InvalidInputError, match=message) as error:
-        Receipts(Kept(files), writer, "s3://b/r/").read(RecordedOutcomes().add)
-    assert error.value.permanent
-    assert error.value.__context__ is None
-
-
-@pytest.mark.parametrize("kind", ["empty", "folder"])
-def test_an_emptied_part_and_a_folder_in_its_place_are_damage_and_no_outage(tmp_path: Path, kind: str) -> None:
-    writer = Try(("dag",), 1)
-    receipts = Receipts(PathFolder(tmp_path), writer, str(tmp_path))
-    receipts.begin()
-    receipts.write([QUEUED])
-    (part,) = tmp_path.glob("part-*")
-    part.unlink()
-    part.touch() if kind == "empty" else part.mkdir()
-    with pytest.raises(InvalidInputError, match=f"line 1 of the receipts {part} is damaged"):
-        Receipts(PathFolder(tmp_path), Try(("dag",), 2), str(tmp_path)).read(RecordedOutcomes().add)
-
-
-def test_a_folder_in_place_of_the_mark_is_named_and_is_no_outage(tmp_path: Path) -> None:
-    writer = Try(("dag",), 1)
-    (tmp_path / f"batch-{writer.batch}.json").mkdir()
-    with pytest.raises(InvalidInputError, match=rf"batch-{writer.batch}\.json is a folder"):
-        Receipts(PathFolder(tmp_path), writer, str(tmp_path)).begin()
+def test_a_key_is_copied_without_secrets(key: Any, stored: Any) -> None:
+    found = to_line(entry(key=key), digest_of("u"), Status.QUEUED, 1, url="u", secrets=(Secret("the-token"),))
+    assert json.loads(found)["key"] == stored

@@ -1,7 +1,8 @@
 """The shipped job through thousands of histories of faults, in virtual time, against a simple model.
 
-A history is a batch over several tries. Its service, its stores, its process and its clock fail at random, from a seed. The model
-knows what the service took, and that is all that it takes to say: nothing is lost, little is sent twice, the counts are right.
+A history is a batch over several tries. Its service, its stores, its process and its clock fail at random, from a seed, and its
+user changes the manifest between tries, as the rules allow and otherwise. The model knows what the service took, and that is all
+that it takes to say: nothing is lost, little is sent twice, the counts are right.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import random
 import selectors
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -22,12 +24,16 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore.batch import receipts
-from airflow_provider_cloudstore.batch.job import Job, Report
-from airflow_provider_cloudstore.batch.lease import LEASE, Checkpointer, Lease
-from airflow_provider_cloudstore.batch.ledger import Ledger, Status
-from airflow_provider_cloudstore.batch.manifest import Entry, entries_of_list
-from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+from airflow_provider_cloudstore.batch.job import Job
+from airflow_provider_cloudstore.batch.lease import LEASE, Lease
+from airflow_provider_cloudstore.batch.ledger import Ledger
+from airflow_provider_cloudstore.batch.manifest import list_manifest
+from airflow_provider_cloudstore.batch.outcomes import Status, digest_of
+from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
+from airflow_provider_cloudstore.batch.state import Positions, State
+from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
@@ -83,7 +89,6 @@ class World:
         self.options: dict[str, Any] = {
             "max_concurrency": dice.choice([1, 3, 8]),
             "requests_per_second": dice.choice([5, 10, 25]),
-            "skip_duplicates": dice.random() < 0.8,
         }
         self.keeps_state, self.keeps_receipts = dice.choice([(True, False), (False, True), (True, True)])
         self.effects: Counter[str] = Counter()
@@ -126,11 +131,11 @@ class Process:
         writer = Try(("simulated",), self.number)
         stores: dict[str, Any] = {}
         if self.world.keeps_state:
-            stores["store"] = self
+            stores["state"] = State(self, writer)
         if self.world.keeps_receipts:
             stores["receipts"] = Receipts(self, writer)
         job = Job(
-            self.entries,
+            lambda: list_manifest([*self.world.urls]),
             SETTINGS,
             lambda: SETTINGS,
             Options(**self.world.options),
@@ -146,10 +151,6 @@ class Process:
             self.report = await job.run()
         except errors.CloudStoreError as error:
             self.error = error
-
-    @contextmanager
-    def entries(self) -> Iterator[Iterator[Entry]]:
-        yield entries_of_list(self.world.urls)
 
     def in_thread(self, work: Callable[[], Any]) -> Awaitable[Any]:
         return self.loop.create_task(self.blocking(work))
@@ -181,13 +182,7 @@ class Process:
         return self.world.files.get(name)
 
     def write(self, name: str, content: bytes) -> None:
-        touched = self.touched
-        try:
-            self.attempt("receipts", lambda: self.world.files.update({name: content}))
-        except Unlucky:
-            if name.startswith("index-"):
-                self.touched = touched  # its parts are durable without it
-            raise
+        self.attempt("receipts", lambda: self.world.files.update({name: content}))
 
     def names(self) -> list[str]:
         return list(self.world.files)
@@ -206,7 +201,7 @@ class Process:
     # The service.
 
     @asynccontextmanager
-    async def connect(self, own: Any, reload: Any, options: Any) -> AsyncIterator[AsyncClient]:
+    async def connect(self, own: Any, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
         client = AsyncClient(own, reload, type("Session", (), {"slots": asyncio.Semaphore(99)})())
         client.send = self.send  # type: ignore[assignment, method-assign]
         yield client
@@ -254,9 +249,9 @@ class Process:
 def history(seed: int) -> None:
     """One batch from its first try to the end, and the model's verdict."""
     world = World(seed)
-    dice, now, interruptions, process = world.dice, 0.0, 0, None
-    for number in range(1, 12):
-        world.calm = number > 7
+    dice, now, interruptions, process, clears = world.dice, 0.0, 0, None, 2
+    for number in range(1, 16):
+        world.calm = number > 9
         process = Process(world, 2 * number, now)
         end = "none" if world.calm else dice.choice(["none", "none", "kill", "term", "freeze"])
         process.loop.run_until(now + dice.uniform(0.5, 8)) if end != "none" else None
@@ -272,14 +267,50 @@ def history(seed: int) -> None:
             process.finish()
             process.close()
             away = process.error or (process.report and process.report.error)
-            interruptions += isinstance(away, errors.BatchStoreError)
+            interruptions += getattr(away, "cause", "") == "store"
             check_counts(world, process.report, seed)
         now = process.loop.now + 1
-        if process.report and (process.report.error is None or isinstance(process.report.error, errors.BatchFailedError)):
-            break
+        report = process.report
+        if report and (report.error is None or isinstance(report.error, errors.BatchFailedError)):
+            if world.calm or not clears or dice.random() < 0.5:
+                break
+            clears -= 1
+            change_manifest(world, report)
+            now = move_lines(world, 2 * number + 1, now)
     assert process
     assert process.report, (seed, process.error)
     verdict(world, process.report, interruptions, seed)
+
+
+def change_manifest(world: World, report: Report) -> None:
+    """What a user may do before the task is cleared: correct what failed, add lines; with receipts, whatever else."""
+    dice = world.dice
+    for failure in report.failures:
+        if failure["status"] == "failed" and dice.random() < 0.7:
+            world.urls[failure["line"] - 1] = dice.choice([f"https://corrected.example/{dice.random()}", dice.choice(world.urls)])
+    world.urls += [f"https://added.example/{dice.random()}" for _ in range(dice.randrange(5))]
+    if world.keeps_receipts:
+        dice.shuffle(world.urls)
+        del world.urls[: dice.randrange(3) if len(world.urls) > 3 else 0]
+
+
+def move_lines(world: World, number: int, now: float) -> float:
+    """What a user may not do without receipts: exchange two lines. Then nothing is sent, unless neither was settled."""
+    if world.keeps_receipts or len(world.urls) < 2:
+        return now
+    kept, before = [*world.urls], Counter(world.effects)
+    one, other = world.dice.sample(range(len(world.urls)), 2)
+    world.urls[one], world.urls[other] = world.urls[other], world.urls[one]
+    was_calm, world.calm = world.calm, True
+    process = Process(world, number, now)
+    process.finish()
+    process.close()
+    world.calm = was_calm
+    if isinstance(process.error, errors.BatchStoppedError):
+        assert process.error.cause == "manifest"
+        assert world.effects == before
+        world.urls = kept
+    return process.loop.now + 1
 
 
 def freeze(world: World, old: Process, number: int) -> float:
@@ -299,34 +330,32 @@ def freeze(world: World, old: Process, number: int) -> float:
 def check_counts(world: World, report: Report | None, seed: int) -> None:
     if report is None:
         return
-    assert sum(report.count(status) for status in Status) <= len(world.urls), seed
-    assert len(set(world.urls)) >= sum(1 for url in world.effects if world.effects[url])
+    assert sum(report.counts.values()) == report.total == len(world.urls), (seed, report.counts)
 
 
 def verdict(world: World, report: Report, interruptions: int, seed: int) -> None:
-    wanted = Counter(world.urls)
-    counted = {status: report.count(status) for status in Status}
+    wanted, counted = set(world.urls), report.counts
     assert sum(counted.values()) == report.total == len(world.urls), (seed, counted)
-    once = world.options["skip_duplicates"]
-    missing = sum(max(0, (1 if once else many) - world.effects[url]) for url, many in wanted.items())
-    twice = sum(max(0, world.effects[url] - (1 if once else many)) for url, many in wanted.items())
+    assert counted[Status.SKIPPED] <= len(world.urls) - len(wanted), (seed, counted)
+    missing = sum(not world.effects[url] for url in wanted)
+    twice = sum(max(0, effects - 1) for effects in world.effects.values())
     bad = counted[Status.FAILED] + counted[Status.UNKNOWN]
     assert missing <= bad, (seed, "lost", missing, counted)
     per_interruption = world.options["max_concurrency"] + LEASE * world.options["requests_per_second"] + 2
     assert twice <= interruptions * 2 * per_interruption, (seed, "sent twice", twice, interruptions)
-    if world.keeps_receipts and once:
+    if world.keeps_receipts:
         parts = (content for name, content in world.files.items() if name.startswith("part-"))
         lines = [json.loads(line) for content in parts for line in content.splitlines()]
         reported = {receipt["digest"] for receipt in lines if receipt["status"] == "queued"}
-        assert len(reported) >= counted[Status.QUEUED], (seed, "receipts lost", len(reported), counted)
+        known = {digest for digest in (digest_of(url).hex() for url in wanted) if digest in reported}
+        assert len(known) >= counted[Status.QUEUED], (seed, "receipts lost", len(known), counted)
     if report.error is None:
-        assert bad == 0, (seed, counted)
-        assert counted[Status.QUEUED] == (len(wanted) if once else len(world.urls)), (seed, counted)
+        assert counted == {**dict.fromkeys(Status, 0), Status.QUEUED: len(wanted), Status.SKIPPED: len(world.urls) - len(wanted)}
 
 
 @pytest.fixture(autouse=True)
-def _short_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receipts, "PARTS_PER_INDEX", 2)
+def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts, "PART_SIZE", 2_000)
 
 
 @pytest.fixture(autouse=True)
@@ -356,17 +385,38 @@ def test_a_batch_that_sends_without_a_lease_is_found(monkeypatch: pytest.MonkeyP
 
 
 def test_a_batch_that_forgets_what_it_could_not_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint = Checkpointer.checkpoint
+    write = Lease._write
 
-    async def forget(self: Any) -> float:
-        try:
-            return await checkpoint(self)
-        except Unlucky:
-            self._pending = None
-            raise
+    async def forget(self: Any, store: Any, snapshot: Any) -> None:
+        latest = [snapshot]
 
-    monkeypatch.setattr(Checkpointer, "checkpoint", forget)
+        def write_once(kept: Any) -> None:
+            try:
+                store.write(latest[0])
+            except Unlucky:
+                latest[0] = store.snapshot()
+                raise
+
+        await write(self, replace(store, write=write_once), snapshot)
+
+    monkeypatch.setattr(Lease, "_write", forget)
     assert fails(range(200))
+
+
+def test_a_batch_that_forgets_the_part_that_it_writes_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Receipts.write
+
+    def forget(self: Any, lines: list[str]) -> None:
+        self._content = b""
+        write(self, lines)
+
+    monkeypatch.setattr(Receipts, "write", forget)
+    assert fails(range(200))
+
+
+def test_a_batch_that_does_not_notice_moved_lines_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Positions, "matches", lambda *_: True)
+    assert fails(range(400))
 
 
 def test_a_batch_without_a_fence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +429,8 @@ def test_a_batch_that_takes_a_failed_url_for_settled_is_found(monkeypatch: pytes
 
     def settle(self: Any, ticket: Any, status: Status, **more: Any) -> None:
         record(self, ticket, status, **more)
-        self._mark_settled(ticket.index, Status.QUEUED)
+        record(self, replace(ticket, may_be_queued=False), Status.QUEUED)
+        self.now[Status.QUEUED] -= 1
 
     monkeypatch.setattr(Ledger, "record", settle)
     assert fails(range(400))

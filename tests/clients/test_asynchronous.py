@@ -1,8 +1,13 @@
-"""What is the asynchronous client's own: which callers share a session, and what a cancelled one leaves."""
+"""What is the asynchronous client's own: who shares a session, what a cancelled caller leaves, when connections are kept."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +18,14 @@ from airflow_provider_cloudstore.clients import asynchronous
 from airflow_provider_cloudstore.clients.asynchronous import POOL_LIMIT, AsyncClient, Session, shared_session
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.calls import DeleteFolder
+from airflow_provider_cloudstore.protocol.calls import DeleteFolder, QueueUpload
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.clients.conftest import Serve, slowly, stay_open
+from tests.clients.conftest import CHUNKED, OK, Authority, Serve, slowly, stay_open
+from tests.raw_server import Handler, RawServer
 from tests.support import settings
+
+CONCURRENCY = 8
+WARNING = "An upload was lost on a kept-alive connection: from now on each upload opens a connection of its own."
 
 
 async def never() -> Settings:
@@ -31,6 +40,8 @@ def test_users_of_one_address_share_one_session_that_closes_after_the_last() -> 
                 assert first is second
                 assert first is not third
             assert (third.http.closed, first.http.closed) == (True, False)
+            async with shared_session(own, fresh_after_loss=True) as careful:
+                assert careful is not first
         assert [first.http.closed] == [True]
         async with shared_session(own) as fourth:
             assert fourth is not first
@@ -122,3 +133,168 @@ def test_the_same_certificates_are_trusted_as_with_requests(monkeypatch: pytest.
         monkeypatch.delenv(name)
     assert tls_context(settings(verify=str(tmp_path))).verify_mode.name == "CERT_REQUIRED"
     assert tls_context(settings(verify=False)).verify_mode.name == "CERT_NONE"
+
+
+# --- when connections are kept
+
+
+def close(connection: socket.socket) -> None:
+    """Close a connection, within TLS without a word of it."""
+    socket.socket(fileno=connection.detach()).close()
+
+
+def reset(connection: socket.socket) -> None:
+    with socket.socket(fileno=connection.detach()) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def at_second_request(end: Callable[[socket.socket], object], wrap: Callable[[socket.socket], socket.socket]) -> Handler:
+    """Respond to the first request of a connection, and end the connection when it has read another."""
+
+    def respond(server: RawServer, connection: socket.socket) -> None:
+        connection = wrap(connection)
+        if server.read_request(connection):
+            connection.sendall(OK)
+        if server.read_request(connection):
+            end(connection)
+        connection.close()
+
+    return respond
+
+
+def uploads(own: Settings, count: int, *, at_once: int = CONCURRENCY, **options: Any) -> list[str]:
+    """Send so many uploads over one session, and return how each ended."""
+
+    async def run() -> list[str]:
+        async with shared_session(own, at_once, **options) as session:
+            client = AsyncClient(own, never, session)
+            return list(await asyncio.gather(*(upload(client, own, number) for number in range(count))))
+
+    return asyncio.run(run())
+
+
+async def upload(client: AsyncClient, own: Settings, number: int) -> str:
+    try:
+        await client.perform(QueueUpload(f"https://source.example/{number}", own))
+    except errors.CloudStoreError as error:
+        return error.reason
+    return "queued"
+
+
+@pytest.mark.parametrize("end", [reset, close])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_once_an_upload_is_lost_on_a_kept_connection_each_has_one_of_its_own(
+    serve: Serve, authority: Authority, caplog: pytest.LogCaptureFixture, scheme: str, end: Any
+) -> None:
+    server = serve(handler=at_second_request(end, lambda raw: authority.wrap(raw, "localhost") if scheme == "https" else raw))
+    own = settings(f"{scheme}://localhost:{server.port}", verify=authority.bundle)
+    found = uploads(own, 200, fresh_after_loss=True)
+    assert 1 <= 200 - found.count("queued") <= CONCURRENCY, found
+    # Only those that were lost shared a connection.
+    assert (server.connections, len(server.requests)) == (found.count("queued"), 200)
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [WARNING]
+
+
+def test_a_session_keeps_its_connections_whatever_is_lost_unless_told_otherwise(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve(handler=at_second_request(reset, lambda raw: raw))
+    assert uploads(settings(server.url), 20, at_once=1) == ["queued", "connection reset"] * 10
+    assert WARNING not in caplog.text
+
+
+def test_an_upload_with_a_connection_of_its_own_leaves_no_socket_to_a_server_that_does_not_close(
+    serve: Serve, authority: Authority
+) -> None:
+    def respond(server: RawServer, connection: socket.socket) -> None:
+        within = authority.wrap(connection, "localhost")
+        left_open.append(within)
+        server.read_request(within)
+        within.sendall(OK)
+        if len(left_open) == 1:
+            server.read_request(within)
+            reset(within)
+
+    async def run() -> int:
+        async with shared_session(own, 1, fresh_after_loss=True) as session:
+            client = AsyncClient(own, never, session)
+            for number in range(20):
+                await upload(client, own, number)
+            return sockets_to(server.port)
+
+    left_open: list[socket.socket] = []
+    server = serve(handler=respond)
+    own = settings(f"https://localhost:{server.port}", verify=authority.bundle)
+    assert asyncio.run(run()) <= 2
+    assert server.connections == 19
+    for within in left_open:
+        within.close()
+
+
+def sockets_to(port: int) -> int:
+    """How many sockets this process has open to a port on loopback."""
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[2].endswith(f":{port:04X}") and row[9] != "0" for row in rows)
+
+
+def stay_silent(connection: socket.socket) -> None:
+    """Wait until the client gives up."""
+    connection.recv(1)
+
+
+def send_nonsense(connection: socket.socket) -> None:
+    connection.sendall(b"nonsense\r\n\r\n")
+
+
+def send_half(connection: socket.socket) -> None:
+    connection.sendall(CHUNKED)
+
+
+@pytest.mark.parametrize("end", [stay_silent, send_nonsense, send_half])
+def test_a_response_that_is_late_or_bad_is_no_lost_upload(serve: Serve, caplog: pytest.LogCaptureFixture, end: Any) -> None:
+    def respond(server: RawServer, connection: socket.socket) -> None:
+        while server.read_request(connection):
+            if len(server.requests) == 2:
+                end(connection)
+                return
+            connection.sendall(OK)
+
+    server = serve(handler=respond)
+    found = uploads(settings(server.url, timeout=0.5), 6, at_once=1, fresh_after_loss=True)
+    assert (found[1] != "queued", found.count("queued"), server.connections) == (True, 5, 2)
+    assert WARNING not in caplog.text
+
+
+def test_a_loss_on_a_new_connection_is_no_reason_to_stop_keeping_them(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    def respond(server: RawServer, connection: socket.socket) -> None:
+        while server.read_request(connection) and len(server.requests) > 1:
+            connection.sendall(OK)
+
+    server = serve(handler=respond)
+    found = uploads(settings(server.url), 6, at_once=1, fresh_after_loss=True)
+    assert (found, server.connections) == (["connection closed without a response", *["queued"] * 5], 2)
+    assert WARNING not in caplog.text
+
+
+def test_a_connection_that_closed_while_it_was_idle_has_lost_nothing(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    def when_told(connection: socket.socket) -> None:
+        may_close.wait()
+        connection.close()
+        closed.set()
+
+    async def run() -> list[str]:
+        async with shared_session(own, 1, fresh_after_loss=True) as session:
+            client = AsyncClient(own, never, session)
+            first = await upload(client, own, 1)
+            server.close()
+            may_close.set()
+            closed.wait()  # the event loop waits, too: it learns of the close from the connection alone
+            return [first, await upload(client, own, 2)]
+
+    may_close, closed = threading.Event(), threading.Event()
+    server = serve(OK, then=when_told)
+    own = settings(server.url, max_attempts=1)
+    first, second = asyncio.run(run())
+    assert first == "queued"
+    assert "connection refused" in second
+    assert WARNING not in caplog.text

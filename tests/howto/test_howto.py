@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
@@ -97,6 +98,28 @@ def test_many_uploads(emulator: Emulator, tmp_path: Path) -> None:
     assert run.values["upload"]["queued"] == 5
     receipts = "".join(file.read_text() for file in (tmp_path / "receipts").rglob("*.jsonl"))
     assert {json.loads(line)["status"] for line in receipts.splitlines()} == {"queued"}
+
+
+def test_failed_urls(emulator: Emulator, tmp_path: Path) -> None:
+    urls = [emulator.serve(b"x", "first"), "not a URL", "https:///no-host?sig=secret", emulator.serve(b"x", "second")]
+    manifest, failed = tmp_path / "urls.csv", tmp_path / "failed.csv"
+    manifest.write_text("name,url\n" + "".join(f"file {number},{url}\n" for number, url in enumerate(urls)))
+    params = {"manifest": str(manifest), "receipts": str(tmp_path / "receipts"), "failed": str(failed)}
+    run = run_dag(dag_of("failed-urls.md-0"), params)
+    assert (run.tasks["upload"], run.tasks["failed_urls"]) == ("failed", "success"), str(run)
+    rows = list(csv.DictReader(failed.read_text().splitlines()))
+    assert [(row["name"], row["url"]) for row in rows] == [("file 1", urls[1]), ("file 2", urls[2])]
+    assert all(row["error"] for row in rows)
+    assert run.values["failed_urls"] == 2
+
+
+def test_links_to_a_batch(emulator: Emulator, tmp_path: Path) -> None:
+    manifest = tmp_path / "urls.csv"
+    manifest.write_text("url\n" + "".join(f"{emulator.serve(b'x', str(number))}\n" for number in range(3)))
+    run = run_dag(dag_of("links-to-a-batch.md-0"), {"manifest": str(manifest), "receipts": str(tmp_path / "receipts")})
+    assert run.state == "success", str(run)
+    assert len(run.values["file_ids"]) == 3
+    assert emulator.state()["effects"]["link"] >= 3
 
 
 def test_the_sample_of_test_your_dag_passes_from_an_empty_folder(tmp_path: Path) -> None:

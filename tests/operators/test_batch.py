@@ -111,7 +111,6 @@ def test_an_empty_list_is_a_batch_of_none(emulator: Emulator, tmp_path: Path) ->
         {"retry_unknown_outcome": "no"},
         {"skip_duplicates": "false"},
         {"allow_empty": "no"},
-        {"fresh_connections": 0},
     ],
 )
 def test_an_argument_that_makes_no_sense_is_refused_in_the_dag_file(more: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ def test_the_flags_are_those_of_all_tasks() -> None:
         ("RemoteUrlUploadOperator", "retry_unknown_outcome"),
         ("DownloadLinkOperator", "wait_for_file"),
         ("DownloadFileOperator", "deferrable"),
-        ("RemoteUrlBatchUploadOperator", "fresh_connections"),
+        ("RemoteUrlBatchUploadOperator", "allow_empty"),
         ("FileAvailableSensor", "deferrable"),
     }
 

@@ -1,0 +1,127 @@
+"""What a batch tells its user: the lines of its log, its error and its XCom."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_cloudstore.batch.lease import Lease
+from airflow_provider_cloudstore.batch.ledger import Ledger
+from airflow_provider_cloudstore.batch.outcomes import Status
+from airflow_provider_cloudstore.batch.sending import Options
+from airflow_provider_cloudstore.batch.throttle import Throttle
+from airflow_provider_cloudstore.protocol.errors import BatchFailedError, CloudStoreError
+
+log = logging.getLogger(__name__)
+
+_PROGRESS_INTERVAL = 5.0
+_MEND_FAILED = "Correct what failed, then clear the task: it resends the failed URLs only."
+_MEND_FAILED_AND_RESEND_ALL = "Correct what failed; with neither `receipts` nor a state store, a cleared task resends every URL."
+_CHECK_UNKNOWN = (
+    "Check in the service whether the unknown uploads arrived; to resend them, set retry_unknown_outcome=True and clear the task."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a try ended.
+
+    :param counts: URLs by status, of this try and earlier ones; they add up to the total.
+    :param queued_earlier: those that earlier tries queued.
+    :param failures: the first failures, redacted.
+    :param error: why the batch did not succeed.
+    """
+
+    total: int
+    counts: dict[Status, int]
+    queued_earlier: int
+    failures: list[dict[str, Any]]
+    error: CloudStoreError | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as an XCom."""
+        counts = {status.value: count for status, count in self.counts.items()}
+        return {"total": self.total, **counts, "queued_earlier": self.queued_earlier, "failures": self.failures}
+
+    def __str__(self) -> str:
+        """The counts as a log line."""
+        queued = self.counts[Status.QUEUED]
+        others = ", ".join(f"{count:,} {status.value}" for status, count in self.counts.items() if status is not Status.QUEUED)
+        by_try = f"{queued - self.queued_earlier:,} in this try, {self.queued_earlier:,} earlier"
+        return f"{queued:,} of {self.total:,} URLs queued ({by_try}), {others}"
+
+
+def conclude(ledger: Ledger, error: CloudStoreError | None, options: Options, receipts: str, *, is_resumable: bool) -> Report:
+    """The report of a try.
+
+    :param error: why it ended early, if it did.
+    :param receipts: the receipts folder, if there is one.
+    :param is_resumable: whether a cleared task finds what this one did.
+    """
+    counts = {status: ledger.count(status) for status in Status}
+    failed, unknown = counts[Status.FAILED], counts[Status.UNKNOWN]
+    if error:
+        error = replace(error, reason=f"{error.reason}; of {ledger.total:,} URLs {_enumerate(counts)}")
+    elif unknown or failed > options.allowed_failures:
+        error = _failed_error(ledger, receipts, is_resumable)
+    elif failed:
+        log.warning("%s failed, which allowed_failures=%d permits; %s", _urls(failed), options.allowed_failures, _first(ledger))
+    return Report(ledger.total, counts, ledger.earlier[Status.QUEUED], ledger.failures, error)
+
+
+def _failed_error(ledger: Ledger, receipts: str, is_resumable: bool) -> BatchFailedError:
+    failed, unknown = ledger.count(Status.FAILED), ledger.count(Status.UNKNOWN)
+    counts = [f"{failed:,} failed"] if failed else []
+    counts += [f"{unknown:,} unknown, which may have been queued"] if unknown else []
+    where = f"receipts in {receipts} list all" if receipts else "the XCom lists the first ones"
+    advice = [_MEND_FAILED if is_resumable else _MEND_FAILED_AND_RESEND_ALL] if failed else []
+    advice += [_CHECK_UNKNOWN] if unknown else []
+    return BatchFailedError(
+        f"of {ledger.total:,} URLs {' and '.join(counts)}; {_first(ledger)}; {where}",
+        operation="batch upload",
+        advice=" ".join(advice),
+    )
+
+
+def _first(ledger: Ledger) -> str:
+    first = ledger.failures[0]
+    about = f"{first['error']}, {first['url']}" if first["url"] else first["error"]
+    return f"the first, in line {first['line']:,}: {about}"
+
+
+def _enumerate(counts: dict[Status, int]) -> str:
+    return ", ".join(f"{count:,} {status.value}" for status, count in counts.items() if count) or "none sent"
+
+
+def _urls(count: int) -> str:
+    return f"{count:,} URL{'' if count == 1 else 's'}"
+
+
+def plan(ledger: Ledger, options: Options, place: str) -> str:
+    """What the try is about to do, for the log.
+
+    :param place: where progress is kept.
+    """
+    known = {status: count for status, count in ledger.earlier.items() if count}
+    before = f" ({_enumerate(known)} by earlier tries)" if known else ""
+    rate = f", at most {options.requests_per_second:,g} a second" if options.requests_per_second else ""
+    kept = f"; progress is kept in {place}" if place else ""
+    return f"A batch of {_urls(ledger.total)}{before}: at most {options.max_concurrency:,} requests in flight{rate}{kept}."
+
+
+async def report_progress(ledger: Ledger, throttle: Throttle, lease: Lease, report: Callable[[str], None]) -> None:
+    """Log the progress every five seconds until cancelled. Outages count neither for the rate nor for the time left."""
+    loop = asyncio.get_running_loop()
+    began, finished_before = loop.time(), ledger.finished
+    while True:
+        await asyncio.sleep(_PROGRESS_INTERVAL)
+        done = ledger.finished
+        rate = (done - finished_before) / max(0.1, loop.time() - began - throttle.seconds_closed)
+        left = f", about {(ledger.total - done) / rate:,.0f} s left" if rate else ""
+        waits = "".join(f"; {what}" for what in (throttle.waits_for, lease.waits_for and f"waiting: {lease.waits_for}") if what)
+        failed, unknown = ledger.count(Status.FAILED), ledger.count(Status.UNKNOWN)
+        speed = "" if throttle.waits_for else f", {rate:,.0f} a second{left}"
+        report(f"{done:,} of {ledger.total:,} URLs done, {failed:,} failed, {unknown:,} unknown{speed}{waits}")

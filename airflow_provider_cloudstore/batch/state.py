@@ -1,0 +1,187 @@
+"""Keeps a batch's progress in Airflow's state store, by position: small enough to be stored every second.
+
+What earlier tries settled may not move: one digest of all settled (position, URL) pairs, in any order, shows whether it did.
+With receipts, which need no positions, the store holds only the mark of the try and the time.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+import zlib
+from typing import Any, Protocol
+
+from airflow_provider_cloudstore.batch.outcomes import Status
+from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.protocol.errors import BatchStoppedError
+
+STATE_KEY = "cloudstore_batch"
+"""The key of a batch's state in the task's state store."""
+PLACE = "Airflow's state store"
+WAYS_OUT = (
+    f"To send every URL, start a new DAG run, or delete the key '{STATE_KEY}' from this task's state (in Airflow's UI or by its "
+    "REST API) and clear the task."
+)
+_LIMIT = 60_000  # characters, of the 64 KiB that Airflow takes
+_ROOM = 48_000  # the rest is for what is in flight when the batch stops
+_DIGEST_SIZE = 16
+
+
+class StateStore(Protocol):
+    """Keeps the state of a batch between tries; both methods block."""
+
+    def load(self) -> Any:
+        """The stored state, or None."""
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Store the state.
+
+        :raises BatchInterruptedError: if the store refuses this try.
+        """
+
+
+class Positions:
+    """Positions of a manifest that need no more requests, and a digest of what stands there."""
+
+    def __init__(self, settled: bytes | bytearray = b"", unknown: bytes | bytearray = b"", digest: int = 0) -> None:
+        self._settled = bytearray(settled)
+        self._unknown = bytearray(unknown)
+        self._digest = digest
+
+    def __contains__(self, position: int) -> bool:
+        return _has(self._settled, position)
+
+    def status(self, position: int) -> Status | None:
+        """The outcome at a position, queued or unknown; None if it is not settled."""
+        if position not in self:
+            return None
+        return Status.UNKNOWN if _has(self._unknown, position) else Status.QUEUED
+
+    def add(self, position: int, url_digest: bytes) -> None:
+        """Settle a position."""
+        if position not in self:
+            _put(self._settled, position, True)
+            pair = hashlib.blake2b(b"%d %s" % (position, url_digest), digest_size=_DIGEST_SIZE)
+            self._digest = (self._digest + int.from_bytes(pair.digest())) % 256**_DIGEST_SIZE
+
+    def set_unknown(self, position: int, is_unknown: bool) -> None:
+        """Note whether the upload at a settled position may have been queued."""
+        if is_unknown or _has(self._unknown, position):
+            _put(self._unknown, position, is_unknown)
+
+    def matches(self, other: Positions) -> bool:
+        """Whether the same URLs are settled at the same positions."""
+        return self._digest == other._digest and self._settled.rstrip(b"\0") == other._settled.rstrip(b"\0")
+
+    def copy(self) -> Positions:
+        """A copy, which another thread may store."""
+        return Positions(self._settled, self._unknown, self._digest)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The positions as JSON."""
+        digest = self._digest.to_bytes(_DIGEST_SIZE).hex()
+        return {"settled": _encode(self._settled), "unknown": _encode(self._unknown), "digest": digest}
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Positions:
+        """The positions that :meth:`to_dict` returned.
+
+        :raises ValueError: or another of ``_DAMAGES``, if it did not return them.
+        """
+        return cls(_decode(stored["settled"]), _decode(stored["unknown"]), int.from_bytes(bytes.fromhex(stored["digest"])))
+
+
+_DAMAGES = (ValueError, TypeError, KeyError, zlib.error)
+
+
+class State:
+    """The state of one batch, as one try sees it. All methods block.
+
+    :param store: the task's state store.
+    :param writer: the try.
+    """
+
+    def __init__(self, store: StateStore, writer: Try) -> None:
+        self._store = store
+        self._writer = writer
+        self.is_in_receipts = False
+        """Whether earlier tries kept their progress in receipts."""
+        self.is_full = False
+        """Whether there is no room for more than what is in flight."""
+
+    def claim(self) -> Positions | None:
+        """Leave the mark of this try, which stops any older one, and return what earlier tries settled.
+
+        :raises BatchInterruptedError: if a newer try has left its mark.
+        :raises BatchStoppedError: if what is stored is damaged, or of another format.
+        """
+        # The mark comes before the reading: what an older try writes when it thaws in between would be lost otherwise.
+        self._store.save({**self._validated(begins=True), "writer": self._writer.to_mark()})
+        stored = self._validated(begins=True)
+        self.is_in_receipts = stored.get("receipts") is True
+        if "settled" not in stored:
+            return None
+        try:
+            return Positions.from_dict(stored)
+        except _DAMAGES:
+            pass
+        raise BatchStoppedError(
+            f"the batch's state in {PLACE} is damaged; nothing was sent", operation="batch upload", cause="state", advice=WAYS_OUT
+        )
+
+    def save(self, positions: Positions | None) -> None:
+        """Store a checkpoint with the mark of this try.
+
+        :param positions: what is settled; None if receipts hold the progress.
+        :raises BatchInterruptedError: if a newer try has left its mark.
+        :raises BatchStoppedError: if it does not fit.
+        """
+        self._validated()
+        progress = positions.to_dict() if positions else {"receipts": True}
+        size = len(json.dumps(progress))
+        self.is_full = size > _ROOM
+        if size > _LIMIT:
+            raise no_room()
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self._store.save({**progress, "at": now, "writer": self._writer.to_mark()})
+
+    def _validated(self, *, begins: bool = False) -> dict[str, Any]:
+        stored = self._store.load()
+        if stored is None:
+            return {}
+        self._writer.validate(stored.get("writer", "none") if isinstance(stored, dict) else "none", PLACE, begins=begins)
+        return dict(stored)
+
+
+def no_room() -> BatchStoppedError:
+    """The error of a batch whose progress no longer fits."""
+    return BatchStoppedError(
+        "the progress no longer fits into the 64 KiB of Airflow's state store: too many URLs failed between others",
+        operation="batch upload",
+        cause="state",
+        advice="Set `receipts` and clear the task: it takes over what is stored, and resumes.",
+    )
+
+
+def _has(bits: bytearray, position: int) -> bool:
+    return position >> 3 < len(bits) and bool(bits[position >> 3] >> (position & 7) & 1)
+
+
+def _put(bits: bytearray, position: int, value: bool) -> None:
+    missing = (position >> 3) + 1 - len(bits)
+    if missing > 0:
+        bits.extend(bytes(missing))
+    if value:
+        bits[position >> 3] |= 1 << (position & 7)
+    else:
+        bits[position >> 3] &= ~(1 << (position & 7))
+
+
+def _encode(bits: bytearray) -> str:
+    return base64.b85encode(zlib.compress(bits)).decode()
+
+
+def _decode(text: str) -> bytes:
+    return zlib.decompress(base64.b85decode(text))

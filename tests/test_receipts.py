@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+from upath import UPath
+
+from airflow_provider_cloudstore.batch.outcomes import Status, digest_of
+from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts, to_line
+from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.protocol.errors import BatchStoppedError, InvalidInputError
+from airflow_provider_cloudstore.receipts import read_receipts
+
+Outcome = tuple[str, Status]
+
+
+def write(path: Any, number: int, *outcomes: Outcome, run: str = "run", process: str = "aa", size: int = 0) -> Try:
+    """Let one try of a batch write its receipts."""
+    writer = Try(("dag", run), number, process)
+    receipts = Receipts(PathFolder(path), writer)
+    receipts.begin()
+    for start in range(0, len(outcomes), 1_000):
+        receipts.write([line_of(url, status, number, size) for url, status in outcomes[start : start + 1_000]])
+    return writer
+
+
+def line_of(url: str, status: Status, number: int, size: int) -> str:
+    entry: Any = SimpleNamespace(line=1, url=url, key=None)
+    response = {"file_id": url, "more": "x" * size} if status is Status.QUEUED else None
+    return to_line(entry, digest_of(url), status, number, url=url, error="" if response else "refused", response=response)
+
+
+def last(path: Any) -> dict[str, tuple[str, int]]:
+    return {receipt["url"]: (receipt["status"], receipt["try"]) for receipt in read_receipts(path)}
+
+
+@pytest.mark.parametrize("kind", [str, Path, ObjectStoragePath, "memory"])
+def test_each_url_is_returned_once_with_its_last_outcome(tmp_path: Path, kind: Any) -> None:
+    path: Any = UPath(f"memory://bucket{tmp_path}") if kind == "memory" else kind(str(tmp_path))
+    of_store = path if kind == "memory" else tmp_path
+    write(of_store, 1, ("a", Status.FAILED), ("b", Status.QUEUED), ("c", Status.FAILED), ("c", Status.QUEUED))
+    write(of_store, 2, ("a", Status.UNKNOWN), ("d", Status.FAILED))
+    writer = write(of_store, 10, ("d", Status.QUEUED))
+    assert last(path) == {"a": ("unknown", 2), "b": ("queued", 1), "c": ("queued", 1), "d": ("queued", 10)}
+    assert [receipt["url"] for receipt in read_receipts(path)] == ["d", "a", "c", "b"]
+    assert next(read_receipts(path)) == {
+        "batch": writer.batch,
+        "line": 1,
+        "digest": digest_of("d").hex(),
+        "url": "d",
+        "status": "queued",
+        "try": 10,
+        "response": {"file_id": "d", "more": ""},
+    }
+
+
+def test_the_same_try_in_another_process_counts_as_later(tmp_path: Path) -> None:
+    write(tmp_path, 1, ("a", Status.FAILED), process="ff")
+    write(tmp_path, 1, ("a", Status.QUEUED), process="00")
+    assert last(tmp_path) == {"a": ("queued", 1)}
+
+
+def test_batches_in_one_folder_are_kept_apart(tmp_path: Path) -> None:
+    batches = [write(tmp_path, 1, ("a", status), run=status.value).batch for status in (Status.QUEUED, Status.FAILED)]
+    assert {(receipt["batch"], receipt["status"]) for receipt in read_receipts(tmp_path)} == {
+        (batches[0], "queued"),
+        (batches[1], "failed"),
+    }
+
+
+@pytest.mark.parametrize("kind", [str, Path, ObjectStoragePath])
+def test_a_folder_without_receipts_is_an_error(tmp_path: Path, kind: Any) -> None:
+    (tmp_path / "other.jsonl").write_text("{}")
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(InvalidInputError, match=f"there are no receipts at {path}: check the path"):
+            read_receipts(kind(str(path)))
+
+
+def test_a_store_that_no_provider_opens_is_an_error() -> None:
+    with pytest.raises(InvalidInputError, match="no filesystem for 'nosuch'"):
+        read_receipts("nosuch://bucket/receipts")
+
+
+def test_a_batch_that_has_only_begun_has_no_outcomes(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    assert list(read_receipts(tmp_path)) == []
+
+
+def test_a_damaged_file_is_named_with_its_line(tmp_path: Path) -> None:
+    write(tmp_path, 1, ("a", Status.QUEUED))
+    (part,) = tmp_path.glob("part-*")
+    part.write_text(f"{part.read_text()}cut")
+    with pytest.raises(BatchStoppedError, match=f"line 2 of {part} is damaged"):
+        list(read_receipts(f"{tmp_path}/"))
+
+
+def test_the_receipts_are_streamed(tmp_path: Path) -> None:
+    write(tmp_path, 1, *((f"{number}", Status.QUEUED) for number in range(20_000)), size=1_500)
+    assert len(list(tmp_path.glob("part-*"))) > 10
+    stored = sum(file.stat().st_size for file in tmp_path.iterdir())
+    gc.collect()
+    tracemalloc.start()
+    assert sum(1 for _ in read_receipts(tmp_path)) == 20_000
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20_000_000 < stored
+
+
+def test_nothing_is_left_running_when_reading_ends_early(tmp_path: Path) -> None:
+    write(tmp_path, 1, *((f"{number}", Status.QUEUED) for number in range(10_000)), size=1_500)
+    found = read_receipts(tmp_path)
+    next(found)
+    found.close()  # type: ignore[attr-defined]
+    for thread in threading.enumerate():
+        if thread.name == "cloudstore-receipts":
+            thread.join(30)
+            assert not thread.is_alive()
