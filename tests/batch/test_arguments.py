@@ -62,7 +62,7 @@ def test_a_shard_that_does_not_exist_is_refused_literal_and_rendered(shard: Any)
 
 def test_a_shard_that_was_rendered_from_nothing_is_refused() -> None:
     for shard in (None, (None, 2)):
-        with pytest.raises(InvalidInputError, match="shard is .*None.*: it must be"):
+        with pytest.raises(InvalidInputError, match=r"shard is .*None.*: it must be"):
             parse_shard(shard)
 
 
