@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.outcomes import KEY_SIZE, KeyTable
-from airflow_provider_cloudstore.batch.receipts import PathFolder, parse_part, parts_by_batch, read_ahead
+from airflow_provider_cloudstore.batch.receipts import Folder, parts_by_batch, read_parts
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dic
     :raises InvalidInputError: if there are no receipts at that path.
     :raises BatchStoppedError: if a file is damaged; the message names it and its line.
     """
+    from airflow_provider_cloudstore.hooks.folders import PathFolder
     from airflow_provider_cloudstore.hooks.targets import object_path
 
     folder = PathFolder(object_path(path, "path"))
@@ -50,12 +51,11 @@ def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dic
     return _last_outcomes(folder, place, batches)
 
 
-def _last_outcomes(folder: PathFolder, place: str, batches: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
-    for batch, parts in batches.items():
+def _last_outcomes(folder: Folder, place: str, batches: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+    for batch, names in batches.items():
         seen = KeyTable()
-        parts.reverse()
-        for name, content in zip(parts, read_ahead(folder, parts), strict=True):
-            for digest, _, receipt in reversed(list(parse_part(content, f"{place}/{name}"))):
+        for part in read_parts(folder, reversed(names), place):
+            for digest, _, receipt in reversed(part):
                 if not seen.get(digest[:KEY_SIZE]):
                     seen.set(digest[:KEY_SIZE], _SEEN)
                     yield {"batch": batch, **receipt}

@@ -21,8 +21,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_cloudstore.batch.outcomes import KEY_SIZE, KeyTable, Status
-from airflow_provider_cloudstore.batch.receipts import PART_SIZE, PathFolder, Receipts, to_line
+from airflow_provider_cloudstore.batch.receipts import PART_SIZE, Receipts, to_line
 from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.hooks.folders import PathFolder
 
 RATES = (10, 100, 1_000)
 _SPREAD = 2_654_435_761  # odd, so that each number of a part becomes another one of 32 bits
@@ -77,7 +78,7 @@ class Slow:
         """A full part. The first digits of its digests are its own."""
         time.sleep(self._latency)
         began = time.thread_time()
-        part = re.sub(rb'"digest": "[0-9a-f]{8}', b'"digest": "%08x' % (int(name[-14:-6]) * _SPREAD % 2**32), self._sample)
+        part = re.sub(rb'"digest": "[0-9a-f]{8}', b'"digest": "%08x' % (int(name.split("-")[3]) * _SPREAD % 2**32), self._sample)
         self.making += time.thread_time() - began
         return part
 
@@ -86,7 +87,7 @@ class Slow:
 
     def names(self) -> list[str]:
         """The names of the parts."""
-        return [f"part-{Try().batch}-0001-aa-{number:08d}.jsonl" for number in range(self._parts)]
+        return [f"part-{Try().batch}-0001-{number:08d}-aa.jsonl" for number in range(self._parts)]
 
 
 def read(parts: int, latency: float) -> dict[str, float]:

@@ -40,6 +40,41 @@ def validate_durations(**seconds: object) -> None:
             raise ValueError(f"{name} must be a number of seconds above 0, such as {example}, not {value!r}")
 
 
+def validate_whole_number(name: str, value: object, least: int, most: int | None = None) -> None:
+    """Reject what is no whole number in a range.
+
+    :raises ValueError: if it is none.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} must be a whole number {limits}, not {value!r}")
+
+
+def validate_limits(
+    max_concurrency: object, requests_per_second: object, max_consecutive_failures: object, allowed_failures: object
+) -> None:
+    """Reject limits that are no numbers in their range; the rate and the number of consecutive failures may be None.
+
+    :raises ValueError: if one is invalid.
+    """
+    validate_whole_number("max_concurrency", max_concurrency, 1, 500)
+    validate_whole_number("max_consecutive_failures", 1 if max_consecutive_failures is None else max_consecutive_failures, 1)
+    validate_whole_number("allowed_failures", allowed_failures, 0)
+    rate = requests_per_second
+    if rate is not None and (not isinstance(rate, (int, float)) or isinstance(rate, bool) or not rate > 0):
+        raise ValueError(f"requests_per_second must be a number above 0 or None, not {rate!r}")
+
+
+def validate_columns(*, url_column: object, key_column: object) -> None:
+    """Reject column names that are empty or no strings; ``key_column`` may be None.
+
+    :raises ValueError: if one is invalid.
+    """
+    for argument, name in (("url_column", url_column), ("key_column", "none" if key_column is None else key_column)):
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"{argument} must be the name of a column, not {name!r}")
+
+
 if not hasattr(BaseOperator, "_do_render_template_fields"):
     raise ImportError(
         "This Airflow has no BaseOperator._do_render_template_fields, in which the operators redact URLs: it would store their "

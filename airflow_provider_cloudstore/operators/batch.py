@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.operators.base import TypedOperator, validate_flags
+from airflow_provider_cloudstore.operators.base import TypedOperator, validate_columns, validate_flags, validate_limits
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
 
         super().__init__(**kwargs)
         validate_flags(retry_unknown_outcome=retry_unknown_outcome, allow_empty=allow_empty)
-        arguments.validate_limits(max_concurrency, requests_per_second, max_consecutive_failures, allowed_failures)
-        arguments.validate_columns(url_column=url_column, key_column=key_column)
+        validate_limits(max_concurrency, requests_per_second, max_consecutive_failures, allowed_failures)
+        validate_columns(url_column=url_column, key_column=key_column)
         arguments.validate_urls(urls)
         arguments.validate_shard(shard)
         self.urls: Any = urls

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_cloudstore.batch.manifest import Manifest, spooled_manifest
-from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts
-from airflow_provider_cloudstore.batch.state import PLACE, STATE_KEY, State
-from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.state import PLACE, State
+from airflow_provider_cloudstore.batch.tries import STATE_KEY, Try
 from airflow_provider_cloudstore.compat import is_superseded, task_state_store
+from airflow_provider_cloudstore.hooks.folders import PathFolder
 from airflow_provider_cloudstore.hooks.targets import object_path
-from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, InvalidInputError
+from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError, InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_present
 
 
@@ -23,24 +23,18 @@ def read_manifest(text: str, url_column: str, key_column: str | None) -> Manifes
     :raises InvalidInputError: if it is not a file.
     :raises BatchInterruptedError: if it cannot be opened for another reason, which may pass, or be copied.
     """
-    path, problem, reason = object_path(text, "urls"), "", ""
+    path = object_path(text, "urls")
+    error: CloudStoreError | None = None
     try:
-        if path.protocol in ("", "file", "local") and not Path(path.path).is_file():
-            path.stat()  # what does not exist is named below
-            raise IsADirectoryError
         stream: Any = path.open("rb")
-    except FileNotFoundError:
-        problem = "does not exist"
-    except (IsADirectoryError, NotADirectoryError):
-        problem = "is a folder or a device, or is in a file"
-    except Exception as error:  # noqa: BLE001  (of any store; the task ends below)
-        reason = type(error).__name__
-    if reason:
-        raise BatchInterruptedError(f"the manifest {text} cannot be opened ({reason})", operation="batch upload", cause="store")
-    if not problem and text.endswith("/"):
-        problem = "is a folder"
-    if problem:
-        raise InvalidInputError(f"the manifest {text} {problem}: urls is a list, or the path of one file; nothing was sent")
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        what = f"the manifest {text} does not exist, or is a folder: urls is a list, or the path of one file; nothing was sent"
+        error = InvalidInputError(what)
+    except Exception as failed:  # noqa: BLE001  (of any store; it must not become the context of ours, which is raised below)
+        what = f"the manifest {text} cannot be opened ({type(failed).__name__})"
+        error = BatchInterruptedError(what, operation="batch upload", cause="store")
+    if error:
+        raise error
     with stream:
         return spooled_manifest(stream, text, url_column, key_column)
 
@@ -55,9 +49,7 @@ def open_receipts(text: str | None, writer: Try) -> Receipts | None:
     place = validate_present(text, "receipts")
     path = object_path(place, "receipts")
     if not path.protocol and not place.startswith("/"):
-        raise InvalidInputError(
-            "receipts is a relative path, which another worker would not find: make it absolute; nothing was sent"
-        )
+        raise InvalidInputError("receipts is a relative path: make it absolute, so that every worker finds it; nothing was sent")
     return Receipts(PathFolder(path), writer, place)
 
 
@@ -76,11 +68,8 @@ class _TaskState:
         except Exception as error:
             if not is_superseded(error):
                 raise
-        else:
-            return
-        raise BatchInterruptedError(
-            f"{PLACE} refused this try: a newer one has taken over", operation="batch upload", cause="superseded"
-        )
+            reason = f"{PLACE} refused this try: a newer one has taken over"
+            raise BatchInterruptedError(reason, operation="batch upload", cause="superseded") from None
 
 
 def state_of(context: Context, writer: Try) -> State | None:

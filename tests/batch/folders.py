@@ -1,8 +1,40 @@
-"""Folders for receipts: in memory, and on a store with folders that is not local."""
+"""Folders for receipts, in memory and on a store with folders that is not local, and receipts in a few words."""
 
 from __future__ import annotations
 
+import json
+
 from fsspec.implementations.local import LocalFileSystem
+
+from airflow_provider_cloudstore.batch.outcomes import Status, digest_of
+from airflow_provider_cloudstore.batch.receipts import Folder, Receipts
+from airflow_provider_cloudstore.batch.tries import Try
+
+SCOPE = ("dag", "run")
+
+
+def line(url: str, status: str = "queued", padding: int = 0) -> str:
+    """A receipt."""
+    return json.dumps({"digest": digest_of(url).hex(), "status": status, "response": "x" * padding})
+
+
+def begun(folder: Folder, number: int = 1, process: str = "aa", place: str = "s3://b/r") -> Receipts:
+    """The receipts of a try that has left its mark."""
+    receipts = Receipts(folder, Try(SCOPE, number, process), place)
+    receipts.begin()
+    return receipts
+
+
+def read(receipts: Receipts) -> list[tuple[bytes, Status]]:
+    """What earlier tries recorded."""
+    found: list[tuple[bytes, Status]] = []
+    receipts.read(lambda digest, status: found.append((digest, status)))
+    return found
+
+
+def queued(*urls: str) -> list[tuple[bytes, Status]]:
+    """What is read of URLs that were queued."""
+    return [(digest_of(url), Status.QUEUED) for url in urls]
 
 
 class Kept:

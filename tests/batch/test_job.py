@@ -545,9 +545,10 @@ def test_time_in_which_the_process_was_frozen_counts(tmp_path: Any) -> None:
         from pathlib import Path
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.manifest import list_manifest
-        from airflow_provider_cloudstore.batch.receipts import PathFolder, Receipts
+        from airflow_provider_cloudstore.batch.receipts import Receipts
         from airflow_provider_cloudstore.batch.sending import Options
         from airflow_provider_cloudstore.batch.tries import Try
+        from airflow_provider_cloudstore.hooks.folders import PathFolder
         from airflow_provider_cloudstore.protocol.secrets import Secret
         from airflow_provider_cloudstore.protocol.settings import Settings
 

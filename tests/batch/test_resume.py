@@ -14,8 +14,7 @@ from airflow_provider_cloudstore.batch import state as state_module
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.outcomes import Status
 from airflow_provider_cloudstore.batch.report import Report
-from airflow_provider_cloudstore.batch.state import STATE_KEY
-from airflow_provider_cloudstore.batch.tries import FORMAT
+from airflow_provider_cloudstore.batch.tries import FORMAT, STATE_KEY
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import errors
 
@@ -203,7 +202,7 @@ def test_a_damaged_receipt_is_no_outage_and_nothing_is_sent(
     run(job(urls(5), folder=folder))
     part = next(name for name in folder.files if name.startswith("part-"))
     folder.files[part] = folder.files[part][:-9]
-    with pytest.raises(errors.BatchStoppedError, match=f"line 5 of .*{part} is damaged; nothing was sent"):
+    with pytest.raises(errors.BatchStoppedError, match=f"line 5 of .*{part} is damaged; nothing more was sent"):
         run(job(urls(9), folder=folder, number=2))
     assert "retrying" not in caplog.text
     assert requests(emulator) == 5

@@ -19,7 +19,9 @@ from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError
 
 def test_a_file_is_copied_byte_by_byte() -> None:
     content = os.urandom(700_000)
-    assert io.BufferedReader(spooled(io.BytesIO(content), "u.csv").open()).read() == content
+    with spooled(io.BytesIO(content), "u.csv") as copy:
+        copy.seek(0)
+        assert copy.read() == content
 
 
 class Source:
