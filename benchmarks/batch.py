@@ -1,13 +1,13 @@
 """Compares a batch of remote uploads in one task with the alternatives, against the same server in the same run.
 
-Four contenders: the engine of ``RemoteUrlBatchUploadOperator``, a bare aiohttp loop, a bare requests loop over threads, and the
-HTTP provider's ``HttpOperator`` in a Python loop, which sends one at a time. The server answers every request after a fixed
-time, so the most that a contender can reach is concurrency / latency. Each contender has a process of its own, and those that
-are compared alternate. On a shared machine, compare only figures of one run.
+The contenders: the engine of ``RemoteUrlBatchUploadOperator`` with a state store and with receipts, a bare aiohttp loop, a bare
+requests loop over threads, and the HTTP provider's ``HttpOperator`` in a Python loop, which sends one at a time. The server
+answers every request after a fixed time, so the most that a contender can reach is concurrency / latency. Each contender has a
+process of its own, and those that are compared alternate. On a shared machine, compare only figures of one run.
 
-Then what each stage of a large batch costs: a gzip CSV is read, counted, checked for duplicates, sent with state and receipts,
-and resumed when nothing is left to send. Each stage has a process of its own, whose peak memory is compared with that of an
-empty batch.
+Then what each stage of a large batch costs: a gzip CSV is copied and read, counted without duplicates, sent with state or with
+receipts, and resumed when nothing is left to send. Each stage has a process of its own, whose peak memory is compared with that of
+an empty batch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gzip
+import itertools
 import json
 import os
 import resource
@@ -30,14 +31,17 @@ from pathlib import Path
 from typing import Any
 
 API = "/cloud/api/v2/file/url_upload_add"
-RIVALS = ("batch", "aiohttp")
+BARE = "aiohttp"
+OURS = ("batch", "batch-receipts")
+RIVALS = (*OURS, BARE)
 OTHERS = ("requests", "http-operator")
 STAGES = {
-    "read": "read the manifest",
-    "count": "count it and compute its digests",
-    "check": "check for duplicates",
-    "send": "send, state and receipts kept",
+    "read": "copy the manifest, and read it",
+    "count": "count it without duplicates",
+    "send": "send, progress in the state store",
     "resume": "resume, nothing left to send",
+    "send-receipts": "send, progress in receipts",
+    "resume-receipts": "resume, nothing left to send",
 }
 
 
@@ -74,8 +78,9 @@ def compare_speed(folder: str, concurrency: int, latency: float, seconds: float,
             f"{name:16}{count:8,}{rates[name][-1]:10,.1f}{rates[name][-1] / limit:10.1%}{own['cpu'] / count * 1000:12.3f}",
             flush=True,
         )
-    ours, bare = (statistics.median(rates[name]) for name in RIVALS)
-    print(f"behind the bare loop (medians): {1 - ours / bare:.1%}")
+    for name in OURS:
+        ratio = statistics.median(rates[name]) / statistics.median(rates[BARE])
+        print(f"{name}: {1 - ratio:.1%} behind the bare loop (medians)")
 
 
 def compare_cpu(folder: str, rounds: int, count: int = 10_000) -> None:
@@ -86,10 +91,10 @@ def compare_cpu(folder: str, rounds: int, count: int = 10_000) -> None:
         own = measure(folder, name, 16, 0.0, count)
         spent.setdefault(name, []).append(own)
         print(f"  {name:16}{own['cpu'] / count * 1000:8.3f}{own['user'] / count * 1000:8.3f}", flush=True)
-    for kind in ("cpu", "user"):
-        ours, bare = ([own[kind] for own in spent[name]] for name in RIVALS)
+    for name, kind in itertools.product(OURS, ("cpu", "user")):
+        ours, bare = ([own[kind] for own in spent[one]] for one in (name, BARE))
         ratio, least = statistics.median(ours) / statistics.median(bare), min(ours) / min(bare)
-        print(f"times the bare loop's ({kind}): {ratio:.2f} by the medians, {least:.2f} by the least")
+        print(f"{name}: {ratio:.2f} times the bare loop's ({kind}) by the medians, {least:.2f} by the least")
 
 
 def report_stages(folder: str, count: int) -> None:
@@ -104,8 +109,8 @@ def report_stages(folder: str, count: int) -> None:
             own = in_own_process("stage", name, url, str(manifest), folder)
             print(f"{words:32}{own['seconds']:9.1f}{own['cpu']:9.1f}{(own['memory'] - empty) / 1024:26.1f}", flush=True)
             if own.get("parts"):
-                print(f"{'':4}of these, writing {own['parts']:,.0f} parts took {own['writing']:.1f} s, concurrently with sending")
-        assert finish() == count, "every URL arrives once, and none when the batch is resumed"
+                print(f"{'':4}of these, {own['parts']:,.0f} writes took {own['writing']:.1f} s, concurrently with sending")
+        assert finish() == 2 * count, "every URL arrives once, and none when the batch is resumed"
 
 
 def write_manifest(path: Path, count: int) -> Path:
@@ -207,6 +212,7 @@ def send(name: str, url: str, manifest: str, concurrency: int) -> None:
     """One contender, and what it cost; what is imported once is not counted."""
     contenders: dict[str, Callable[..., Any]] = {
         "batch": batch,
+        "batch-receipts": partial(batch, receipts=True),
         "aiohttp": bare_aiohttp,
         "requests": bare_requests,
         "http-operator": http_operator,
@@ -242,50 +248,19 @@ class FileState:
         self._path.write_text(json.dumps(state))
 
 
-def entries_of(manifest: str) -> Any:
-    """What opens a manifest, as a job needs it."""
-    from airflow_provider_cloudstore.batch.manifest import entries_of_file
-
-    @contextmanager
-    def entries() -> Iterator[Any]:
-        with Path(manifest).open("rb") as stream:
-            yield entries_of_file(stream, manifest, "url")
-
-    return entries
-
-
-def batch(url: str, manifest: str, concurrency: int) -> Any:
-    """The engine of the operator, with a checkpoint every second."""
+def make_job(url: str, manifest: str, folder: str, number: int = 1, *, receipts: bool, concurrency: int = 16) -> Any:
+    """One try of a batch over a manifest, and how long writing its receipts takes."""
     from airflow_provider_cloudstore.batch.job import Job
+    from airflow_provider_cloudstore.batch.manifest import spooled_manifest
+    from airflow_provider_cloudstore.batch.receipts import Receipts
     from airflow_provider_cloudstore.batch.sending import Options
-    from airflow_provider_cloudstore.protocol.secrets import Secret
-    from airflow_provider_cloudstore.protocol.settings import Settings
-
-    settings = Settings(url, Secret("token"))
-
-    def run() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            store = FileState(Path(folder) / "state")
-            options = Options(concurrency)
-            report = asyncio.run(Job(entries_of(manifest), settings, lambda: settings, options, store=store).run())
-        assert report.error is None, report.error
-
-    return run
-
-
-def stage(name: str, url: str, manifest: str, folder: str) -> None:
-    """One stage of a large batch, and what it cost."""
-    from airflow_provider_cloudstore.batch.job import Job
-    from airflow_provider_cloudstore.batch.ledger import Ledger, Status, Survey, with_digests
-    from airflow_provider_cloudstore.batch.receipts import Receipts, Try
-    from airflow_provider_cloudstore.batch.sending import Options
+    from airflow_provider_cloudstore.batch.state import State
+    from airflow_provider_cloudstore.batch.tries import Try
     from airflow_provider_cloudstore.hooks.folders import PathFolder
     from airflow_provider_cloudstore.protocol.secrets import Secret
     from airflow_provider_cloudstore.protocol.settings import Settings
 
-    open_entries = entries_of(manifest)
-    settings = Settings(url, Secret("token"))
-    written: list[float] = []
+    settings, written = Settings(url, Secret("token")), list[float]()
 
     class TimedFolder(PathFolder):
         def write(self, name: str, content: bytes) -> None:
@@ -293,40 +268,60 @@ def stage(name: str, url: str, manifest: str, folder: str) -> None:
             super().write(name, content)
             written.append(time.perf_counter() - began)
 
+    def read() -> Any:
+        with Path(manifest).open("rb") as stream:
+            return spooled_manifest(stream, manifest, "url")
+
+    name = Path(manifest).name
+    writer = Try((name,), number)
+    if receipts:
+        kept: dict[str, Any] = {"receipts": Receipts(TimedFolder(Path(folder) / f"{name}.receipts"), writer)}
+    else:
+        kept = {"state": State(FileState(Path(folder) / f"{name}.state"), writer)}
+    return Job(read, settings, lambda: settings, Options(concurrency), writer=writer, **kept), written
+
+
+def batch(url: str, manifest: str, concurrency: int, receipts: bool = False) -> Any:
+    """The engine of the operator, with a checkpoint every second."""
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            job, _ = make_job(url, manifest, folder, receipts=receipts, concurrency=concurrency)
+            report = asyncio.run(job.run())
+        assert report.error is None, report.error
+
+    return run
+
+
+def stage(name: str, url: str, manifest: str, folder: str) -> None:
+    """One stage of a large batch, and what it cost."""
+    from airflow_provider_cloudstore.batch.ledger import Ledger, locate
+
     def read() -> None:
-        with open_entries() as entries:
-            for _ in entries:
-                pass
+        job, _ = make_job(url, manifest, folder, receipts=False)
+        for _ in job.read()():
+            pass
 
     def count() -> None:
-        with open_entries() as entries:
-            Survey.of(with_digests(entries))
+        ledger = Ledger()
+        job, _ = make_job(url, manifest, folder, receipts=False)
+        for found in locate(job.read()(), None):
+            ledger.survey(found)
 
-    def check() -> None:
-        ledger = Ledger(Survey())
-        with open_entries() as entries:
-            for entry, digest in with_digests(entries):
-                ticket = ledger.admit(entry, digest)
-                assert ticket
-                ledger.record(ticket, Status.QUEUED)
-
-    def job(number: int) -> dict[str, float]:
-        scope = Path(manifest).name
-        writer = Try((scope,), number)
-        receipts = Receipts(TimedFolder(Path(folder) / "receipts"), writer)
-        store = FileState(Path(folder) / f"{scope}.state")
-        work = Job(open_entries, settings, lambda: settings, Options(), writer=writer, store=store, receipts=receipts)
-        report = asyncio.run(work.run())
+    def send(number: int, receipts: bool = False) -> dict[str, float]:
+        job, written = make_job(url, manifest, folder, number, receipts=receipts)
+        report = asyncio.run(job.run())
         assert report.error is None, report.error
-        assert report.count(Status.QUEUED) == report.total
+        assert report.to_dict()["queued"] == report.total
         return {"parts": len(written), "writing": sum(written)} if number == 1 else {}
 
     stages: dict[str, Callable[[], Any]] = {
         "read": read,
         "count": count,
-        "check": check,
-        "send": partial(job, 1),
-        "resume": partial(job, 2),
+        "send": partial(send, 1),
+        "resume": partial(send, 2),
+        "send-receipts": partial(send, 1, receipts=True),
+        "resume-receipts": partial(send, 2, receipts=True),
     }
     report_cost(stages[name])
 

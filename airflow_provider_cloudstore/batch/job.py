@@ -121,7 +121,7 @@ class Job:
             sender = Sender(client, lambda: self.settings, throttle, ledger, entries, self.options, self.in_thread)
             sending = asyncio.create_task(sender.run())
             renewing = asyncio.create_task(lease.renew(lambda: self._check_room(sender)))
-            reporting = asyncio.create_task(report_progress(ledger, throttle, lease, self.report))
+            reporting = asyncio.create_task(report_progress(ledger, throttle, self.report))
             try:
                 await asyncio.wait({sending, renewing, ended}, return_when=asyncio.FIRST_COMPLETED)
                 if sending.done():

@@ -19,13 +19,14 @@ from tenacity import Retrying, stop_after_attempt, wait_random_exponential
 
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.outcomes import Status
-from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.batch.tries import WAYS_OUT, Try
 from airflow_provider_cloudstore.protocol.encodings import hides_secret
 from airflow_provider_cloudstore.protocol.errors import BatchStoppedError
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 
 PART_SIZE = 1024 * 1024
 """Bytes after which the next part begins."""
+RESTORE = f"Restore the folder, or set `receipts` to where it is, and clear the task: it resumes. {WAYS_OUT}"
 _READ_AHEAD = 8
 _READ_ATTEMPTS = 5
 _MAX_LENGTH = 16_000
@@ -67,27 +68,24 @@ class Receipts:
         self._folder = folder
         self._writer = writer
         self._mark = f"batch-{writer.batch}.json"
-        self._has_earlier = False
         self._parts: list[str]  # of earlier tries, once this one has begun: to read before must not look like no receipts
         self._number = 0
         self._content = b""  # of the current part
         self._has_failed = False
 
-    def begin(self) -> bool:
+    def begin(self, *, expects_earlier: bool = False) -> None:
         """Leave the mark of this try, which stops any older one.
 
-        :returns: whether an earlier try of this batch had left one.
+        :param expects_earlier: whether earlier tries are known to have left their mark.
         :raises BatchInterruptedError: if a newer try has left its mark.
-        :raises BatchStoppedError: if the mark is of another format, or the folder cannot be used.
+        :raises BatchStoppedError: if the mark is missing or of another format, or the folder cannot be used.
         """
-        mark = self._load_mark(begins=True)
-        # The mark of this process is from a call of this method that failed.
-        self._has_earlier |= mark is not None and mark.get("process") != self._writer.process
+        if self._load_mark(begins=True) is None and expects_earlier:
+            raise unusable(f"earlier tries kept the batch's progress in receipts, and there are none in {self.place}", RESTORE)
         self._folder.write(self._mark, json.dumps(self._writer.to_mark()).encode())
         self._parts = parts_by_batch(self._folder.names()).get(self._writer.batch, [])
         if self._parts:  # the last one may be of this try in another process
             self._number = int(self._parts[-1].split("-")[3]) + 1
-        return self._has_earlier
 
     def read(self, add: Callable[[bytes, Status], None]) -> None:
         """Read the receipts of earlier tries, after ``begin``. If this fails and is called again, it starts over.
@@ -107,8 +105,7 @@ class Receipts:
         :raises BatchStoppedError: if the mark of this try is missing, or the folder cannot be written.
         """
         if self._load_mark() is None:
-            advice = "Restore the files and clear the task: it resumes. Without them, it sends every URL again."
-            raise unusable(f"{self.place} was removed or emptied while the batch ran", advice)
+            raise unusable(f"{self.place} was removed or emptied while the batch ran", RESTORE)
         if not lines:
             return
         content = self._content + "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")

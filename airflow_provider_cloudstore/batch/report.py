@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_cloudstore.batch.lease import Lease
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.outcomes import Status
 from airflow_provider_cloudstore.batch.sending import Options
@@ -105,14 +104,14 @@ def plan(ledger: Ledger, options: Options, place: str) -> str:
 
     :param place: where progress is kept.
     """
-    known = {status: count for status, count in ledger.earlier.items() if count}
+    known = {status: ledger.earlier[status] for status in Status if ledger.earlier[status]}
     before = f" ({_enumerate(known)} by earlier tries)" if known else ""
     rate = f", at most {options.requests_per_second:,g} a second" if options.requests_per_second else ""
     kept = f"; progress is kept in {place}" if place else ""
     return f"A batch of {_urls(ledger.total)}{before}: at most {options.max_concurrency:,} requests in flight{rate}{kept}."
 
 
-async def report_progress(ledger: Ledger, throttle: Throttle, lease: Lease, report: Callable[[str], None]) -> None:
+async def report_progress(ledger: Ledger, throttle: Throttle, report: Callable[[str], None]) -> None:
     """Log the progress every five seconds until cancelled. Outages count neither for the rate nor for the time left."""
     loop = asyncio.get_running_loop()
     began, finished_before = loop.time(), ledger.finished
@@ -121,7 +120,6 @@ async def report_progress(ledger: Ledger, throttle: Throttle, lease: Lease, repo
         done = ledger.finished
         rate = (done - finished_before) / max(0.1, loop.time() - began - throttle.seconds_closed)
         left = f", about {(ledger.total - done) / rate:,.0f} s left" if rate else ""
-        waits = "".join(f"; {what}" for what in (throttle.waits_for, lease.waits_for and f"waiting: {lease.waits_for}") if what)
+        now = f"; {throttle.waits_for}" if throttle.waits_for else f", {rate:,.0f} a second{left}"
         failed, unknown = ledger.count(Status.FAILED), ledger.count(Status.UNKNOWN)
-        speed = "" if throttle.waits_for else f", {rate:,.0f} a second{left}"
-        report(f"{done:,} of {ledger.total:,} URLs done, {failed:,} failed, {unknown:,} unknown{speed}{waits}")
+        report(f"{done:,} of {ledger.total:,} URLs done, {failed:,} failed, {unknown:,} unknown{now}")

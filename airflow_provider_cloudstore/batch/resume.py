@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from airflow_provider_cloudstore.batch.ledger import Ledger, locate
 from airflow_provider_cloudstore.batch.manifest import Manifest
-from airflow_provider_cloudstore.batch.receipts import Receipts, to_line
+from airflow_provider_cloudstore.batch.receipts import RESTORE, Receipts, to_line, unusable
 from airflow_provider_cloudstore.batch.sending import Options
-from airflow_provider_cloudstore.batch.state import WAYS_OUT, Positions, State
-from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.batch.state import Positions, State
+from airflow_provider_cloudstore.batch.tries import WAYS_OUT, Try
 from airflow_provider_cloudstore.protocol.errors import BatchStoppedError, InvalidInputError
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url
 
@@ -42,16 +42,12 @@ class Resume:
         :raises BatchInterruptedError: if a newer try has left its mark.
         :raises BatchStoppedError: if what is stored is missing, damaged, or of another format.
         """
-        has_receipts = self.receipts.begin() if self.receipts else False
         self._positions = self.state.claim() if self.state else None
-        if self.state and self.state.is_in_receipts and not has_receipts:
-            where = f"there are none in {self.receipts.place}" if self.receipts else "this task has none"
-            raise BatchStoppedError(
-                f"earlier tries kept the batch's progress in receipts, and {where}; nothing was sent",
-                operation="batch upload",
-                cause="receipts",
-                advice=f"Set `receipts` to their folder, or restore it, and clear the task. {WAYS_OUT}",
-            )
+        is_in_receipts = self.state is not None and self.state.is_in_receipts
+        if self.receipts:
+            self.receipts.begin(expects_earlier=is_in_receipts)
+        elif is_in_receipts:
+            raise unusable("earlier tries kept the batch's progress in receipts, and this task has none", RESTORE)
         self._ledger = Ledger(
             (self._positions or Positions()) if self.state and not self.receipts else None,
             retry_unknown=self.options.retry_unknown_outcome,

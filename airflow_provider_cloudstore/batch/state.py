@@ -14,16 +14,10 @@ import zlib
 from typing import Any, Protocol
 
 from airflow_provider_cloudstore.batch.outcomes import Status
-from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.batch.tries import WAYS_OUT, Try
 from airflow_provider_cloudstore.protocol.errors import BatchStoppedError
 
-STATE_KEY = "cloudstore_batch"
-"""The key of a batch's state in the task's state store."""
 PLACE = "Airflow's state store"
-WAYS_OUT = (
-    f"To send every URL, start a new DAG run, or delete the key '{STATE_KEY}' from this task's state (in Airflow's UI or by its "
-    "REST API) and clear the task."
-)
 _LIMIT = 60_000  # characters, of the 64 KiB that Airflow takes
 _ROOM = 48_000  # the rest is for what is in flight when the batch stops
 _DIGEST_SIZE = 16
@@ -151,8 +145,9 @@ class State:
         stored = self._store.load()
         if stored is None:
             return {}
-        self._writer.validate(stored.get("writer", "none") if isinstance(stored, dict) else "none", PLACE, begins=begins)
-        return dict(stored)
+        fields = stored if isinstance(stored, dict) else {}
+        self._writer.validate(fields.get("writer") or "none", PLACE, begins=begins)
+        return fields
 
 
 def no_room() -> BatchStoppedError:

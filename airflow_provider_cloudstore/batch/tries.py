@@ -11,6 +11,12 @@ from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, B
 
 FORMAT = 5
 """Of what a batch stores: receipts and state."""
+STATE_KEY = "cloudstore_batch"
+"""The key of a batch's state in the task's state store."""
+WAYS_OUT = (
+    f"To send every URL, start a new DAG run, or delete the key '{STATE_KEY}' from this task's state (in Airflow's UI or by its "
+    "REST API) and clear the task."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class PathFolder:
                 reason = "its bucket or container does not exist"
             else:
                 raise
-            advice = "Mend that and clear the task: it resumes. With another folder, it starts anew."
+            advice = "Mend that and clear the task: it resumes."
             raise unusable(f"{self._path / name} cannot be used: {reason}", advice) from None
 
 

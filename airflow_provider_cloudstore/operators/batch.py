@@ -99,17 +99,22 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         self._killed: list[bool] = []
 
     def _redact_fields(self) -> None:
+        from airflow_provider_cloudstore.batch.arguments import parse_urls
+        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_path
+
+        # A path with credentials is refused, redacted or not.
+        if isinstance(self.receipts, str):
+            self.receipts = redact_path(self.receipts)
         if self._unredacted_urls or self._problem:
             return  # rendered before: `urls` is only a label by now
-        from airflow_provider_cloudstore.batch.arguments import parse_urls
-        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
-
         try:
             urls = parse_urls(self.urls)
         except ValueError as error:
             self._problem, self.urls = str(error), MASK
             return
-        if urls is not None:
+        if urls is None:
+            self.urls = redact_path(str(self.urls))
+        else:
             self._unredacted_urls = Secret(json.dumps(urls, default=str))
             self.urls = f"{len(urls):,} URLs"
 

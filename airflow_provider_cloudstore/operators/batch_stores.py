@@ -8,8 +8,8 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_cloudstore.batch.manifest import Manifest, spooled_manifest
 from airflow_provider_cloudstore.batch.receipts import Receipts
-from airflow_provider_cloudstore.batch.state import PLACE, STATE_KEY, State
-from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.batch.state import PLACE, State
+from airflow_provider_cloudstore.batch.tries import STATE_KEY, Try
 from airflow_provider_cloudstore.compat import is_superseded, task_state_store
 from airflow_provider_cloudstore.hooks.folders import PathFolder
 from airflow_provider_cloudstore.hooks.targets import object_path

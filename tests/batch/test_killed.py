@@ -113,7 +113,7 @@ def test_the_same_holds_while_reads_and_writes_of_the_stores_fail_at_random(tmp_
     assert min(failed.values()) >= UNRELIABLE_KILLS // 4
     parts = (part.read_text() for part in (tmp_path / "receipts").glob("part-*.jsonl"))
     receipts = [json.loads(line) for part in parts for line in part.splitlines()]
-    assert {receipt["position"] for receipt in receipts if receipt["status"] == "queued"} == set(range(UNRELIABLE_COUNT))
+    assert {receipt["line"] for receipt in receipts if receipt["status"] == "queued"} == set(range(1, UNRELIABLE_COUNT + 1))
 
 
 @pytest.mark.skipif(AIRFLOW_2, reason="Airflow 2 has no state store to go on from; the signal itself is tested with Airflow 3")

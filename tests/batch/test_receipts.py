@@ -22,7 +22,8 @@ from tests.batch.folders import SCOPE, Kept, begun, line, queued, read
 def test_an_older_try_and_another_process_of_the_same_try_are_stopped() -> None:
     folder = Kept()
     first, second = (Receipts(folder, Try(SCOPE)) for _ in range(2))
-    assert (first.begin(), second.begin()) == (False, True)
+    first.begin()
+    second.begin(expects_earlier=True)
     for superseded, newer in ((first, 1), (second, 2)):
         if newer == 2:
             begun(folder, 2)
@@ -34,25 +35,12 @@ def test_an_older_try_and_another_process_of_the_same_try_are_stopped() -> None:
     assert len(folder.files) == 1
 
 
-@pytest.mark.parametrize("earlier", [False, True])
-def test_whether_an_earlier_try_began_is_known_although_beginning_had_to_be_repeated(earlier: bool) -> None:
-    class AnswersNoFirstWrite(Kept):
-        fails = True
-
-        def write(self, name: str, content: bytes) -> None:
-            super().write(name, content)
-            if self.fails:
-                self.fails = False
-                raise ConnectionError
-
-    before = Kept()
-    if earlier:
-        begun(before)
-    folder = AnswersNoFirstWrite(before.files)
-    receipts = Receipts(folder, Try(SCOPE, 2))
-    with pytest.raises(ConnectionError):
-        receipts.begin()
-    assert receipts.begin() is earlier
+def test_receipts_that_earlier_tries_wrote_and_that_are_gone_are_an_error_as_often_as_one_looks() -> None:
+    folder = Kept()
+    for _ in range(2):
+        with pytest.raises(BatchStoppedError, match="earlier tries kept the batch's progress in receipts, and there are none"):
+            Receipts(folder, Try(SCOPE, 2)).begin(expects_earlier=True)
+        assert folder.files == {}
 
 
 def test_the_same_try_in_another_process_is_read_after_the_first() -> None:

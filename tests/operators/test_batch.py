@@ -48,7 +48,8 @@ def test_a_list_of_a_template_is_queued_and_shown_by_its_length(emulator: Emulat
     state, summary = run(urls(30), str(tmp_path))
     assert state == "success"
     assert summary == {
-        "total": 30, "queued": 30, "failed": 0, "unknown": 0, "skipped": 0, "queued_earlier": 0, "receipts": str(tmp_path),
+        "total": 30, "queued": 30, "failed": 0, "unknown": 0, "skipped": 0, "unsent": 0, "queued_earlier": 0,
+            "receipts": str(tmp_path),
         "failures": [],
     }  # fmt: skip
     assert arrived(emulator) == sorted(urls(30))
@@ -98,7 +99,9 @@ def test_an_empty_list_is_a_batch_of_none(emulator: Emulator, tmp_path: Path) ->
         {"max_concurrency": 0},
         {"requests_per_second": 0},
         {"requests_per_second": -1},
-        {"on_error": "ignore"},
+        {"allowed_failures": -1},
+        {"allowed_failures": True},
+        {"max_concurrency": 501},
         {"max_consecutive_failures": 0},
         {"max_concurrency": "16"},
         {"requests_per_second": "50"},
@@ -107,8 +110,10 @@ def test_an_empty_list_is_a_batch_of_none(emulator: Emulator, tmp_path: Path) ->
         {"url_column": ""},
         {"key_column": 1},
         {"shard": (4, 4)},
+        {"shard": (True, 2)},
+        {"shard": "1/3"},
+        {"shard": (0.0, 2)},
         {"retry_unknown_outcome": "no"},
-        {"skip_duplicates": "false"},
         {"allow_empty": "no"},
     ],
 )
@@ -163,49 +168,6 @@ def context(store: Store, pushed: dict[str, Any] | None = None, **more: Any) -> 
     return {"task_state_store": store, "ti": ti}
 
 
-def test_a_batch_that_queued_all_succeeds_although_its_state_cannot_be_deleted(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def unavailable(store: Store, key: str) -> None:
-        raise ConnectionError("hunter2x")
-
-    monkeypatch.setattr(Store, "delete", unavailable)
-    store = Store()
-    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5))
-    assert batch.execute(context(store))["queued"] == 5
-    assert "Could not delete the batch's state (ConnectionError)" in caplog.text
-    assert "hunter2x" not in caplog.text
-    again = batch.execute(context(store, try_number=2, max_tries=1))
-    assert (again["queued"], again["queued_earlier"]) == (5, 5)
-    assert emulator.state()["requests"] == {"upload": 5}
-
-
-def test_sigterm_ends_a_batch_that_queued_all_although_the_deletion_of_its_state_hangs(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    begun, release, ended = (threading.Event() for _ in range(3))
-
-    def hang(store: Store, key: str) -> None:
-        begun.set()
-        release.wait(20)
-        ended.set()
-
-    def kill() -> None:
-        assert begun.wait(20)
-        batch.on_kill()
-
-    monkeypatch.setattr(Store, "delete", hang)
-    monkeypatch.setattr(RemoteUrlBatchUploadOperator, "log", logging.getLogger("test"))
-    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5))
-    killing = threading.Thread(target=kill)
-    killing.start()
-    assert batch.execute(context(Store()))["queued"] == 5
-    assert not ended.is_set()
-    assert "Terminated while the batch's state was deleted" in caplog.text
-    release.set()
-    killing.join()
-
-
 @pytest.fixture
 def alarm() -> Iterator[Callable[[float], object]]:
     """Airflow's alarm for ``execution_timeout``, which fails the test: a batch has to end before it."""
@@ -236,7 +198,7 @@ def test_at_execution_timeout_the_error_says_which_store_the_batch_waited_for(
     monkeypatch.setattr(Store, "get", hang)
     emulator.fault("delay", seconds=0.2, times=0)
     alarm(6.0)
-    with pytest.raises(errors.BatchStoreError, match=f"execution_timeout is nearly over and {reason}") as ended:
+    with pytest.raises(errors.BatchInterruptedError, match=f"execution_timeout is nearly over and {reason}") as ended:
         RemoteUrlBatchUploadOperator(task_id="t", urls=urls(2000)).execute(context(Store(), pushed))
     release.set()
     assert not ended.value.permanent
@@ -246,13 +208,13 @@ def test_at_execution_timeout_the_error_says_which_store_the_batch_waited_for(
 def test_a_manifest_that_cannot_be_opened_is_an_error_of_ours_that_airflow_retries(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.txt"
     manifest.symlink_to(manifest)
-    with pytest.raises(errors.BatchStoreError, match=r"urls.txt cannot be opened \(OSError\)") as failed:
+    with pytest.raises(errors.BatchInterruptedError, match=r"urls.txt cannot be opened \(OSError\)") as failed:
         RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest)).execute(context(Store()))
     assert not failed.value.permanent
     assert emulator.state()["requests"] == {}
 
 
-def test_the_state_stays_until_all_is_queued(emulator: Emulator) -> None:
+def test_a_cleared_task_sends_only_what_failed_and_nothing_once_all_is_queued(emulator: Emulator) -> None:
     store, pushed = Store(), dict[str, Any]()
     emulator.fault("status", status=400, times=1)
     with pytest.raises(errors.BatchFailedError) as failed:
@@ -263,8 +225,10 @@ def test_the_state_stays_until_all_is_queued(emulator: Emulator) -> None:
     cleared = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50))
     summary = cleared.execute(context(store, pushed, try_number=2, max_tries=1))
     assert (summary["queued"], summary["queued_earlier"]) == (50, 49)
+    again = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50))
+    assert again.execute(context(store, pushed, try_number=3, max_tries=2))["queued_earlier"] == 50
     assert arrived(emulator) == sorted(urls(50))
-    assert store == {}
+    assert emulator.state()["requests"] == {"upload": 51}
 
 
 def test_a_cleared_batch_says_that_it_sent_nothing(
@@ -284,23 +248,9 @@ def test_a_cleared_batch_says_that_it_sent_nothing(
 def test_a_try_whose_state_airflow_refuses_stops_before_it_sends(emulator: Emulator) -> None:
     store = Store()
     store.refuses = True
-    with pytest.raises(errors.BatchSupersededError):
+    with pytest.raises(errors.BatchInterruptedError, match="a newer one has taken over"):
         RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50)).execute(context(store))
     assert emulator.state()["requests"] == {}
-
-
-@pytest.mark.parametrize(("resume", "number", "sent"), [("True", 5, 0), ("False", 5, 20), (False, 6, 0)])
-def test_resume_false_sends_all_again_but_not_in_a_retry(
-    emulator: Emulator, tmp_path: Path, resume: Any, number: int, sent: int
-) -> None:
-    def send(try_number: int, resume: Any) -> None:
-        operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(20), receipts=str(tmp_path), resume=resume, retries=3)
-        operator.execute({"ti": context(Store(), try_number=try_number, max_tries=7)["ti"]})
-
-    send(5 if number == 6 else 1, True)  # cleared after try 4 with three retries: tries 5 to 8
-    before = emulator.state()["requests"]["upload"]
-    send(number, resume)
-    assert emulator.state()["requests"]["upload"] - before == sent
 
 
 def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) -> None:
@@ -338,10 +288,13 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
         assert empty.execute(context(Store()))["total"] == 0
 
 
-@pytest.mark.parametrize("shard", ["2/2", "x", "(0, 0)", "[1]", "(1, 1)", "None", "", "none"])
+@pytest.mark.parametrize("shard", ["2/2", "1/3", "x", "(0, 0)", "[1]", "(1, 1)", "(True, 2)", "None", "", "none"])
 def test_a_shard_that_makes_no_sense_is_refused(emulator: Emulator, shard: Any) -> None:
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), shard="{{ params.shard }}")
+    operator.shard = shard  # as Airflow renders it
     with pytest.raises(errors.InvalidInputError, match="shard is"):
-        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), shard=shard).execute(context(Store()))
+        operator.execute(context(Store()))
+    assert emulator.state()["requests"] == {}
 
 
 def test_a_shard_that_renders_none_is_not_the_whole_manifest(emulator: Emulator) -> None:
@@ -371,20 +324,85 @@ def test_a_receipts_folder_that_no_worker_would_find_is_refused(emulator: Emulat
 def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp_path: Path) -> None:
     pushed: dict[str, Any] = {}
     emulator.fault("status", status=503, times=100)
-    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), max_consecutive_failures=1)
-    with pytest.raises(errors.BatchServiceError, match="With receipts or Airflow's state store"):
+    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), max_consecutive_failures=1, max_concurrency=1)
+    with pytest.raises(errors.BatchInterruptedError, match="With receipts or Airflow's state store"):
         batch.execute(context(Store(), pushed))
-    assert pushed["return_value"]["total"] == 3
+    assert (pushed["return_value"]["total"], pushed["return_value"]["unsent"]) == (3, 2)
+
+
+def test_300_urls_that_are_all_refused_are_counted_to_the_last(emulator: Emulator, caplog: pytest.LogCaptureFixture) -> None:
+    pushed: dict[str, Any] = {}
+    emulator.fault("status", status=400, times=0)
+    with pytest.raises(errors.BatchStoppedError, match=r"100 URLs in a row failed .* [0-9]+ failed, [0-9]+ unsent") as stopped:
+        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(300)).execute(context(Store(), pushed))
+    summary = pushed["return_value"]
+    assert stopped.value.permanent
+    assert summary["failed"] + summary["unsent"] == summary["total"] == 300
+    assert summary["failed"] == emulator.state()["requests"]["upload"]
+    assert f"{summary['unsent']} unsent" in str(stopped.value)
+
+
+@pytest.mark.parametrize("bad", ["not-a-url", "https:/h/x?sig=hunter2"])
+def test_the_error_of_one_bad_line_says_once_what_happened_and_what_applies(emulator: Emulator, tmp_path: Path, bad: str) -> None:
+    manifest = tmp_path / "urls.txt"
+    manifest.write_text("\n".join([*urls(10), bad, *urls(20)[10:]]))
+    with pytest.raises(errors.BatchFailedError) as failed:
+        RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest)).execute(context(Store()))
+    text = str(failed.value)
+    assert text.count("line 11") == 1
+    assert "of 21 URLs 1 failed; the first, in line 11: url" in text
+    assert ("not-a-url" in text) is (bad == "not-a-url")
+    for wrong in ("hunter2", "nothing was sent", "unknown"):
+        assert wrong not in text
+    assert len(arrived(emulator)) == 20
+
+
+def test_allowed_failures_let_the_task_succeed_with_counts(emulator: Emulator) -> None:
+    store = Store()
+    emulator.fault("status", status=400, times=1)
+    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(20), allowed_failures=1)
+    summary = batch.execute(context(store))
+    assert (summary["queued"], summary["failed"], len(summary["failures"])) == (19, 1, 1)
+    again = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(20), allowed_failures=1)
+    assert again.execute(context(store, try_number=2))["queued_earlier"] == 19
+    assert emulator.state()["requests"] == {"upload": 21}
+
+
+def test_a_path_with_credentials_is_refused_and_redacted_in_the_rendered_fields(emulator: Emulator, tmp_path: Path) -> None:
+    state, _ = run("s3://KEY:hunter2@bucket/urls.txt", "s3://KEY:hunter2@bucket/receipts")
+    assert state == "failed"
+    rendered = str(rendered_fields("batch", "batch")[-1])
+    assert "hunter2" not in rendered
+    assert "bucket/urls.txt" in rendered
+    assert emulator.state()["requests"] == {}
+
+
+def test_receipts_on_a_file_are_permanent_and_name_folder_and_reason(emulator: Emulator, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.BatchStoppedError, match=rf"{tmp_path}/file.*Not a directory") as stopped:
+        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts=f"{tmp_path}/file/r").execute(context(Store()))
+    assert stopped.value.permanent
+    assert emulator.state()["requests"] == {}
+
+
+def test_many_workers_for_few_urls_cost_little(emulator: Emulator) -> None:
+    before = len(threading.enumerate())
+    summary = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), max_concurrency=500).execute(context(Store()))
+    assert summary["queued"] == 5
+    assert len(threading.enumerate()) - before < 20
+    assert emulator.state()["connections"]["opened"] <= 5
 
 
 def test_shards_may_be_rendered_and_the_key_stands_in_the_receipts(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.csv"
     manifest.write_text("\n".join(["id,url", *(f"k{number},{url}" for number, url in enumerate(urls(60)))]))
-    shards: list[Any] = ["(0, 3)", "1/3", [2, "3"]]
-    for shard in shards:
-        RemoteUrlBatchUploadOperator(
-            task_id="t", urls=str(manifest), shard=shard, key_column="id", receipts=f"{tmp_path}/r{shard}".replace("1/3", "1")
-        ).execute(context(Store()))
+    shards: list[Any] = ["(0, 3)", "[1, 3]", [2, "3"]]
+    for number, shard in enumerate(shards):
+        operator = RemoteUrlBatchUploadOperator(
+            task_id="t", urls=str(manifest), shard=("{{ params.k }}", 3), key_column="id", receipts=f"{tmp_path}/r{number}"
+        )
+        operator.shard = shard  # as Airflow renders it
+        operator.execute(context(Store()))
     assert arrived(emulator) == sorted(urls(60))
     lines = [line for part in tmp_path.glob("r*/part-*.jsonl") for line in part.read_text().splitlines()]
     found = {receipt["key"]: receipt for receipt in map(json.loads, lines)}
