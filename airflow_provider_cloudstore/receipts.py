@@ -55,7 +55,7 @@ def _last_outcomes(folder: Folder, place: str, batches: dict[str, list[str]]) ->
     for batch, names in batches.items():
         seen = KeyTable()
         for part in read_parts(folder, reversed(names), place):
-            for digest, _, receipt in reversed(part):
+            for digest, _, receipt in reversed(list(part)):
                 if not seen.get(digest[:KEY_SIZE]):
                     seen.set(digest[:KEY_SIZE], _SEEN)
                     yield {"batch": batch, **receipt}

@@ -250,14 +250,13 @@ class FileState:
 
 def make_job(url: str, manifest: str, folder: str, number: int = 1, *, receipts: bool, concurrency: int = 16) -> Any:
     """One try of a batch over a manifest, and how long writing its receipts takes."""
-    from airflow_provider_cloudstore.hooks.folders import PathFolder
-
     from airflow_provider_cloudstore.batch.job import Job
     from airflow_provider_cloudstore.batch.manifest import spooled_manifest
     from airflow_provider_cloudstore.batch.receipts import Receipts
     from airflow_provider_cloudstore.batch.sending import Options
     from airflow_provider_cloudstore.batch.state import State
     from airflow_provider_cloudstore.batch.tries import Try
+    from airflow_provider_cloudstore.hooks.folders import PathFolder
     from airflow_provider_cloudstore.protocol.secrets import Secret
     from airflow_provider_cloudstore.protocol.settings import Settings
 

@@ -68,7 +68,7 @@ class Receipts:
         self._folder = folder
         self._writer = writer
         self._mark = f"batch-{writer.batch}.json"
-        self._parts: list[str] = []  # of earlier tries
+        self._parts: list[str]  # of earlier tries, once this one has begun: to read before must not look like no receipts
         self._number = 0
         self._content = b""  # of the current part
         self._has_failed = False
@@ -88,7 +88,7 @@ class Receipts:
             self._number = int(self._parts[-1].split("-")[3]) + 1
 
     def read(self, add: Callable[[bytes, Status], None]) -> None:
-        """Read the receipts of earlier tries. If this fails and is called again, it starts over.
+        """Read the receipts of earlier tries, after ``begin``. If this fails and is called again, it starts over.
 
         :param add: receives the digest and the status of each receipt, in the order of writing.
         :raises BatchStoppedError: if a part is damaged: unlike an outage, that does not pass.
@@ -134,7 +134,7 @@ def parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def read_parts(folder: Folder, names: Iterable[str], place: str) -> Iterator[list[tuple[bytes, Status, dict[str, Any]]]]:
+def read_parts(folder: Folder, names: Iterable[str], place: str) -> Iterator[Iterator[tuple[bytes, Status, dict[str, Any]]]]:
     """The receipts of each part, in order: digest, status and the whole line. A few parts are always being read.
 
     Each failed read is retried by itself: among thousands one always fails, and restarting all of them would never finish.
@@ -151,7 +151,7 @@ def read_parts(folder: Folder, names: Iterable[str], place: str) -> Iterator[lis
     try:
         while reading:
             name, content = reading.popleft()
-            yield list(_parse(content.result() or b"", f"{place}/{name}"))
+            yield _parse(content.result() or b"", f"{place}/{name}")
             reading.extend(islice(starting, 1))
     finally:
         executor.shutdown(wait=False, cancel_futures=True)

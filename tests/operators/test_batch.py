@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import logging
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -287,14 +286,6 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
     if content == b"" and not name.endswith("/"):
         empty = RemoteUrlBatchUploadOperator(task_id="t", urls=f"{tmp_path}/{name}", allow_empty=True)
         assert empty.execute(context(Store()))["total"] == 0
-
-
-@pytest.mark.parametrize("device", ["/dev/null", "fifo"])
-def test_a_manifest_that_is_no_file_is_refused_and_not_waited_for(emulator: Emulator, tmp_path: Path, device: str) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(errors.InvalidInputError, match=f"{device} is a folder or a device"):
-        RemoteUrlBatchUploadOperator(task_id="t", urls=str(tmp_path / device)).execute(context(Store()))
-    assert emulator.state()["requests"] == {}
 
 
 @pytest.mark.parametrize("shard", ["2/2", "1/3", "x", "(0, 0)", "[1]", "(1, 1)", "(True, 2)", "None", "", "none"])
