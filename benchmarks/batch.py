@@ -6,8 +6,8 @@ answers every request after a fixed time, so the most that a contender can reach
 process of its own, and those that are compared alternate. On a shared machine, compare only figures of one run.
 
 Then what each stage of a large batch costs: a gzip CSV is copied and read, counted without duplicates, sent with state or with
-receipts, and resumed when nothing is left to send. Each stage has a process of its own, whose peak memory is compared with that of
-an empty batch.
+receipts, and resumed when nothing is left to send. Each stage has a process of its own, whose peak memory is compared with
+that of an empty batch.
 """
 
 from __future__ import annotations

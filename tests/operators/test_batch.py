@@ -264,7 +264,7 @@ def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("urls.csv", b"id,link\n1,https://h/1", "has no column 'url'; its columns are 'id', 'link'"),
+        ("urls.csv", b"id,link\n1,https://h/1", "to one of its columns, which are 'id', 'link'"),
         ("missing.csv", None, "does not exist"),
         ("folder/", b"", "is a folder"),
         ("empty.txt", b"", "holds no URL: set allow_empty"),
