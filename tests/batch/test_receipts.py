@@ -274,6 +274,11 @@ def test_a_receipt_has_a_bounded_length() -> None:
     assert len(to_line(entry(), digest_of("u"), Status.FAILED, 1, url="u", error="x" * 100_000)) < 17_000
 
 
+def test_a_number_that_json_does_not_have_is_an_error_rather_than_a_line_that_other_programs_cannot_read() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        to_line(entry(), digest_of("u"), Status.QUEUED, 1, url="u", response=float("nan"))
+
+
 @pytest.mark.parametrize("falsy", [0, False, "", [], {}])
 def test_a_response_that_is_empty_is_kept(falsy: Any) -> None:
     assert json.loads(to_line(entry(), digest_of("u"), Status.QUEUED, 1, url="u", response=falsy))["response"] == falsy

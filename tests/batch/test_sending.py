@@ -139,6 +139,13 @@ def test_with_receipts_the_response_is_kept_and_without_it_is_not_read() -> None
     assert [positions.status(at) for at in range(3)] == [Status.QUEUED, Status.QUEUED, None]
 
 
+def test_a_number_of_the_service_that_json_does_not_have_is_kept_as_text() -> None:
+    ledger = Ledger(writes_receipts=True)
+    sent = Sending(urls(1), VirtualService(lambda url, now: response(200, body=b'{"id": NaN}')), ledger=ledger).run()
+    assert (sent.counts, sent.error) == ({"queued": 1}, None)
+    assert json.loads(ledger.drain_receipts()[0])["response"] == {"id": "NaN"}
+
+
 def test_a_line_that_holds_nothing_to_send_has_failed_and_costs_no_request() -> None:
     entries = [
         Entry(1, urls(1)[0]),
