@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.batch import job as job_module
-from airflow_provider_cloudstore.batch import lease, throttle
 from airflow_provider_cloudstore.batch import report as report_module
+from airflow_provider_cloudstore.batch import throttle
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.outcomes import Status
 from airflow_provider_cloudstore.batch.report import Report
@@ -652,13 +652,6 @@ def test_the_progress_is_stored_once_a_second_and_reported(
     assert 3 <= len(state.writes) <= time.monotonic() - began + 4
     assert {write["writer"]["number"] for write in state.writes} == {1}
     assert "of 160 URLs done" in lines[1]  # after its plan
-
-
-def test_the_leases_clock_counts_a_step_of_either_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = iter([(0.0, 100.0), (1.0, 101.0), (61.0, 101.5), (62.0, 4000.0), (63.0, 100.0)])
-    monkeypatch.setattr(lease.Clock, "_read", staticmethod(lambda: next(readings)))
-    clock = lease.Clock()
-    assert [clock() for _ in range(4)] == [1.0, 61.0, 61.0 + 3898.5, 62.0 + 3898.5]
 
 
 def test_a_receipts_folder_that_vanishes_ends_the_batch(job: Any, run: Run, urls: Urls, folder: Any, emulator: Emulator) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import tracemalloc
 
 from airflow_provider_cloudstore.batch.outcomes import KEY_SIZE, KeyTable, digest_of
 
@@ -27,3 +28,18 @@ def test_keys_that_share_a_slot_and_a_table_are_told_apart() -> None:
 def test_a_digest_is_the_sha256_of_the_url() -> None:
     assert digest_of("https://h/ü") == hashlib.sha256("https://h/ü".encode()).digest()
     assert digest_of("https://h/\ud800") != digest_of("https://h/?")
+
+
+def test_a_key_takes_at_most_39_bytes() -> None:
+    dice = random.Random(1)
+    keys = [dice.randbytes(KEY_SIZE) for _ in range(20_000)]
+    tracemalloc.start()
+    try:
+        table = KeyTable()
+        for key in keys:
+            table.set(key, 1)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken / len(keys) < 39 + 1
+    assert all(table.get(key) for key in keys)

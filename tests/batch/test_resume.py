@@ -237,3 +237,14 @@ def test_an_empty_manifest_is_refused_unless_it_is_allowed_but_an_empty_shard_is
     assert run(job([], allow_empty=True)).total == 0
     totals = [run(job(urls(1), shard=(number, 2), allow_empty=False)).total for number in range(2)]
     assert sorted(totals) == [0, 1]
+
+
+def test_after_an_upload_is_lost_on_a_kept_alive_connection_each_upload_opens_its_own(
+    job: Any, run: Run, urls: Urls, emulator: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    emulator.fault("delay", seconds=0.01, times=5)
+    emulator.fault("drop_after", times=1)
+    report = run(job(urls(20), max_concurrency=1))
+    assert (report.counts[Status.QUEUED], report.counts[Status.UNKNOWN]) == (19, 1)
+    assert emulator.state()["connections"]["opened"] == 1 + 14
+    assert caplog.text.count("from now on each upload opens a connection of its own") == 1

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import random
-import selectors
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -37,41 +36,12 @@ from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+from tests.batch.virtual import VirtualLoop
 from tests.support import settings
 
 HISTORIES = int(os.environ.get("CLOUDSTORE_HISTORIES", "40"))
 SETTINGS = settings(max_attempts=3, timeout=10.0)
 NOW = pendulum.datetime(2026, 1, 1)
-
-
-class VirtualSelector(selectors.DefaultSelector):
-    """Nothing happens on a socket here: to wait is to turn the clock."""
-
-    loop: VirtualLoop
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        assert timeout is not None, "a deadlock: nothing is left that could wake anybody"
-        self.loop.now += timeout
-        return []
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop whose time passes at once, and that can be stopped in the middle, as a process can."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-        selector = VirtualSelector()
-        selector.loop = self
-        super().__init__(selector)
-        self._clock_resolution = 1e-6
-
-    def time(self) -> float:
-        return self.now
-
-    def run_until(self, moment: float) -> None:
-        handle = self.call_at(moment, self.stop)
-        self.run_forever()
-        handle.cancel()
 
 
 class Unlucky(Exception):

@@ -66,6 +66,7 @@ def test_a_state_without_room_for_more_is_stored_and_says_so_and_one_that_does_n
 def test_with_receipts_the_store_holds_only_the_mark_and_the_time() -> None:
     store, writer = MemoryState(), Try(("t",), 3)
     state = State(store, writer)
+    assert not state.is_full
     assert state.claim() is None
     assert not state.is_in_receipts
     state.save(None)

@@ -1,0 +1,124 @@
+"""Virtual time for the tests of batches: to wait is to turn the clock, so an outage of 15 minutes passes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+
+T = TypeVar("T")
+
+
+class VirtualSelector(selectors.DefaultSelector):
+    """Nothing happens on a socket here: to wait is to turn the clock."""
+
+    loop: VirtualLoop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        assert timeout is not None, "a deadlock: nothing is left that could wake anybody"
+        self.loop.now += timeout
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop whose time passes at once, and that can be stopped in the middle, as a process can."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+        selector = VirtualSelector()
+        selector.loop = self
+        super().__init__(selector)
+        self._clock_resolution = 1e-6
+
+    def time(self) -> float:
+        return self.now
+
+    def run_until(self, moment: float) -> None:
+        handle = self.call_at(moment, self.stop)
+        self.run_forever()
+        handle.cancel()
+
+
+def run_virtually(main: Coroutine[Any, Any, T], now: float = 0.0) -> T:
+    """The result of a coroutine in a loop of its own, whose clock starts at ``now``.
+
+    :param now: seconds.
+    """
+    loop = VirtualLoop(now)
+    try:
+        return loop.run_until_complete(asyncio.wait_for(main, 100_000))
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until(loop.now)
+        loop.close()
+
+
+def in_virtual_thread(work: Callable[[], Any]) -> Awaitable[Any]:
+    """Run blocking work at once, in place of a thread."""
+
+    async def run() -> Any:
+        await asyncio.sleep(0)
+        return work()
+
+    return asyncio.get_running_loop().create_task(run())
+
+
+async def settle() -> None:
+    """Let every task run until it waits."""
+    await asyncio.sleep(1e-6)
+
+
+Answer = int | Response | TransportFailure
+"""An HTTP status, or what else a request ends with."""
+UNREACHABLE = TransportFailure(FailureKind.NEVER_SENT, "connection refused")
+LOST = TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection lost")
+
+
+def response(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Response:
+    return Response(status, headers or {}, body, 0.0, 0.0)
+
+
+class VirtualService:
+    """A service in virtual time.
+
+    :param answers: how the request for a URL ends that arrives at a time.
+    :param seconds: how long a request takes.
+    :ivar arrivals: the time and the URL of each request.
+    :ivar peak: how many requests were in flight at most.
+    """
+
+    def __init__(self, answers: Callable[[str, float], Answer] = lambda url, now: 200, seconds: float = 0.1) -> None:
+        self.answers, self.seconds = answers, seconds
+        self.arrivals: list[tuple[float, str]] = []
+        self.in_flight = self.peak = 0
+
+    @property
+    def urls(self) -> list[str]:
+        return [url for _, url in self.arrivals]
+
+    @asynccontextmanager
+    async def connect(self, own: Any, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
+        session: Any = type("Session", (), {"slots": asyncio.Semaphore(limit)})()
+        client = AsyncClient(own, reload, session)
+        client.send = self.send  # type: ignore[assignment, method-assign]
+        yield client
+
+    async def send(self, request: Any, *_: Any) -> Response | TransportFailure:
+        now = asyncio.get_running_loop().time()
+        url = parse_qs(request.body.decode())["url"][0]
+        self.arrivals.append((now, url))
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        answer = self.answers(url, now)
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self.in_flight -= 1
+        return response(answer) if isinstance(answer, int) else answer
