@@ -275,7 +275,7 @@ def make_job(url: str, manifest: str, folder: str, number: int = 1, *, receipts:
     name = Path(manifest).name
     writer = Try((name,), number)
     if receipts:
-        kept: dict[str, Any] = {"receipts": Receipts(TimedFolder(Path(folder) / f"{name}.receipts"), writer)}
+        kept: dict[str, Any] = {"receipts": Receipts(TimedFolder(Path(folder) / f"{name}.receipts"), writer, "the receipts")}
     else:
         kept = {"state": State(FileState(Path(folder) / f"{name}.state"), writer)}
     return Job(read, settings, lambda: settings, Options(concurrency), writer=writer, **kept), written
@@ -283,6 +283,7 @@ def make_job(url: str, manifest: str, folder: str, number: int = 1, *, receipts:
 
 def batch(url: str, manifest: str, concurrency: int, receipts: bool = False) -> Any:
     """The engine of the operator, with a checkpoint every second."""
+    make_job(url, manifest, "", receipts=receipts)  # imports what it needs
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
