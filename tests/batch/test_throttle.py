@@ -394,6 +394,7 @@ def test_what_a_batch_waits_for_names_begin_and_latest_end_in_utc(monkeypatch: p
 
 def test_one_warning_tells_of_the_begin_of_an_outage_and_one_of_its_end(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
+        await asyncio.sleep(100)
         one = await closed()
         await fail(one, times=4)
         await fail(one, REJECTED)
