@@ -341,6 +341,13 @@ def test_a_stray_quote_swallows_no_rows(fifth: str, last: str, words: str) -> No
     assert words in refusal_of("\n".join(["id,url", *rows]).encode(), "urls.csv")
 
 
+@pytest.mark.parametrize(("header", "rest"), [("id,url", ""), ("id,url,a", ",x")])
+def test_rows_inside_a_quoted_value_are_found_even_if_half_of_their_fields_are_missing(header: str, rest: str) -> None:
+    content = f'{header}\n1,"http://h/1\nhttp://h/2{rest}"{"," * (header.count(",") - 1)}\n'
+    words = "has a quote in line 2 that is closed only in line 3, with rows in between"
+    assert words in refusal_of(content.encode(), "urls.csv")
+
+
 @pytest.mark.parametrize("row", [b'"' * 131_000 + b",x", b'""' * 65_000 + b'"a"', b'"a",' * 32_000 + b'x"y"', b'a"' * 65_000])
 def test_quotes_take_no_more_time_than_their_number(row: bytes) -> None:
     started = time.process_time()
