@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.identifiers import is_nothing
+from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 
 _MISSING = "which is what a template renders when its source is missing: check that the upstream task ran and returned the value"
 _SHARD_FORM = "it must be (k, n), a pair of whole numbers with k from 0 to n - 1"
@@ -25,6 +26,16 @@ def validate_urls(urls: Any) -> None:
         raise ValueError(f"urls is 'None', {_MISSING}")
     if isinstance(urls, (bytes, dict, int, float)):
         raise ValueError(f"urls must be a list or the path of a manifest, not a {type(urls).__name__}")
+
+
+def validate_paths(**paths: object) -> None:
+    """Reject paths with a user and a password: Airflow stores and shows what a DAG file says.
+
+    :raises ValueError: if one holds credentials; the message does not repeat them.
+    """
+    for name, path in paths.items():
+        if isinstance(path, str) and holds_credentials(path):
+            raise ValueError(f"{name} holds credentials: store them in an Airflow connection, and write s3://conn_id@bucket/...")
 
 
 def parse_urls(urls: Any) -> list[Any] | None:

@@ -57,10 +57,10 @@ def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     :param work: what to run. If the future is cancelled, it keeps running and its result is dropped.
     """
     future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from now on, only the thread settles it
     context = contextvars.copy_context()
 
     def run() -> None:
-        future.set_running_or_notify_cancel()
         try:
             future.set_result(context.run(work))
         except BaseException as error:  # noqa: BLE001  (raised where the result is awaited)

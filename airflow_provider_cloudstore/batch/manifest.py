@@ -205,10 +205,12 @@ class _SpooledManifest:
     def _place(self, header: list[str], column: str) -> int:
         if header.count(_plain(column)) == 1:
             return header.index(_plain(column))
-        titles = ", ".join(repr(title) for title in header[:20] if _TITLE.fullmatch(title)) or "none"
+        titles = ", ".join(repr(title) for title in header[:20] if _TITLE.fullmatch(title))
+        mend = (
+            f"set url_column or key_column to one of its columns, which are {titles}" if titles else "its first line is no header"
+        )
         raise self._refused(
-            f"is neither JSON Lines, nor text with a URL a line, nor CSV whose header has one column '{column}': set url_column "
-            f"or key_column to one of its columns, which are {titles}"
+            f"is neither JSON Lines, nor text with a URL a line, nor CSV whose header names the column '{column}' once: {mend}"
         )
 
 

@@ -63,7 +63,7 @@ def conclude(ledger: Ledger, error: CloudStoreError | None, options: Options, re
     counts = {status: ledger.count(status) for status in Status}
     failed, unknown = counts[Status.FAILED], counts[Status.UNKNOWN]
     if error:
-        error = replace(error, reason=f"{error.reason}; of {ledger.total:,} URLs {_enumerate(counts)}")
+        error = replace(error, advice=f"Of {_urls(ledger.total)}: {_enumerate(counts)}. {error.advice or error.hint}")
     elif unknown or failed > options.allowed_failures:
         error = _failed_error(ledger, receipts, is_resumable)
     elif failed:
@@ -87,7 +87,7 @@ def _failed_error(ledger: Ledger, receipts: str, is_resumable: bool) -> BatchFai
 
 def _first(ledger: Ledger) -> str:
     first = ledger.failures[0]
-    about = f"{first['error']}, {first['url']}" if first["url"] else first["error"]
+    about = first["error"] if first["url"] in first["error"] else f"{first['error']}, {first['url']}"
     return f"the first, in line {first['line']:,}: {about}"
 
 

@@ -19,6 +19,7 @@ from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import Call, QueueUpload, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.results import RemoteUpload
+from airflow_provider_cloudstore.protocol.secrets import redact_url
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Sender:
     """Why the batch ended before the end of the manifest."""
     _buffer: list[Located] = field(default_factory=list, init=False)
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _at_end: bool = field(default=False, init=False)
     _consecutive_failures: int = field(default=0, init=False)
     _unresolved: list[tuple[Located, CloudStoreError]] = field(default_factory=list, init=False)
     _resent: set[int] = field(default_factory=set, init=False)
@@ -120,9 +122,10 @@ class Sender:
     async def _read(self) -> bool:
         """Read ahead unless another worker just did, and return whether anything is left."""
         async with self._reading:
-            if not self._buffer:
+            if not self._buffer and not self._at_end:
                 self._buffer = await self.in_thread(lambda: list(islice(self.entries, _READ_AHEAD)))
                 self._buffer.reverse()
+                self._at_end = not self._buffer
         return bool(self._buffer or self.ledger.again)
 
     def _admit(self, found: Located) -> Located | None:
@@ -179,7 +182,8 @@ class Sender:
 
     def _fail_url(self, found: Located, reason: str) -> None:
         """Record a line that needs no request, because nothing in it can be sent."""
-        self.ledger.record(found, Status.FAILED, error=reason)
+        url = "" if found.entry.problem else redact_url(str(found.entry.url))
+        self.ledger.record(found, Status.FAILED, url=url, error=reason)
         self._count_failure(errors.InvalidInputError(reason))
 
     def _resolve(self, *, resend: bool = True) -> None:

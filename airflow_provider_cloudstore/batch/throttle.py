@@ -79,10 +79,13 @@ class Throttle:
     @property
     def waits_for(self) -> str:
         """Until when the batch waits for the service; empty if it does not."""
-        if not self.is_closed:
+        if not self.is_closed and self._is_open():
             return ""
+        then = "" if self._is_open() else f", next request at {self._to_utc(self._paused_until)} UTC"
+        if not self.is_closed:
+            return f"waiting as the service asks{then}"
         began, ends = (self._to_utc(moment) for moment in (self._closed_at, self._last_healthy + _OUTAGE_LIMIT))
-        return f"waiting for the service since {began} until at most {ends} UTC"
+        return f"waiting for the service since {began} until at most {ends} UTC{then}"
 
     async def acquire(self) -> None:
         """Wait until the next request may be sent.
@@ -184,11 +187,12 @@ class Throttle:
         self._probing = False
         is_first = not self.is_closed
         self._backoff = min(max(_INITIAL_PROBE_DELAY, 2 * self._backoff), _MAX_PROBE_DELAY)
+        self._pause(self._backoff, error)
         if is_first:
             self.times_closed += 1
             self._closed_at = self._time()
+        if is_first and not self._ended_by:
             log.warning("The service accepts no uploads (%s): sending single probes; %s.", error.reason, self.waits_for)
-        self._pause(self._backoff, error)
 
     def _pause(self, seconds: float, error: CloudStoreError) -> None:
         self._paused_until = max(self._paused_until, self._time() + seconds)

@@ -79,6 +79,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         validate_limits(max_concurrency, requests_per_second, max_consecutive_failures, allowed_failures)
         validate_columns(url_column=url_column, key_column=key_column)
         arguments.validate_urls(urls)
+        arguments.validate_paths(urls=urls, receipts=receipts)
         arguments.validate_shard(shard)
         self.urls: Any = urls
         self.url_column = url_column

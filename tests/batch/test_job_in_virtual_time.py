@@ -266,7 +266,8 @@ def test_at_a_time_limit_the_error_names_the_store_that_is_away(waits_for_store:
     assert cause(report) == "timeout"
     assert report.error
     what = "execution_timeout is nearly over" + (" and the task state cannot be written" if waits_for_store else "")
-    assert report.error.reason.startswith(f"{what}; of 10,000 URLs ")
+    assert report.error.reason == what
+    assert "\nOf 10,000 URLs: " in str(report.error)
     assert 60 <= batch.took <= 62
 
 

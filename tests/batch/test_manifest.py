@@ -174,8 +174,9 @@ def test_a_file_without_a_line_has_no_entries(name: str, content: bytes) -> None
 )
 def test_what_begins_like_no_format_is_refused_with_its_columns_unless_they_look_like_urls(content: bytes, columns: str) -> None:
     refused = refusal_of(content, "urls")
-    assert "is neither JSON Lines, nor text with a URL a line, nor CSV whose header has one column 'url'" in refused
-    assert f"set url_column or key_column to one of its columns, which are {columns};" in refused
+    assert "is neither JSON Lines, nor text with a URL a line, nor CSV whose header names the column 'url' once" in refused
+    known = f"set url_column or key_column to one of its columns, which are {columns};"
+    assert (known if columns != "none" else "its first line is no header;") in refused
     assert "hunter2" not in refused
 
 
@@ -281,7 +282,7 @@ def test_a_csv_without_the_column_is_refused_with_the_columns_it_has() -> None:
         (b"url,id\n", "key", "'url', 'id'"),
     ):
         refused = refusal_of(content, "urls.csv.gz", key_column=None if column == "url" else column)
-        assert f"nor CSV whose header has one column '{column}'" in refused
+        assert f"nor CSV whose header names the column '{column}' once" in refused
         assert f"to one of its columns, which are {columns};" in refused
 
 

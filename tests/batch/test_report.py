@@ -165,7 +165,9 @@ def test_the_error_of_a_batch_that_ended_early_counts_what_is_left_and_keeps_the
     early = errors.BatchInterruptedError("the task was terminated", operation="batch upload", cause="terminated", retry_after=3)
     report = concluded(ledger_of(queued=1000, failed=2, unsent=5), early)
     assert isinstance(report.error, errors.BatchInterruptedError)
-    assert report.error.reason == "the task was terminated; of 1,007 URLs 1,000 queued, 2 failed, 5 unsent"
+    assert "the task was terminated, with Retry-After: 3 s.\nOf 1,007 URLs: 1,000 queued, 2 failed, 5 unsent. " in str(
+        report.error
+    )
     assert (report.error.cause, report.error.retry_after) == ("terminated", 3)
     assert early.reason == "the task was terminated"
     assert reason(concluded(ledger_of(), early)).endswith("of 0 URLs none sent")

@@ -384,12 +384,39 @@ def test_what_a_batch_waits_for_names_begin_and_latest_end_in_utc(monkeypatch: p
         await succeed(one)
         await asyncio.sleep(3)
         await fail(one, times=FAILURES_TO_CLOSE)
+        waiting = "waiting for the service since 12:00:05 until at most 12:15:02 UTC"
+        assert one.waits_for == f"{waiting}, next request at 12:00:06 UTC"
         await asyncio.sleep(40)
-        assert one.waits_for == "waiting for the service since 12:00:05 until at most 12:15:02 UTC"
+        assert one.waits_for == waiting
         await succeed(one)
         assert one.waits_for == ""
 
     run_virtually(main())
+
+
+def test_a_pause_that_the_service_asks_for_is_told_with_the_time_of_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        noon = 1_800_000_000 - 1_800_000_000 % 86_400 + 12 * 3600
+        monkeypatch.setattr(time, "time", lambda: noon + now())
+        one = throttle()
+        await fail(one, errors.RateLimitError("HTTP 429", retry_after=20.0))
+        assert one.waits_for == "waiting as the service asks, next request at 12:00:20 UTC"
+        await asyncio.sleep(21)
+        assert one.waits_for == ""
+
+    run_virtually(main())
+
+
+def test_an_outage_that_ends_the_batch_at_once_is_not_said_to_be_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        one = throttle()
+        for _ in range(FAILURES_TO_CLOSE):
+            await one.acquire()
+        for _ in range(FAILURES_TO_CLOSE):
+            one.record_failure(errors.RateLimitError("HTTP 429", retry_after=3600.0))
+
+    run_virtually(main())
+    assert "waiting" not in caplog.text
 
 
 def test_one_warning_tells_of_the_begin_of_an_outage_and_one_of_its_end(caplog: pytest.LogCaptureFixture) -> None:

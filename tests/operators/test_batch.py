@@ -333,7 +333,9 @@ def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp
 def test_300_urls_that_are_all_refused_are_counted_to_the_last(emulator: Emulator, caplog: pytest.LogCaptureFixture) -> None:
     pushed: dict[str, Any] = {}
     emulator.fault("status", status=400, times=0)
-    with pytest.raises(errors.BatchStoppedError, match=r"100 URLs in a row failed .* [0-9]+ failed, [0-9]+ unsent") as stopped:
+    with pytest.raises(
+        errors.BatchStoppedError, match=r"(?s)100 URLs in a row failed .*Of 300 URLs: [0-9]+ failed, [0-9]+ unsent"
+    ) as stopped:
         RemoteUrlBatchUploadOperator(task_id="t", urls=urls(300)).execute(context(Store(), pushed))
     summary = pushed["return_value"]
     assert stopped.value.permanent
