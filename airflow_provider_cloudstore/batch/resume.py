@@ -79,7 +79,7 @@ class Resume:
                 "end; nothing was sent",
                 operation="batch upload",
                 cause="manifest",
-                advice=f"Restore the manifest and clear the task. {WAYS_OUT} A run with `receipts` from its first try accepts any change.",
+                advice=f"Restore the manifest and clear the task. {WAYS_OUT} A run with `receipts` may change its manifest.",
             )
 
     def take_over(self, manifest: Manifest) -> None:

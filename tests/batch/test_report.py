@@ -170,7 +170,7 @@ def test_the_error_of_a_batch_that_ended_early_counts_what_is_left_and_keeps_the
     )
     assert (report.error.cause, report.error.retry_after) == ("terminated", 3)
     assert early.reason == "the task was terminated"
-    assert reason(concluded(ledger_of(), early)).endswith("of 0 URLs none sent")
+    assert "Of 0 URLs: none sent. " in str(concluded(ledger_of(), early).error)
 
 
 # --- the plan
