@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from contextlib import suppress
+from pathlib import PurePath
 from typing import Any
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
@@ -24,8 +25,8 @@ def validate_urls(urls: Any) -> None:
     """
     if urls is None:
         raise ValueError(f"urls is 'None', {_MISSING}")
-    if isinstance(urls, (bytes, dict, int, float)):
-        raise ValueError(f"urls must be a list or the path of a manifest, not a {type(urls).__name__}")
+    if isinstance(urls, (bytes, dict, int, float, PurePath)):
+        raise ValueError(f"urls must be a list or, as text, the path of a manifest, not a {type(urls).__name__}")
 
 
 def validate_paths(**paths: object) -> None:

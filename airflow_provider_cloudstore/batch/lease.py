@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 LEASE = 2.0
 """Seconds for which a checkpoint allows sending, counted from its snapshot."""
 _CHECKPOINT_INTERVAL = 1.0
+_TOO_SLOW = f"storing the progress takes longer than {LEASE:.0f} s"
 _INITIAL_BACKOFF = 0.5
 _MAX_BACKOFF = 15.0
 
@@ -157,7 +158,7 @@ class Lease:
         :raises BatchInterruptedError: if a store is unavailable for longer than ``outage_limit``, or refuses this try.
         :raises BatchStoppedError: if a store can no longer be used.
         """
-        is_last = False
+        is_last, fresh_at = False, self._clock()
         while not is_last:
             is_last, snapshot_at = self._finishing.is_set(), self._clock()
             self._unwritten = [store.name for store in self._stores]
@@ -168,6 +169,12 @@ class Lease:
                 for one in writing:
                     one.cancel()
             self._durable_at = snapshot_at
+            if self.is_valid:
+                fresh_at = self._clock()
+            elif self._clock() - fresh_at > self._outage_limit:
+                raise BatchInterruptedError(_TOO_SLOW, operation="batch upload", cause="store")
+            elif not self._finishing.is_set():
+                log.warning("Sending is paused: %s", _TOO_SLOW)
             written()
             self._renewed.set()
             with contextlib.suppress(TimeoutError):

@@ -180,7 +180,8 @@ class _SpooledManifest:
             if not row:
                 raise self._refused(f"is not valid CSV (RFC 4180) in line {first}: quote a value whole, and double quotes in it")
             if last > first and _holds_rows(row, width, delimiter):
-                raise self._refused(f"has a quote in line {first} that is closed only in line {last}, with rows in between")
+                closed = f"that is closed only in line {last}, with rows in between; if it is meant, write JSON Lines"
+                raise self._refused(f"has a quote in line {first} {closed}")
             row += [""] * (width - len(row))
             problem = "" if row[place] else f"the line has no value in column '{self._column}'"
             if any(row[width:]) or (len(row) > width and place == width - 1):  # an unquoted delimiter may have cut the URL

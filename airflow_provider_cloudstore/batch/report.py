@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.outcomes import Status
 from airflow_provider_cloudstore.batch.sending import Options
 from airflow_provider_cloudstore.batch.throttle import Throttle
-from airflow_provider_cloudstore.protocol.errors import BatchFailedError, CloudStoreError
+from airflow_provider_cloudstore.protocol.errors import BatchFailedError, BatchInterruptedError, CloudStoreError
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,10 @@ def conclude(ledger: Ledger, error: CloudStoreError | None, options: Options, re
     """
     counts = {status: ledger.count(status) for status in Status}
     failed, unknown = counts[Status.FAILED], counts[Status.UNKNOWN]
+    if counts[Status.UNSENT] and not error:
+        error = BatchInterruptedError(
+            "the manifest had fewer URLs when it was read again", operation="batch upload", cause="store"
+        )
     if error:
         error = replace(error, advice=f"Of {_urls(ledger.total)}: {_enumerate(counts)}. {error.advice or error.hint}")
     elif unknown or failed > options.allowed_failures:

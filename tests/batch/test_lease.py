@@ -102,6 +102,18 @@ def test_a_checkpoint_allows_sending_for_two_seconds_from_its_snapshot_and_not_f
     run_virtually(main())
 
 
+def test_a_store_that_always_takes_longer_than_two_seconds_is_named_and_ends_the_batch(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        lease = lease_of(SlowStore(seconds=2.5))
+        with pytest.raises(errors.BatchInterruptedError, match="storing the progress takes longer than 2 s") as ended:
+            await lease.renew(lambda: None)
+        assert ended.value.cause == "store"
+        assert 300 < now() <= 305
+
+    run_virtually(main())
+    assert "Sending is paused: storing the progress takes longer than 2 s" in caplog.text
+
+
 def test_a_write_that_took_longer_than_two_seconds_allows_nothing() -> None:
     async def main() -> None:
         store = SlowStore(seconds=2.5)

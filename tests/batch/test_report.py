@@ -173,6 +173,12 @@ def test_the_error_of_a_batch_that_ended_early_counts_what_is_left_and_keeps_the
     assert "Of 0 URLs: none sent. " in str(concluded(ledger_of(), early).error)
 
 
+def test_a_batch_never_succeeds_with_urls_that_were_not_sent() -> None:
+    report = concluded(ledger_of(queued=3, unsent=2))
+    assert isinstance(report.error, errors.BatchInterruptedError)
+    assert "Of 5 URLs: 3 queued, 2 unsent. " in str(report.error)
+
+
 # --- the plan
 
 
