@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gzip
+import io
 import itertools
 import json
 import os
@@ -36,6 +37,7 @@ OURS = ("batch", "batch-receipts")
 RIVALS = (*OURS, BARE)
 OTHERS = ("requests", "http-operator")
 STAGES = {
+    "blank": "read 16 Mi blank lines",
     "read": "copy the manifest, and read it",
     "count": "count it without duplicates",
     "send": "send, progress in the state store",
@@ -316,7 +318,14 @@ def stage(name: str, url: str, manifest: str, folder: str) -> None:
         assert report.to_dict()["queued"] == report.total
         return {"parts": len(written), "writing": sum(written)} if number == 1 else {}
 
+    def blank() -> None:
+        from airflow_provider_cloudstore.batch.manifest import spooled_manifest
+
+        packed = gzip.compress(b"\n" * (16 * 1024 * 1024), compresslevel=1)
+        assert list(spooled_manifest(io.BytesIO(packed), "urls.txt", "url")()) == []
+
     stages: dict[str, Callable[[], Any]] = {
+        "blank": blank,
         "read": read,
         "count": count,
         "send": partial(send, 1),

@@ -406,9 +406,8 @@ def test_a_line_without_end_takes_no_memory(name: str, start: bytes, repeated: b
 
 
 @pytest.mark.parametrize(("name", "start"), [("u.txt", b""), ("u.jsonl", b""), ("u", b""), ("u.csv", b"url\n")])
-def test_millions_of_blank_lines_are_passed_over_fast(name: str, start: bytes) -> None:
-    packed = gzip.compress(start + b"\n" * (16 * 1024 * 1024) + b'"http://h/1"\n', compresslevel=1)
-    started = time.process_time()
+def test_any_number_of_blank_lines_is_passed_over(name: str, start: bytes) -> None:
+    packed = gzip.compress(start + b"\n" * 100_000 + b'"http://h/1"\n', compresslevel=1)
     manifest = spooled_manifest(io.BytesIO(packed), name, "url")
-    assert [entry.url for entry in manifest()] == ["http://h/1"]
-    assert time.process_time() - started < 10
+    (entry,) = manifest()
+    assert (entry.url, entry.line) == ("http://h/1", 100_001 + start.count(b"\n"))
