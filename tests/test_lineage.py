@@ -78,7 +78,7 @@ def test_what_no_asset_can_be_made_of_fails_no_task(collector: Any) -> None:
         (RemoteUrlBatchUploadOperator, {"urls": [SOURCE], "receipts": "nosuch://x/y"}),
         (RemoteUrlBatchUploadOperator, {"urls": "/no/such/file.csv"}),
         (RemoteUrlBatchUploadOperator, {"urls": "s3://[b/urls.csv"}),
-        (RemoteUrlBatchUploadOperator, {"urls": "ftp://user:hunter2@h/no-manifest"}),
+        (RemoteUrlBatchUploadOperator, {"urls": "ftp://h/no-manifest?sig=hunter2"}),
         (RemoteUrlBatchUploadOperator, {"urls": "{{ None }}"}),
         (DeleteFolderOperator, {"folder_id": "missing"}),
         (DownloadLinkOperator, {"file_id": "missing"}),
