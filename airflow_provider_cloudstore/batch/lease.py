@@ -13,7 +13,6 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -57,18 +56,26 @@ def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
     :param work: what to run. If the future is cancelled, it keeps running and its result is dropped.
     """
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # from now on, only the thread settles it
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting any more
     context = contextvars.copy_context()
 
+    def settle(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():
+            set_outcome(outcome)
+
     def run() -> None:
+        outcome: tuple[Callable[[Any], None], Any]
         try:
-            future.set_result(context.run(work))
+            outcome = future.set_result, context.run(work)
         except BaseException as error:  # noqa: BLE001  (raised where the result is awaited)
-            future.set_exception(error)
+            outcome = future.set_exception, error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the task has ended meanwhile
+            loop.call_soon_threadsafe(settle, *outcome)
 
     threading.Thread(target=run, name="cloudstore-batch", daemon=True).start()
-    return asyncio.wrap_future(future)
+    return future
 
 
 @dataclass(frozen=True, slots=True)
