@@ -18,8 +18,8 @@ CASES ?= 2000
 ALONE := -n $(shell expr 2 \* $(CORES))
 PARALLEL := -n $(shell expr $(CORES) + $(CORES) / 2)
 COVERAGE := --cov-report=term --cov-fail-under=95
-PROPERTIES := $(patsubst %,tests/protocol/test_%.py,any_response encodings identifiers storable)
-IN_TIME := tests/batch/test_job.py tests/clients/test_limits.py tests/test_ended.py tests/test_waiting.py tests/dags_examples tests/howto --ignore tests/howto/test_approval.py
+PROPERTIES := $(patsubst %,tests/unit/protocol/test_%.py,any_response encodings identifiers storable)
+IN_TIME := tests/wire/batch/test_job.py tests/wire/clients/test_limits.py tests/wire/test_ended.py tests/wire/test_waiting.py tests/docs/dags_examples tests/docs/howto
 
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
@@ -76,62 +76,62 @@ test-properties: env-new ## test the parser and the guards with 7,000 random exa
 
 test-wheel: ## test the wheel with each Airflow version in an empty environment
 	@set -e; for name in $(AIRFLOWS); do echo "== Airflow $$name"; \
-	  $(MAKE) --no-print-directory test-on-$$name ARGS="-m slow tests/packaging"; done
+	  $(MAKE) --no-print-directory test-on-$$name ARGS="-m slow tests/project/packaging"; done
 
 test-canary: env-new env-old ## test that no secret leaks, in a full Airflow, newest and oldest
-	@$(BIN)/python -m pytest -m slow tests/canary
-	@$(OLD_BIN)/python -m pytest -m slow tests/canary
+	@$(BIN)/python -m pytest -m slow tests/airflow/canary
+	@$(OLD_BIN)/python -m pytest -m slow tests/airflow/canary
 
 test-downloads: env-new env-old ## test interrupted downloads and Airflow's own transfer, in a full Airflow, newest and oldest, and readers of files
-	@$(BIN)/python -m pytest -m slow tests/downloads
-	@$(OLD_BIN)/python -m pytest -m slow tests/downloads
+	@$(BIN)/python -m pytest -m slow tests/airflow/downloads
+	@$(OLD_BIN)/python -m pytest -m slow tests/airflow/downloads
 	@$(PYTHON) scripts/bootstrap.py $(NEW)-readers test,readers
-	@.venv/airflow-$(NEW)-readers/bin/python -m pytest -m slow tests/fs
+	@.venv/airflow-$(NEW)-readers/bin/python -m pytest -m slow tests/wire/test_readers.py
 
 test-waiting: env-new env-old env-middle ## test deferred waits and a killed triggerer, in a full Airflow, three versions
-	@$(BIN)/python -m pytest -m slow tests/waiting
-	@$(OLD_BIN)/python -m pytest -m slow tests/waiting
-	@$(MIDDLE_BIN)/python -m pytest -m slow tests/waiting --deselect tests/waiting/test_short_waits.py
+	@$(BIN)/python -m pytest -m slow tests/airflow/waiting
+	@$(OLD_BIN)/python -m pytest -m slow tests/airflow/waiting
+	@$(MIDDLE_BIN)/python -m pytest -m slow tests/airflow/waiting --deselect tests/airflow/waiting/test_short_waits.py
 
 test-assets: ## test assets, watchers, lineage and retry times, in a full Airflow, newest and oldest
 	@set -e; for name in $(NEW) $(OLD); do $(PYTHON) scripts/bootstrap.py $$name-lineage test,lineage; \
 	  .venv/airflow-$$name-lineage/bin/python -m pytest -m slow tests/assets; \
-	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/test_lineage.py tests/test_beyond_the_docs.py; done
+	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py; done
 
 test-in-time: env-new ## test timeouts, waits, batches and ended tasks over real sockets, the examples and the how-tos
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
 
 test-approval: env-new ## test that a person approves or rejects deletions, in a full Airflow
-	@$(BIN)/python -m pytest -m slow tests/howto/test_approval.py
+	@$(BIN)/python -m pytest -m slow tests/airflow/approval/test_approval.py
 
 test-kill: env-new ## kill a batch task fifty times, twice, and twenty times while its stores fail, in a full Airflow
-	@$(BIN)/python -m pytest -m slow -n 2 --dist worksteal -rP tests/batch/test_killed.py
+	@$(BIN)/python -m pytest -m slow -n 2 --dist worksteal -rP tests/airflow/killed_batch/test_killed_batch.py
 
 test-odd-responses: env-new env-old ## test unexpected responses to every operator, in a full Airflow, newest and oldest
-	@$(BIN)/python -m pytest -m slow tests/odd_responses
-	@$(OLD_BIN)/python -m pytest -m slow tests/odd_responses
+	@$(BIN)/python -m pytest -m slow tests/airflow/odd_responses
+	@$(OLD_BIN)/python -m pytest -m slow tests/airflow/odd_responses
 
 test-killed-upload: env-new env-old ## test an upload killed while it is sent, in a full Airflow, newest and oldest
-	@$(BIN)/python -m pytest -m slow tests/killed_upload
-	@$(OLD_BIN)/python -m pytest -m slow tests/killed_upload
+	@$(BIN)/python -m pytest -m slow tests/airflow/killed_upload
+	@$(OLD_BIN)/python -m pytest -m slow tests/airflow/killed_upload
 
 test-histories: env-new ## compare batches in 2,500 simulated histories of faults with a model
-	@CLOUDSTORE_HISTORIES=2500 $(BIN)/python -m pytest --timeout 1200 tests/batch/test_simulation.py
+	@CLOUDSTORE_HISTORIES=2500 $(BIN)/python -m pytest --timeout 1200 tests/unit/batch/test_simulation.py
 
 test-differential: env-new ## send random raw responses to both clients and to downloads, and check what must always hold; CASES=10000 for more
-	@CLOUDSTORE_CASES=$(CASES) $(BIN)/python -m pytest -m slow -s tests/differential
+	@CLOUDSTORE_CASES=$(CASES) $(BIN)/python -m pytest -m slow -s tests/wire/differential
 
 test-distributed: env-workbench ## test a distributed Airflow whose nodes and components are killed, frozen and restarted
-	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/distributed
+	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/cluster/distributed
 
 test-triggerer: env-workbench ## test 2,000 waits in one triggerer, with PostgreSQL and the connection in Airflow's database
-	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/triggerer
+	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/cluster/triggerer
 
 neighbours: # installs what it can from Debian and npm
 	@scripts/neighbours.sh
 
 test-neighbours: env-workbench neighbours ## test with real front ends, a forward proxy and object stores
-	@$(WORKBENCH_BIN)/python -m pytest -m slow tests/neighbours
+	@$(WORKBENCH_BIN)/python -m pytest -m slow tests/wire/neighbours
 
 bench: env-new env-workbench ## run the benchmarks; compare figures only within one run
 	@$(BIN)/python benchmarks/imports.py
@@ -152,11 +152,11 @@ test-ui: env-new env-old ## test make up and the connection form in a browser, n
 
 test-typed: env-new ## check the examples and all code blocks of the docs with mypy and pyright, strict
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt basedpyright
-	@$(BIN)/python -m pytest -m slow tests/typed
+	@$(BIN)/python -m pytest -m slow tests/docs/typed
 
 test-first-day: env-new env-old ## test the README's first DAG as printed, in a full Airflow, newest and oldest
-	@$(BIN)/python -m pytest -m slow tests/first_day
-	@$(OLD_BIN)/python -m pytest -m slow tests/first_day
+	@$(BIN)/python -m pytest -m slow tests/airflow/first_day
+	@$(OLD_BIN)/python -m pytest -m slow tests/airflow/first_day
 
 docs: env-new ## generate docs/reference.md from the docstrings
 	@$(BIN)/python -m scripts.reference

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the programs that tests/neighbours needs, if this machine allows it; prints what is missing and why.
+# Installs the programs that tests/wire/neighbours needs, if this machine allows it; prints what is missing and why.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 

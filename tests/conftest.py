@@ -90,11 +90,11 @@ def pytest_collection_finish() -> None:
 
 
 _RUN_TASKS = (
-    "tests/assets/",
-    "tests/emulator/test_dag_runs.py",
-    "tests/operators/",
-    "tests/protocol/test_storable.py",
-    "tests/test_metrics.py",
+    "tests/unit/assets/",
+    "tests/unit/emulator/test_dag_runs.py",
+    "tests/unit/operators/",
+    "tests/unit/protocol/test_storable.py",
+    "tests/unit/test_metrics.py",
 )
 
 

@@ -1,0 +1,151 @@
+"""SIGKILL to the task's process at random moments, on a whole Airflow: every URL arrives, and few arrive twice.
+
+Slow: ``make test-kill`` runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.guarantees import Proof, guarantee
+from tests.real_airflow import AIRFLOW_2, RealAirflow
+
+pytestmark = pytest.mark.slow
+
+DAGS = Path(__file__).resolve().parent / "dags"
+ROOT = DAGS.parents[3]
+KILLS = 50
+RATE = 200
+CONCURRENCY = 8
+COUNT = 14_000  # more than fifty tries can finish
+UNRELIABLE_KILLS = 20
+UNRELIABLE_COUNT = 6_000
+TWICE = CONCURRENCY + 2 * RATE  # what one kill may send twice: what was in flight, and two seconds of sending
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of a batch that was killed again and again."""
+
+    states: dict[tuple[str, int], str]
+    kills: int
+    urls: list[str]
+    requests: int
+    arrived: Counter[str]
+
+    def assert_its_word_is_kept(self, kills: int, proven: Proof) -> None:
+        assert self.states == {("batch", -1): "success"}
+        assert self.kills == kills
+        assert self.arrived.keys() <= set(self.urls)
+        proven(
+            requests=self.requests,
+            effects=sum(self.arrived.values()),
+            twice=sum(self.arrived.values()) - len(self.arrived),
+            at_most=kills * TWICE,
+            lost=len(set(self.urls) - self.arrived.keys()),
+        )
+
+
+def run_and_kill(folder: Path, *, kills: int, count: int, longest: float, **env: str) -> Run:
+    """Run a batch of ``count`` URLs, and kill each of its tries within ``longest`` seconds until there were enough ``kills``."""
+    manifest, pid_file = folder / "urls.txt", folder / "pid"
+    urls = [f"https://source.example/{number}" for number in range(count)]
+    manifest.write_text("\n".join(urls))
+    env |= {"KILLED_PID": str(pid_file), "KILLED_MANIFEST": str(manifest), "KILLED_RATE": str(RATE), "PYTHONPATH": str(ROOT)}
+    moments, done = random.Random(1), 0
+    with Emulator(fetch_delay=3600) as emulator, RealAirflow(folder / "home", DAGS, **env) as airflow:
+        airflow.store({"cloudstore_default": json.loads(emulator.connection)}, {})
+        airflow.start_all()
+        run_id = airflow.trigger("killed")
+        over = "select 1 from dag_run where run_id = ? and state in ('success', 'failed')"
+        while done < kills and not airflow.rows(over, run_id):
+            if pid_file.exists():
+                pid = int(pid_file.read_text())
+                time.sleep(moments.uniform(0.0, longest))
+                pid_file.unlink()
+                os.kill(pid, signal.SIGKILL)
+                done += 1
+            time.sleep(0.05)
+        states = airflow.finish(run_id, 300)
+        state = emulator.state()
+    return Run(states, done, urls, state["requests"]["upload"], Counter(stored["source"] for stored in state["files"]))
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        pytest.param(
+            "state-store",
+            marks=[
+                guarantee("batch", "its process is killed fifty times (state store)"),
+                pytest.mark.skipif(AIRFLOW_2, reason="Airflow 2 has no state store"),
+            ],
+        ),
+        pytest.param("receipts", marks=guarantee("batch", "its process is killed fifty times (receipts only)")),
+    ],
+)
+def test_after_fifty_kills_every_url_has_arrived_and_few_twice(progress: str, tmp_path: Path, proven: Proof) -> None:
+    kept = {"KILLED_RECEIPTS": str(tmp_path / "receipts")} if progress == "receipts" else {}
+    run = run_and_kill(tmp_path, kills=KILLS, count=COUNT, longest=2.0, KILLED_BY=progress, **kept)
+    run.assert_its_word_is_kept(KILLS, proven)
+
+
+@guarantee("batch", "its process is killed twenty times while its stores fail at random")
+def test_the_same_holds_while_reads_and_writes_of_the_stores_fail_at_random(tmp_path: Path, proven: Proof) -> None:
+    failures = tmp_path / "failures"
+    kept = {"KILLED_RECEIPTS": f"unreliable://{tmp_path}/receipts", "UNRELIABLE_LOG": str(failures)}
+    run = run_and_kill(tmp_path, kills=UNRELIABLE_KILLS, count=UNRELIABLE_COUNT, longest=4.0, KILLED_BY="unreliable", **kept)
+    failed = Counter(failures.read_text().split())
+    print(f"calls that failed: {dict(failed)}")
+    run.assert_its_word_is_kept(UNRELIABLE_KILLS, proven)
+    assert failed.keys() == {"read", "write"} | (set() if AIRFLOW_2 else {"get", "set"})
+    assert min(failed.values()) >= UNRELIABLE_KILLS // 4
+    parts = (part.read_text() for part in (tmp_path / "receipts").glob("part-*.jsonl"))
+    receipts = [json.loads(line) for part in parts for line in part.splitlines()]
+    assert {receipt["line"] for receipt in receipts if receipt["status"] == "queued"} == set(range(1, UNRELIABLE_COUNT + 1))
+
+
+@pytest.mark.skipif(AIRFLOW_2, reason="Airflow 2 has no state store to go on from; the signal itself is tested with Airflow 3")
+@guarantee("batch", "it is terminated (SIGTERM)")
+def test_sigterm_saves_the_progress_and_the_retry_goes_on_with_nothing_sent_twice(tmp_path: Path, proven: Proof) -> None:
+    manifest, pid_file = tmp_path / "urls.txt", tmp_path / "pid"
+    urls = [f"https://source.example/{number}" for number in range(2_000)]
+    manifest.write_text("\n".join(urls))
+    env = {"KILLED_BY": "state-store", "KILLED_PID": str(pid_file), "KILLED_MANIFEST": str(manifest), "KILLED_RATE": str(RATE)}
+    env["PYTHONPATH"] = str(ROOT)
+    with Emulator(fetch_delay=3600) as emulator, RealAirflow(tmp_path / "home", DAGS, **env) as airflow:
+        airflow.store({"cloudstore_default": json.loads(emulator.connection)}, {})
+        airflow.start_all()
+        run_id = airflow.trigger("killed")
+        pid = int(airflow.until("the task runs", lambda: pid_file.exists() and pid_file.read_text()))
+        airflow.until("uploads arrive", lambda: len(emulator.state()["files"]) > 300)
+        sent = datetime.now(UTC)
+        os.kill(pid, signal.SIGTERM)
+        assert airflow.finish(run_id, 120) == {("batch", -1): "success"}
+        state = emulator.state()
+        log = next(text for file, text in airflow.logs() if "task_id=batch" in str(file) and file.name == "attempt=1.log")
+        tries = airflow.rows("select try_number from task_instance where run_id = ?", run_id)
+    ended = next(json.loads(line)["timestamp"] for line in log.splitlines() if "Task failed with exception" in line)
+    took = (datetime.fromisoformat(ended) - sent).total_seconds()
+    print(f"ended {took:.1f} s after SIGTERM")
+    assert took < 2
+    assert tries == [(2,)]
+    arrived = Counter(stored["source"] for stored in state["files"])
+    proven(
+        requests=state["requests"]["upload"],
+        effects=sum(arrived.values()),
+        twice=sum(arrived.values()) - len(arrived),
+        at_most=0,
+        lost=len(set(urls) - arrived.keys()),
+    )

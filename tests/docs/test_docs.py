@@ -1,0 +1,214 @@
+"""The docs agree with the code: links, names, commands, tables and generated pages."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hatch_build
+from airflow_provider_cloudstore.emulator.faults import Kind
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.operators import cloudstore as operators
+from airflow_provider_cloudstore.protocol import errors, results
+from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, warnings_about
+from scripts import reference
+from tests.doc_blocks import PAGES as READ_BY_USERS
+from tests.doc_blocks import PYTHON, ROOT, blocks, code_of
+
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_has_a_target(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_readmes_dag_is_a_dag_of_the_operators_it_names() -> None:
+    code = code_of("README.md-0")
+    names: dict[str, object] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    dag = names["upload"].dag  # type: ignore[attr-defined]
+    assert {type(task).__name__ for task in dag.tasks} == {
+        "RemoteUrlUploadOperator",
+        "DownloadLinkOperator",
+        "DeleteFolderOperator",
+    }
+    assert len(code.splitlines()) <= 14
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("", "see docs/a.md and a page, [web](https://h/x), [below](#below)"),
+        (
+            "https://h/p",
+            "see [docs/a.md](https://h/p/docs/a.md) and [a page](https://h/p/b.md#c), [web](https://h/x), [below](#below)",
+        ),
+    ],
+)
+def test_the_long_description_has_no_relative_links(url: str, expected: str) -> None:
+    readme = "see [docs/a.md](docs/a.md) and [a page](b.md#c), [web](https://h/x), [below](#below)"
+    assert hatch_build.long_description(readme, url) == expected
+    whole = hatch_build.long_description((ROOT / "README.md").read_text(), url)
+    assert {target for target in re.findall(r"\]\(([^)]+)\)", whole) if not target.startswith(("#", "https://"))} == set()
+
+
+def test_every_error_and_every_extra_is_documented() -> None:
+    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)}
+    page = (ROOT / "docs" / "failures.md").read_text()
+    assert not {name for name in kinds if f"`{name}`" not in page}
+    assert not {key for key in EXTRA_KEYS if f"`{key}`" not in (ROOT / "README.md").read_text()}
+
+
+def printed_by_the_package() -> list[str]:
+    """Every string in the package's code but docstrings; the variable parts of messages are left out."""
+    trees = [ast.parse(file.read_text()) for file in (ROOT / "airflow_provider_cloudstore").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    strings = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in docs]
+    return [str(node.value) for node in strings]
+
+
+def test_every_message_that_the_failures_page_explains_is_one_that_the_package_prints() -> None:
+    table = (ROOT / "docs" / "failures.md").read_text().partition("| you see |")[2].partition("\n\n")[0]
+    messages = [message for row in table.splitlines()[2:] for message in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    parts = {part.strip() for message in messages for part in message.split("…") if len(part.strip()) > 2}
+    printed = printed_by_the_package()
+    assert len(messages) >= 20
+    assert not sorted(part for part in parts if not any(part in text for text in printed))
+
+
+def test_every_fault_of_the_emulator_is_documented_and_no_other() -> None:
+    page = (ROOT / "docs" / "testing.md").read_text().partition("| kind |")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE)) == sorted(kind.value for kind in Kind)
+
+
+def test_every_make_target_that_the_docs_name_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for page in PAGES:
+        for target in re.findall(r"(?:`|^)make ([a-z-]+)(?:`| )", page.read_text(), re.MULTILINE):
+            assert f"\n{target}:" in makefile, f"{page.name}: make {target}"
+
+
+def test_every_python_block_is_run_by_a_test() -> None:
+    folders = [ROOT / "tests" / folder for folder in ("docs/howto", "airflow/approval", "airflow/first_day")]
+    tests = "".join(file.read_text() for folder in folders for file in folder.glob("test_*.py"))
+    assert not [block.name for block in PYTHON if f'"{block.name}"' not in tests]
+
+
+COMMANDS = [line for page in READ_BY_USERS for block in blocks(page, "console") for line in block.code.splitlines()]
+EMULATOR = [line for line in COMMANDS if line.startswith("python -m airflow_provider_cloudstore.emulator")]
+EXPORTS = [line for line in COMMANDS if line.startswith("export AIRFLOW_CONN_CLOUDSTORE_DEFAULT=")]
+
+
+def test_every_command_is_run_by_a_test() -> None:
+    # CI runs `make`, tests/project/packaging runs pip in a new environment, tests/airflow/first_day runs Airflow's commands.
+    starts = ("make ", "pip ", "python3.11 -m venv ", ". ~/cloudstore-venv/", "airflow ", "export AIRFLOW__")
+    elsewhere = {line for line in COMMANDS if line.startswith(starts)}
+    assert set(COMMANDS) == {*EMULATOR, *EXPORTS, *elsewhere}
+    assert EMULATOR
+    assert EXPORTS
+
+
+def connection_in(export: str) -> Settings:
+    """The settings in an ``export``, parsed by the shell's rules and then the hook's."""
+    (assignment,) = shlex.split(export, comments=True)[1:]
+    connection = json.loads(assignment.partition("=")[2])
+    extra = connection.get("extra", {})
+    assert not warnings_about(connection["conn_type"], extra)
+    return Settings.from_connection(
+        host=connection["host"], schema=None, port=None, password=connection["password"], extra=extra
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", EMULATOR)
+def test_the_emulator_runs_as_documented_and_stops_with_ctrl_c(command: str) -> None:
+    arguments = [sys.executable, *shlex.split(re.sub(r"--port \d+", "--port 0", command))[1:]]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    started = subprocess.Popen(arguments, env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        assert started.stdout is not None
+        export = next(line for line in started.stdout if line.startswith("export "))
+        assert connection_in(export).base_url.startswith("http://127.0.0.1:")
+    finally:
+        started.send_signal(signal.SIGINT)
+        assert started.wait(timeout=30) == 0
+
+
+@pytest.mark.parametrize("export", [line for line in EXPORTS if "{" in line])
+def test_a_connection_in_the_docs_is_valid_unchanged(export: str) -> None:
+    assert connection_in(export).timeout in (30, 60)
+
+
+def test_the_reference_is_generated_from_the_current_docstrings() -> None:
+    assert reference.PAGE.read_text() == reference.reference(), "out of date: run make docs"
+
+
+def test_the_reference_uses_the_import_paths_of_the_readme() -> None:
+    listed = dict(re.findall(r"^### `(\w+)`\n\n`from (\S+) import", reference.reference(), re.MULTILINE))
+    assert not {"TypedOperator", "WaitingOperator"} & listed.keys()
+    assert {listed[name] for name in operators.__all__} == {operators.__name__}
+
+
+def test_the_pages_agree_on_which_errors_are_retried_and_permanent() -> None:
+    page = (ROOT / "docs" / "failures.md").read_text()
+    rows = re.findall(r"^\| (`\w+`[^|]*) \| ([^|]+) \| (yes|no) \| [^|]* \|$", page, re.MULTILINE)
+    written = {name: (retried, permanent) for cell, retried, permanent in rows for name in re.findall(r"`(\w+)`", cell)}
+    kinds: dict[str, type[errors.CloudStoreError]] = {name: vars(errors)[name] for name in written}
+    assert len(written) >= 20
+    flags = {name: [kind.retryable, kind.permanent] for name, kind in kinds.items()}
+    assert written == {name: tuple("yes" if flag else "no" for flag in found) for name, found in flags.items()}
+
+
+def test_the_architecture_names_every_module_script_and_folder_of_tests() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"[\w./]+", page))
+    package = ROOT / "airflow_provider_cloudstore"
+    modules = [file for file in package.rglob("*.py") if file.name != "__init__.py"]
+    modules += [*(ROOT / "scripts").glob("*.*"), *(folder for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
+    mirrored = {folder.name for folder in package.iterdir()} | {"__pycache__"}
+
+    def forms(path: Path) -> set[str]:
+        return {path.stem, path.name, f"{path.parent.name}/{path.name}"}
+
+    assert not [str(path.relative_to(ROOT)) for path in modules if path.name not in mirrored and not forms(path) & named]
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_path_that_a_maintainers_page_names_exists(page: str) -> None:
+    named = set(re.findall(r"`((?:[\w.-]+/)[\w./-]*|[\w-]+\.(?:py|md|sh|toml))`", (ROOT / page).read_text()))
+    assert len(named) > 25
+    assert not sorted(
+        path for path in named if not any((top / path).exists() for top in (ROOT, ROOT / "airflow_provider_cloudstore"))
+    )
+
+
+def test_the_readmes_tables_name_what_can_be_imported_and_called() -> None:
+    readme, module = (ROOT / "README.md").read_text(), ""
+    operators = re.findall(r"^\| (`airflow_provider\S+`|the same) \| `(\w+\(.*?\))` \|", readme, re.MULTILINE)
+    assert len(operators) >= 5
+    for named, example in operators:
+        module = module if named == "the same" else named.strip("`")
+        operator, _, parameter = example.rstrip(".)=").partition("(")
+        assert parameter in inspect.signature(getattr(importlib.import_module(module), operator).__init__).parameters
+    methods = re.findall(r"^\| `(\w+\(.*?\))` \| `(\w+)`: (.*) \|$", readme, re.MULTILINE)
+    assert len(methods) >= 3
+    for written, result, fields in methods:
+        method, _, parameters = written.rstrip(")").partition("(")
+        signature = inspect.signature(getattr(CloudStoreHook, method))
+        shown = [re.sub(r": [^,=]+", "", str(one)).replace(" ", "") for one in list(signature.parameters.values())[1:]]
+        assert shown == [one.replace(" ", "") for one in parameters.split(", ") if one != "*"]
+        assert [one.name for one in dataclasses.fields(getattr(results, result))] == re.findall(r"`(\w+)`", fields)

@@ -1,0 +1,90 @@
+"""A wheel built from the checkout works next to Airflow in an empty environment (slow: it installs Airflow)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHAVIOUR
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+
+OWN = "airflow_provider_cloudstore"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Runs a program of the empty environment, outside the checkout."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    venv.create(folder / "venv", with_pip=True)
+    airflow = version("apache-airflow")
+    constraints = ROOT / "constraints" / f"airflow-{airflow}.txt"
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "PYTHON"))}
+    env["AIRFLOW_HOME"] = str(folder / "home")
+
+    def run(program: str, *arguments: str) -> str:
+        command = [str(folder / "venv" / "bin" / program), *arguments]
+        done = subprocess.run(command, cwd=folder, env=env, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    run("pip", "install", "-qq", "--disable-pip-version-check", "-c", str(constraints), f"apache-airflow=={airflow}", str(wheel))
+    return run
+
+
+def test_the_wheel_contains_the_package_its_types_and_license_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "airflow_provider_cloudstore/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"airflow_provider_cloudstore"}
+    package = {name for name in names if ".dist-info/" not in name}
+    assert {Path(name).suffix for name in package} == {".py", ".typed"}
+    assert package == {str(file.relative_to(ROOT)) for file in (ROOT / OWN).rglob("*") if file.suffix in {".py", ".typed"}}
+
+
+def test_airflow_lists_the_provider_and_its_connection_type(elsewhere: Any) -> None:
+    providers = json.loads(elsewhere("airflow", "providers", "list", "-o", "json").splitlines()[-1])
+    assert [one["version"] for one in providers if one["package_name"] == "airflow-provider-cloudstore"]
+    hooks = json.loads(elsewhere("airflow", "providers", "hooks", "-o", "json").splitlines()[-1])
+    (hook,) = [one for one in hooks if one["connection_type"] == "cloudstore"]
+    assert hook["class"] == "airflow_provider_cloudstore.hooks.cloudstore.CloudStoreHook"
+
+
+def test_every_module_imports_and_the_emulator_starts_without_the_checkout(elsewhere: Any) -> None:
+    found = probed(elsewhere)
+    assert str(ROOT) not in found["file"]
+    assert "airflow_provider_cloudstore.operators.cloudstore" in found["modules"]
+    assert "--token-ttl" in elsewhere("python", "-m", "airflow_provider_cloudstore.emulator", "--help")
+
+
+def test_the_connection_form_has_its_fields_where_this_airflow_can_show_them(elsewhere: Any) -> None:
+    form = probed(elsewhere)["form"]
+    if version("apache-airflow").startswith(("3.0.", "3.1.")):  # their forms need Flask AppBuilder, which they do not install
+        assert form == {"fields": [], "behaviour": None}
+        return
+    assert form["fields"] == sorted(CONN_FIELDS)
+    assert form["behaviour"]["hidden_fields"] == UI_FIELD_BEHAVIOUR["hidden-fields"]
+    assert form["behaviour"]["relabeling"] == UI_FIELD_BEHAVIOUR["relabeling"]
+
+
+def probed(elsewhere: Any) -> dict[str, Any]:
+    return dict(json.loads(elsewhere("python", str(Path(__file__).with_name("probe.py"))).splitlines()[-1]))

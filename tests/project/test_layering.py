@@ -1,0 +1,110 @@
+"""Arrows point down: glue -> clients -> protocol. Ruff says so in each folder; this says so for what is really imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent.parent / "airflow_provider_cloudstore"
+OWN = PACKAGE.name
+STANDARD = sys.stdlib_module_names - {"socket", "time", "asyncio", "ssl", "threading", "select", "http"}
+ALLOWED = {
+    "protocol": {OWN, f"{OWN}.protocol", "pendulum", "tenacity", *STANDARD},
+    "batch": {f"{OWN}.protocol", f"{OWN}.clients", f"{OWN}.batch", "tenacity", *sys.stdlib_module_names},
+    "clients": {
+        f"{OWN}.protocol",
+        f"{OWN}.clients",
+        "pendulum",
+        "tenacity",
+        "requests",
+        "urllib3",
+        "aiohttp",
+        "certifi",
+        "yarl",
+        *sys.stdlib_module_names,
+    },
+}
+
+LOADED = (
+    "compat", "operators", "operators.base", "operators.batch", "operators.cloudstore", "operators.download", "provider_info",
+    "sensors", "sensors.cloudstore",
+)  # fmt: skip
+"""All that a DAG file pays for; what only a running task needs is imported in ``execute``."""
+
+
+def imports(file: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            found |= {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+@pytest.mark.parametrize("layer", ALLOWED)
+def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
+    files = sorted((PACKAGE / layer).glob("*.py"))
+    assert files
+    for file in files:
+        for name in imports(file):
+            if name.startswith(f"{OWN}."):
+                prefix = ".".join(name.split(".")[:2])
+                assert prefix in ALLOWED[layer] or name == f"{OWN}.__version__", f"{file.name} imports {name}"
+            else:
+                assert name.split(".")[0] in ALLOWED[layer], f"{file.name} imports {name}"
+
+
+GLUE = (".", "assets", "operators", "sensors", "triggers", "hooks", "fs")
+
+
+@pytest.mark.parametrize(
+    ("layer", "above"),
+    [("hooks", {"triggers", "operators", "sensors", "fs"}), ("triggers", {"operators", "sensors", "fs"}), ("operators", {"fs"})],
+)
+def test_the_arrows_within_the_glue_point_down(layer: str, above: set[str]) -> None:
+    for file in (PACKAGE / layer).glob("*.py"):
+        own = {name.split(".")[1] for name in imports(file) if name.startswith(f"{OWN}.")}
+        assert not own & above, file.name
+
+
+def test_only_compat_depends_on_the_airflow_version() -> None:
+    for folder in GLUE:
+        for file in (PACKAGE / folder).glob("*.py"):
+            found = re.findall('except (?:ImportError|ModuleNotFoundError)|AIRFLOW_V|task_state_store"', file.read_text())
+            assert not found or file.name == "compat.py", f"{file.name}: {found}"
+
+
+def test_glue_speaks_no_http() -> None:
+    for folder in GLUE[:-1]:
+        for file in (PACKAGE / folder).glob("*.py"):
+            returned = {"requests"} if (folder, file.name) == ("hooks", "cloudstore.py") else set()  # by get_conn()
+            assert not ({name.split(".")[0] for name in imports(file)} - returned) & {
+                "requests",
+                "aiohttp",
+                "certifi",
+                "yarl",
+                "urllib3",
+                "http",
+            }
+            assert ".status" not in file.read_text()
+
+
+def test_importing_the_operators_and_the_sensor_loads_only_what_a_dag_file_needs() -> None:
+    code = (
+        "import sys; import airflow_provider_cloudstore\n"
+        "assert not {'airflow', 'aiohttp', 'requests', 'pendulum'} & sys.modules.keys()\n"
+        "import airflow.providers.common.compat.sdk as sdk\n"
+        "[getattr(sdk, n) for n in ('BaseOperator', 'BaseHook', 'BaseSensorOperator', 'AirflowSensorTimeout', 'conf')]\n"
+        "before = {name for name in sys.modules if not name.startswith('airflow_provider_cloudstore')}\n"
+        f"import {OWN}.operators.cloudstore, {OWN}.sensors.cloudstore\n"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1].split() == [OWN, *(f"{OWN}.{name}" for name in LOADED)]

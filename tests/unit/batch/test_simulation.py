@@ -1,0 +1,406 @@
+"""The shipped job through thousands of histories of faults, in virtual time, against a simple model.
+
+A history is a batch over several tries. Its service, its stores, its process and its clock fail at random, from a seed, and its
+user changes the manifest between tries, as the rules allow and otherwise. The model knows what the service took, and that is all
+that it takes to say: nothing is lost, little is sent twice, the counts are right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qs
+
+import pendulum
+import pytest
+
+from airflow_provider_cloudstore.batch import receipts
+from airflow_provider_cloudstore.batch.job import Job
+from airflow_provider_cloudstore.batch.lease import LEASE, Lease
+from airflow_provider_cloudstore.batch.ledger import Ledger
+from airflow_provider_cloudstore.batch.manifest import list_manifest
+from airflow_provider_cloudstore.batch.outcomes import Status, digest_of
+from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.report import Report
+from airflow_provider_cloudstore.batch.sending import Options
+from airflow_provider_cloudstore.batch.state import Positions, State
+from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+from tests.support import settings
+from tests.unit.batch.virtual import VirtualLoop
+
+HISTORIES = int(os.environ.get("CLOUDSTORE_HISTORIES", "40"))
+SETTINGS = settings(max_attempts=3, timeout=10.0)
+NOW = pendulum.datetime(2026, 1, 1)
+
+
+class Unlucky(Exception):
+    """A store fails."""
+
+
+class World:
+    """The service and the stores, which outlive every try."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        dice = self.dice
+        count = dice.randrange(1, 90)
+        self.urls = [f"https://source.example/{dice.randrange(count) if dice.random() < 0.15 else n}" for n in range(count)]
+        self.options: dict[str, Any] = {
+            "max_concurrency": dice.choice([1, 3, 8]),
+            "requests_per_second": dice.choice([5, 10, 25]),
+        }
+        self.keeps_state, self.keeps_receipts = dice.choice([(True, False), (False, True), (True, True)])
+        self.effects: Counter[str] = Counter()
+        self.text = "null"
+        self.files: dict[str, bytes] = {}
+        self.calm = False
+        self.until = 0.0
+        self.mode = "ok"
+        self.store_mode = {"state": "ok", "receipts": "ok"}
+
+    def service_mode(self, now: float) -> str:
+        if self.calm:
+            return "ok"
+        if now >= self.until:
+            self.until = now + self.dice.expovariate(0.4)
+            self.mode = self.dice.choice(["ok"] * 6 + ["503", "lost after", "404", "unreachable", "429", "slow", "mixed"])
+        return self.dice.choice(["ok", "400", "lost after", "lost before", "slow"]) if self.mode == "mixed" else self.mode
+
+    def store_fails(self, name: str) -> bool:
+        if self.calm:
+            return False
+        if self.dice.random() < 0.1:
+            self.store_mode[name] = self.dice.choice(["ok", "ok", "ok", "down"])
+        return self.store_mode[name] == "down" or self.dice.random() < 0.05
+
+
+class Process:
+    """One try, in a process of its own: with a loop, a clock, and a client whose requests meet the world."""
+
+    def __init__(self, world: World, number: int, now: float) -> None:
+        self.world, self.number = world, number
+        self.loop = VirtualLoop(now)
+        self.dead = self.terminated = False
+        self.durable: dict[str, float] = {}
+        self.report: Report | None = None
+        self.error: BaseException | None = None
+        self.task = self.loop.create_task(self.main())
+
+    async def main(self) -> None:
+        writer = Try(("simulated",), self.number)
+        stores: dict[str, Any] = {}
+        if self.world.keeps_state:
+            stores["state"] = State(self, writer)
+        if self.world.keeps_receipts:
+            stores["receipts"] = Receipts(self, writer)
+        job = Job(
+            lambda: list_manifest([*self.world.urls]),
+            SETTINGS,
+            lambda: SETTINGS,
+            Options(**self.world.options),
+            writer=writer,
+            killed=lambda: self.terminated,
+            report=lambda line: None,
+            connect=self.connect,
+            clock=self.loop.time,
+            in_thread=self.in_thread,
+            **stores,
+        )
+        try:
+            self.report = await job.run()
+        except errors.CloudStoreError as error:
+            self.error = error
+
+    def in_thread(self, work: Callable[[], Any]) -> Awaitable[Any]:
+        return self.loop.create_task(self.blocking(work))
+
+    async def blocking(self, work: Callable[[], Any]) -> Any:
+        began, self.touched = self.loop.time(), ""
+        dice = self.world.dice
+        await asyncio.sleep(0 if self.world.calm else dice.choice([0.0, 0.01, 0.1, 0.1, dice.uniform(0, 5)]))
+        self.touched = ""
+        result = work()
+        if self.touched:
+            self.durable[self.touched] = began
+        return result
+
+    # The state store.
+
+    def load(self) -> Any:
+        return json.loads(self.world.text)
+
+    def save(self, state: dict[str, Any]) -> None:
+        self.attempt("state", lambda: setattr(self.world, "text", json.dumps(state)))
+
+    # The receipts' folder.
+
+    def read(self, name: str) -> bytes | None:
+        if self.dead:
+            raise Unlucky
+        self.touched = self.touched or ("receipts" if name.startswith("batch") else "")
+        return self.world.files.get(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        self.attempt("receipts", lambda: self.world.files.update({name: content}))
+
+    def names(self) -> list[str]:
+        return list(self.world.files)
+
+    def attempt(self, name: str, write: Callable[[], None]) -> None:
+        if self.dead:
+            raise Unlucky
+        if self.world.store_fails(name):
+            if self.world.dice.random() < 0.3:
+                write()  # it was written, and nobody was told
+            self.touched = ""
+            raise Unlucky
+        write()
+        self.touched = name
+
+    # The service.
+
+    @asynccontextmanager
+    async def connect(self, own: Any, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
+        client = AsyncClient(own, reload, type("Session", (), {"slots": asyncio.Semaphore(99)})())
+        client.send = self.send  # type: ignore[assignment, method-assign]
+        yield client
+
+    async def send(self, request: Any, *_: Any) -> Response | TransportFailure:
+        if self.dead:
+            raise asyncio.CancelledError
+        now, world = self.loop.time(), self.world
+        for name, kept in (("state", world.keeps_state), ("receipts", world.keeps_receipts)):
+            assert not kept or now - self.durable.get(name, -99) < LEASE, f"sent without a lease on the {name}"
+        mode = world.service_mode(now)
+        if mode in ("ok", "slow", "lost after"):
+            world.effects[parse_qs(request.body.decode())["url"][0]] += 1
+        await asyncio.sleep(world.dice.uniform(2, 9) if mode == "slow" else world.dice.uniform(0.01, 0.2))
+        if mode == "unreachable":
+            return TransportFailure(FailureKind.NEVER_SENT, "connection refused")
+        if mode.startswith("lost"):
+            return TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection lost")
+        status = {"ok": 200, "slow": 200}.get(mode) or int(mode)
+        return Response(status, {"retry-after": "0.7"} if mode == "429" else {}, b"{}", NOW.timestamp(), NOW.timestamp())
+
+    # What happens to a process.
+
+    def finish(self) -> None:
+        self.loop.run_until_complete(self.task)
+
+    def kill(self) -> None:
+        """SIGKILL: whatever it still does has no effect on the world."""
+        self.dead = True
+        while not self.task.done():
+            for task in asyncio.all_tasks(self.loop):
+                task.cancel()
+            self.loop.run_until(self.loop.now + 0.1)
+        self.close()
+
+    def close(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until(self.loop.now)
+        if self.task.done() and not self.task.cancelled() and (error := self.task.exception()):
+            raise error
+        self.loop.close()
+
+
+def history(seed: int) -> None:
+    """One batch from its first try to the end, and the model's verdict."""
+    world = World(seed)
+    dice, now, interruptions, process, clears = world.dice, 0.0, 0, None, 2
+    for number in range(1, 16):
+        world.calm = number > 9
+        process = Process(world, 2 * number, now)
+        end = "none" if world.calm else dice.choice(["none", "none", "kill", "term", "freeze"])
+        process.loop.run_until(now + dice.uniform(0.5, 8)) if end != "none" else None
+        if end != "none" and not process.task.done():
+            interruptions += 1
+            if end == "kill":
+                process.kill()
+            elif end == "freeze":
+                now = freeze(world, process, number)
+                continue
+            process.terminated = end == "term"
+        if not process.dead:
+            process.finish()
+            process.close()
+            away = process.error or (process.report and process.report.error)
+            interruptions += getattr(away, "cause", "") == "store"
+            check_counts(world, process.report, seed)
+        now = process.loop.now + 1
+        report = process.report
+        if report and (report.error is None or isinstance(report.error, errors.BatchFailedError)):
+            if world.calm or not clears or dice.random() < 0.5:
+                break
+            clears -= 1
+            change_manifest(world, report)
+            now = move_lines(world, 2 * number + 1, now)
+    assert process
+    assert process.report, (seed, process.error)
+    verdict(world, process.report, interruptions, seed)
+
+
+def change_manifest(world: World, report: Report) -> None:
+    """What a user may do before the task is cleared: correct what failed, add lines; with receipts, whatever else."""
+    dice = world.dice
+    for failure in report.failures:
+        if failure["status"] == "failed" and dice.random() < 0.7:
+            world.urls[failure["line"] - 1] = dice.choice([f"https://corrected.example/{dice.random()}", dice.choice(world.urls)])
+    world.urls += [f"https://added.example/{dice.random()}" for _ in range(dice.randrange(5))]
+    if world.keeps_receipts:
+        dice.shuffle(world.urls)
+        del world.urls[: dice.randrange(3) if len(world.urls) > 3 else 0]
+
+
+def move_lines(world: World, number: int, now: float) -> float:
+    """What a user may not do without receipts: exchange two lines. Then nothing is sent, unless neither was settled."""
+    if world.keeps_receipts or len(world.urls) < 2:
+        return now
+    kept, before = [*world.urls], Counter(world.effects)
+    one, other = world.dice.sample(range(len(world.urls)), 2)
+    world.urls[one], world.urls[other] = world.urls[other], world.urls[one]
+    was_calm, world.calm = world.calm, True
+    process = Process(world, number, now)
+    process.finish()
+    process.close()
+    world.calm = was_calm
+    if isinstance(process.error, errors.BatchStoppedError):
+        assert process.error.cause == "manifest"
+        assert world.effects == before
+        world.urls = kept
+    return process.loop.now + 1
+
+
+def freeze(world: World, old: Process, number: int) -> float:
+    """SIGSTOP for longer than Airflow waits: a newer try runs, and the old one thaws in the middle of it."""
+    new = Process(world, 2 * number + 1, old.loop.now + world.dice.uniform(0.1, 5))
+    new.loop.run_until(new.loop.now + world.dice.uniform(0.1, 6))
+    old.loop.now = new.loop.now
+    old.finish()
+    old.close()
+    if not new.task.done():
+        new.terminated = True
+        new.finish()
+    new.close()
+    return max(old.loop.now, new.loop.now) + 1
+
+
+def check_counts(world: World, report: Report | None, seed: int) -> None:
+    if report is None:
+        return
+    assert sum(report.counts.values()) == report.total == len(world.urls), (seed, report.counts)
+
+
+def verdict(world: World, report: Report, interruptions: int, seed: int) -> None:
+    wanted, counted = set(world.urls), report.counts
+    assert sum(counted.values()) == report.total == len(world.urls), (seed, counted)
+    assert counted[Status.SKIPPED] <= len(world.urls) - len(wanted), (seed, counted)
+    missing = sum(not world.effects[url] for url in wanted)
+    twice = sum(max(0, effects - 1) for effects in world.effects.values())
+    bad = counted[Status.FAILED] + counted[Status.UNKNOWN]
+    assert missing <= bad, (seed, "lost", missing, counted)
+    per_interruption = world.options["max_concurrency"] + LEASE * world.options["requests_per_second"] + 2
+    assert twice <= interruptions * 2 * per_interruption, (seed, "sent twice", twice, interruptions)
+    if world.keeps_receipts:
+        parts = (content for name, content in world.files.items() if name.startswith("part-"))
+        lines = [json.loads(line) for content in parts for line in content.splitlines()]
+        reported = {receipt["digest"] for receipt in lines if receipt["status"] == "queued"}
+        known = {digest for digest in (digest_of(url).hex() for url in wanted) if digest in reported}
+        assert len(known) >= counted[Status.QUEUED], (seed, "receipts lost", len(known), counted)
+    if report.error is None:
+        assert counted == {**dict.fromkeys(Status, 0), Status.QUEUED: len(wanted), Status.SKIPPED: len(world.urls) - len(wanted)}
+
+
+@pytest.fixture(autouse=True)
+def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts, "PART_SIZE", 2_000)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_no_history_loses_a_url_or_sends_more_than_allowed() -> None:
+    for seed in range(HISTORIES):
+        history(seed)
+
+
+def fails(seeds: range) -> bool:
+    for seed in seeds:
+        try:
+            history(seed)
+        except AssertionError:
+            return True
+    return False
+
+
+def test_a_batch_that_sends_without_a_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lease, "is_valid", property(lambda self: True))
+    assert fails(range(200))
+
+
+def test_a_batch_that_forgets_what_it_could_not_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Lease._write
+
+    async def forget(self: Any, store: Any, snapshot: Any) -> None:
+        latest = [snapshot]
+
+        def write_once(kept: Any) -> None:
+            try:
+                store.write(latest[0])
+            except Unlucky:
+                latest[0] = store.snapshot()
+                raise
+
+        await write(self, replace(store, write=write_once), snapshot)
+
+    monkeypatch.setattr(Lease, "_write", forget)
+    assert fails(range(200))
+
+
+def test_a_batch_that_forgets_the_part_that_it_writes_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Receipts.write
+
+    def forget(self: Any, lines: list[str]) -> None:
+        self._content = b""
+        write(self, lines)
+
+    monkeypatch.setattr(Receipts, "write", forget)
+    assert fails(range(200))
+
+
+def test_a_batch_that_does_not_notice_moved_lines_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Positions, "matches", lambda *_: True)
+    assert fails(range(400))
+
+
+def test_a_batch_without_a_fence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Try, "validate", lambda *_, **__: None)
+    assert fails(range(400))
+
+
+def test_a_batch_that_takes_a_failed_url_for_settled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Ledger.record
+
+    def settle(self: Any, ticket: Any, status: Status, **more: Any) -> None:
+        record(self, ticket, status, **more)
+        record(self, replace(ticket, may_be_queued=False), Status.QUEUED)
+        self.now[Status.QUEUED] -= 1
+
+    monkeypatch.setattr(Ledger, "record", settle)
+    assert fails(range(400))

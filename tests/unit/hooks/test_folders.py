@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+from upath import UPath
+
+from airflow_provider_cloudstore.batch.outcomes import Status, digest_of
+from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.hooks.folders import PathFolder
+from airflow_provider_cloudstore.protocol.errors import BatchStoppedError
+from tests.unit.batch.folders import SCOPE, SftpLike, begun, line, queued, read
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+
+PLACES: dict[str, Callable[[str], Any]] = {
+    "path": Path,
+    "local": ObjectStoragePath,
+    "memory": lambda at: UPath(f"memory://bucket{at}"),
+    "sftp": SftpLike,
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_receipts_of_several_tries_are_read_in_order_and_the_folder_need_not_exist(tmp_path: Path, place: str) -> None:
+    folder = PathFolder(PLACES[place](str(tmp_path / "a" / "b")))
+    for number in (1, 2, 10):
+        receipts = Receipts(folder, Try(SCOPE, number))
+        receipts.begin(expects_earlier=number > 1)
+        receipts.write([line(f"{number}"), line("\ud800", "failed")])
+        receipts.write([])
+        receipts.write([line(f"{number}", "unknown")])
+    found = read(begun(folder, 11))
+    assert [digest for digest, _ in found[::3]] == [digest_of(number) for number in ("1", "2", "10")]
+    assert [status for _, status in found] == [Status.QUEUED, Status.FAILED, Status.UNKNOWN] * 3
+    another = Receipts(folder, Try(("dag", "another run")))
+    another.begin()
+    assert read(another) == []
+
+
+WRITER = """
+import itertools, json, os, random, signal, sys
+from pathlib import Path
+from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.hooks.folders import PathFolder
+from airflow_provider_cloudstore.batch.outcomes import digest_of
+from tests.unit.batch.folders import SftpLike
+
+kind, folder, kills = sys.argv[1:]
+dice = random.Random(1)
+for number in range(1, int(kills) + 1):
+    reads, writes = os.pipe()
+    writer = os.fork()
+    if not writer:
+        receipts = Receipts(PathFolder({"path": Path, "sftp": SftpLike}[kind](folder)), Try(("dag", "run"), number))
+        receipts.begin()
+        for count in itertools.count():
+            digest = digest_of(f"{number} {count}").hex()
+            receipts.write([json.dumps({"digest": digest, "status": "queued", "response": "x" * 40_000})])
+            os.write(writes, b".")
+    os.close(writes)
+    durable, wanted = 0, dice.randrange(1, 40)
+    while durable < wanted:
+        durable += len(os.read(reads, 1))
+    os.kill(writer, signal.SIGKILL)
+    os.waitpid(writer, 0)
+    print(durable + len(os.read(reads, 65_536)))
+"""
+
+
+@pytest.mark.parametrize("kind", ["path", "sftp"])
+def test_nothing_that_was_durable_is_lost_when_a_process_is_killed_while_it_writes(tmp_path: Path, kind: str) -> None:
+    arguments = [sys.executable, "-c", WRITER, kind, str(tmp_path), "40"]
+    done = subprocess.run(
+        arguments, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+    durable = [int(count) for count in done.stdout.split()]
+    found = iter(read(begun(PathFolder(tmp_path), 100)))
+    assert len(durable) == 40
+    unreported = 0
+    expected = queued(*(f"{number} {count}" for number, counts in enumerate(durable, 1) for count in range(counts)))
+    for one in expected:
+        for other in itertools.takewhile(lambda other: other != one, found):  # noqa: B023  (used at once)
+            unreported += 1
+            assert other not in expected
+    unreported += len(list(found))
+    assert unreported <= 40  # of each try at most the line that was being written
+
+
+@pytest.mark.parametrize("kind", [Path, ObjectStoragePath, SftpLike])
+def test_a_full_disk_leaves_no_unfinished_part_and_is_no_reason_to_stop(tmp_path: Path, kind: Any) -> None:
+    receipts = begun(PathFolder(kind(str(tmp_path))))
+    receipts.write([line("1")])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            receipts.write([line("2", padding=100_000)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert len(list(tmp_path.iterdir())) == 2
+    receipts.write([line("2", padding=100_000)])
+    assert read(begun(PathFolder(tmp_path), 2)) == queued("1", "2")
+
+
+MOUNTED = """
+import subprocess, sys
+from pathlib import Path
+from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.hooks.folders import PathFolder
+
+def attempt(action):
+    try:
+        action()
+    except Exception as error:
+        print(type(error).__name__, getattr(error, "cause", ""), str(error).splitlines()[0])
+
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", sys.argv[1]], check=True)
+receipts = Receipts(PathFolder(Path(sys.argv[1])), Try(), sys.argv[1])
+receipts.begin()
+attempt(lambda: receipts.write(["x" * 1_000_000]))
+subprocess.run(["mount", "-o", "remount,ro", sys.argv[1]], check=True)
+attempt(lambda: receipts.write(["x"]))
+attempt(lambda: Receipts(PathFolder(Path(sys.argv[1])), Try(number=2), sys.argv[1]).begin())
+"""
+
+
+def test_a_full_disk_is_retried_and_a_read_only_one_is_not(tmp_path: Path) -> None:
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True, check=False).returncode:
+        pytest.skip("this process may not mount a filesystem")
+    arguments = ["unshare", "-m", sys.executable, "-c", MOUNTED, str(tmp_path)]
+    done = subprocess.run(
+        arguments, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+    full, *read_only = done.stdout.splitlines()
+    assert full.startswith("OSError")
+    assert "No space left on device" in full
+    assert len(read_only) == 2
+    for message in read_only:
+        assert message.startswith(f"BatchStoppedError receipts batch upload: the receipts: {tmp_path}/")
+        assert "Read-only file system" in message
+
+
+def a_file_in_its_place(path: Path) -> Path:
+    path.write_text("")
+    return path
+
+
+def a_file_as_its_parent(path: Path) -> Path:
+    path.write_text("")
+    return path / "receipts"
+
+
+def a_link_to_nothing(path: Path) -> Path:
+    path.symlink_to(path.parent / "missing")
+    return path
+
+
+@pytest.mark.parametrize("kind", [Path, ObjectStoragePath])
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (a_file_in_its_place, "Not a directory"),
+        (a_file_as_its_parent, "Not a directory"),
+        (a_link_to_nothing, "File exists"),
+        (lambda path: path / ("x" * 300), "File name too long"),
+    ],
+)
+def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Path, kind: Any, make: Any, reason: str) -> None:
+    path = make(tmp_path / "place")
+    folder = PathFolder(kind(str(path)))
+    with pytest.raises(BatchStoppedError, match=rf"receipts: {path}/batch-\w+\.json cannot be used: {reason}") as error:
+        begun(folder)
+    assert (error.value.cause, error.value.permanent, error.value.__suppress_context__) == ("receipts", True, True)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_folder_that_may_not_be_written_stops_the_batch_at_the_first_write_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    receipts = begun(PathFolder(tmp_path))
+
+    def refuses(*_: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "replace", refuses)  # root may write wherever permissions forbid it
+    with pytest.raises(BatchStoppedError, match=f"{tmp_path}/part-.* cannot be used: {os.strerror(code)}"):
+        receipts.write([line("1")])
+    assert [path.name[:6] for path in tmp_path.iterdir()] == ["batch-"]
+
+
+@pytest.mark.parametrize("name", ["batch-{0}.json", "part-{0}-0001-00000000-aa.jsonl"])
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name.format(Try(SCOPE).batch)
+    file.mkdir()
+    with pytest.raises(BatchStoppedError, match=f"{file} cannot be used: Is a directory"):
+        read(begun(PathFolder(tmp_path)))
+
+
+def test_what_an_object_store_refuses_stays_its_own_error_because_credentials_are_renewed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = UPath("memory://bucket/refused")
+    receipts = begun(PathFolder(path))
+
+    def refuses(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, "AccessDenied")
+
+    for method in ("pipe_file", "cat_file"):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(path.fs), method, refuses)
+            with pytest.raises(PermissionError, match="AccessDenied"):
+                receipts.write([line("1")])
+
+
+class ResourceNotFoundError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("The specified bucket does not exist"), RuntimeError("adlfs")])
+def test_a_missing_bucket_stops_the_batch(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    path = UPath("memory://missing/receipts")
+    if isinstance(error, RuntimeError):
+        error.__cause__ = ResourceNotFoundError()
+
+    def refuses(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(type(path.fs), "pipe_file", refuses)
+    with pytest.raises(BatchStoppedError, match=r"receipts: memory:.*bucket or container does not exist") as stopped:
+        begun(PathFolder(path))
+    assert (stopped.value.cause, stopped.value.__suppress_context__) == ("receipts", True)
+
+
+def test_an_outage_in_which_a_library_also_missed_a_file_is_no_missing_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = UPath("memory://bucket/away")
+    receipts = begun(PathFolder(path))
+
+    def refuses(*_: Any, **__: Any) -> None:
+        try:
+            Path("/missing/credentials").read_text()
+        except FileNotFoundError:
+            raise ConnectionError("no credentials yet")  # noqa: B904
+
+    monkeypatch.setattr(type(path.fs), "pipe_file", refuses)
+    with pytest.raises(ConnectionError):
+        receipts.write([line("1")])

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from airflow_provider_cloudstore import __version__
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
+from airflow_provider_cloudstore.protocol import errors, operations
+from airflow_provider_cloudstore.protocol.calls import Call
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.operations import (
+    CREATE_DOWNLOAD_LINK,
+    DELETE_FOLDER,
+    OPERATIONS,
+    UPLOAD_FROM_URL,
+    Operation,
+    TokenLocation,
+)
+from airflow_provider_cloudstore.protocol.secrets import redact_url
+from tests.doc_blocks import ROOT
+from tests.support import CALLS, settings
+
+ALL = OPERATIONS
+AWKWARD = "a+b/c=d%e&f g#é"
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("value", ["", "  ", "\t\n", None, "None", "none", " null ", "undefined", "UNDEFINED"])
+def test_a_missing_value_is_refused_with_its_likely_cause(operation: Operation, value: Any) -> None:
+    with pytest.raises(
+        InvalidInputError, match=f"^{operation.field} is .*template renders when its source is missing"
+    ) as refused:
+        operation.validate(value, settings())
+    assert refused.value.permanent
+    assert not refused.value.sent
+    assert "; nothing was sent.\nCheck that the upstream task ran and returned the value." in str(refused.value)
+    text = str(value).strip()
+    assert f"is {text!r}, which" in str(refused.value) if text else "is empty, which" in str(refused.value)
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("value", [True, 1.5, ["a"], {"a": 1}, b"a"])
+def test_a_value_that_is_no_text_is_refused_by_its_type(operation: Operation, value: Any) -> None:
+    with pytest.raises(InvalidInputError, match=type(value).__name__):
+        operation.validate(value, settings())
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("{{ x }}", "not rendered"),
+        ("{% x %}", "not rendered"),
+        *((f"a{control}b", "line break") for control in "\n\x1b\x85\u2028\u2029\u200e\u202e\u2066"),
+        ("a\x7f", "control"),
+        ("\ud800", "Unicode"),
+    ],
+)
+def test_a_value_that_cannot_be_sent_is_refused(operation: Operation, value: str, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        operation.validate(value, settings())
+
+
+@pytest.mark.parametrize("operation", [DELETE_FOLDER, CREATE_DOWNLOAD_LINK], ids=lambda operation: operation.name)
+def test_an_id_may_be_a_number_and_is_sent_without_the_blanks_around_it(operation: Operation) -> None:
+    assert operation.validate(42, settings()) == "42"
+    assert operation.validate(" a b ", settings()) == "a b"
+
+
+@pytest.mark.parametrize("folder_id", ["0", 0, "/", " 0 "])
+def test_a_protected_folder_is_never_deleted(folder_id: Any) -> None:
+    with pytest.raises(InvalidInputError, match="is protected: it may mean the root"):
+        DELETE_FOLDER.validate(folder_id, settings())
+    assert CREATE_DOWNLOAD_LINK.validate("0", settings()) == "0"
+
+
+def test_the_connection_adds_to_the_protected_folders_and_takes_none_away() -> None:
+    own = settings(protected_folder_ids=frozenset({"root"}))
+    for folder_id in ("root", "0", "/"):
+        with pytest.raises(InvalidInputError, match="is protected"):
+            DELETE_FOLDER.validate(folder_id, own)
+
+
+@pytest.mark.parametrize("url", ["http://h/f", "https://u:p@h:8443/f?sig=a#x", "ftp://h/f", "HTTPS://h/f"])
+def test_a_source_may_be_any_absolute_url_to_fetch(url: str) -> None:
+    assert UPLOAD_FROM_URL.validate(url, settings()) == url
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "s3://bucket/key", "//h/f", "/f", "h/f", "https://", "https:///f?sig=hunter2", "https://h:port/f",
+            "https://[bad/f", "https://u:hunter2@/f"],
+)  # fmt: skip
+def test_a_source_that_cannot_be_fetched_is_refused_without_its_credentials(url: str) -> None:
+    with pytest.raises(InvalidInputError, match="absolute URL") as refused:
+        UPLOAD_FROM_URL.validate(url, settings())
+    assert "hunter2" not in str(refused.value)
+    assert redact_url(url) in str(refused.value)
+
+
+def test_a_post_carries_the_token_in_the_header_and_the_field_in_the_form() -> None:
+    request = DELETE_FOLDER.request(AWKWARD, settings("https://h/p", AWKWARD))
+    assert (request.method, request.url) == ("POST", "https://h/p/cloud/api/v2/folder/delete")
+    assert request.headers == {
+        "Authorization": f"Bearer {AWKWARD}",
+        "Content-Type": "application/x-www-form-urlencoded",
+        "User-Agent": f"airflow-provider-cloudstore/{__version__}",
+        "Accept-Encoding": "identity",
+    }
+    assert request.body == b"folder_id=a%2Bb%2Fc%3Dd%25e%26f%20g%23%C3%A9"
+    assert parse_qs(request.body.decode()) == {"folder_id": [AWKWARD]}
+
+
+def test_a_get_carries_both_in_the_query_and_no_authorization() -> None:
+    request = CREATE_DOWNLOAD_LINK.request(AWKWARD, settings("https://h", AWKWARD))
+    path, _, query = request.url.partition("?")
+    assert (request.method, path, request.body) == ("GET", "https://h/cloud/api/v2/file/download", None)
+    assert parse_qs(query) == {"access_token": [AWKWARD], "file_id": [AWKWARD]}
+    assert request.headers == {
+        "Accept": "application/json",
+        "User-Agent": f"airflow-provider-cloudstore/{__version__}",
+        "Accept-Encoding": "identity",
+    }
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+def test_a_request_prints_no_token(operation: Operation) -> None:
+    assert "hunter2" not in repr(operation.request("x", settings(token="hunter2")))
+
+
+def test_only_a_source_url_holds_secrets() -> None:
+    url = "https://h/f?sig=abcdefgh"
+    assert UPLOAD_FROM_URL.redacted(url) == "https://h/f?***"
+    assert [secret.reveal() for secret in UPLOAD_FROM_URL.secrets(url)] == ["abcdefgh", "sig=abcdefgh"]
+    assert DELETE_FOLDER.redacted("a?b") == "a?b"
+    assert DELETE_FOLDER.secrets("a?b") == ()
+
+
+def test_a_blank_in_a_source_is_named_and_nothing_else_is() -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        UPLOAD_FROM_URL.validate("https://h/a b", settings())
+    assert refused.value.reason == (
+        "url https://h/a b contains a space or an invisible character: percent-encode it, a space as %20; nothing was sent"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("example.com/report.csv", "example.com/report.csv"),
+        ("example.com:8080/a/b.csv", "example.com:8080/a/b.csv"),
+        ("example.com/report.csv?sig=hunter2", "***"),
+        ("user:hunter2@example.com/report.csv", "***"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "***"),
+        ("hunter2", "***"),
+    ],
+)
+def test_a_source_without_its_scheme_is_shown_where_it_holds_nothing_secret(url: str, shown: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        UPLOAD_FROM_URL.validate(url, settings())
+    assert refused.value.reason.startswith(f"url {shown} has no scheme with '://' after it, such as https://: it must be")
+
+
+def test_what_an_upload_task_returns_is_no_file_id_and_the_error_says_where_that_is() -> None:
+    with pytest.raises(
+        InvalidInputError, match=r'a string, not dict: for an upload task `upload`, pass upload.output\["file_id"\]'
+    ):
+        CREATE_DOWNLOAD_LINK.validate({"url": "https://h/f", "response": {}}, settings())
+
+
+def test_every_operation_is_registered_once_and_has_a_type_of_call() -> None:
+    assert [value for value in vars(operations).values() if isinstance(value, Operation)] == list(OPERATIONS)
+    assert {kind.operation.key for kind in Call.__subclasses__()} == CALLS.keys()
+    for names in zip(*((one.key, one.name, (one.method, one.path)) for one in OPERATIONS), strict=True):
+        assert len(set(names)) == len(OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+def test_every_operation_has_hook_methods_an_operator_and_a_place_in_the_docs(
+    operation: Operation,
+) -> None:
+    kind, _ = CALLS[operation.key]
+    method = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    for hook in (CloudStoreHook, CloudStoreAsyncHook):
+        assert callable(vars(hook)[method])
+    assert f'task_id=f"{operation.key}.{{conn_id}}"' in (ROOT / "tests" / "airflow" / "canary" / "dags" / "canary.py").read_text()
+    docs = ROOT / "docs"
+    table = (docs / "failures.md").read_text().partition("| what happened |")[2].partition("\n")[0]
+    assert f" {operation.name} |" in table
+    assert f"`{method}(" in (docs / "reference.md").read_text()
+
+
+def test_an_error_has_hints_for_names_that_exist_only() -> None:
+    names = {*(operation.name for operation in OPERATIONS), "download", "connection test"}
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError):
+            assert kind.hint_for.keys() <= names
+
+
+@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
+def test_the_token_is_where_the_operation_says_and_nowhere_else(operation: Operation) -> None:
+    _, subject = CALLS[operation.key]
+    for method in ("GET", "POST"):
+        for location in TokenLocation:
+            request = replace(operation, method=method, token_location=location).request(subject, settings(token="t0ken"))
+            found = [
+                "t0ken" in request.headers.get("Authorization", ""),
+                "t0ken" in request.url,
+                b"t0ken" in (request.body or b""),
+            ]
+            assert found == [location is TokenLocation.HEADER, location is TokenLocation.QUERY, False]
+            sent = (request.body or b"").decode() if method == "POST" else request.url.partition("?")[2]
+            assert parse_qs(sent)[operation.field] == [subject]

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore import metrics
+from airflow_provider_cloudstore.emulator.dag_runs import run_dag
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
+from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
+from airflow_provider_cloudstore.protocol.errors import (
+    BatchFailedError,
+    FileWaitTimeoutError,
+    NotFoundError,
+    RequestRejectedError,
+)
+from airflow_provider_cloudstore.protocol.metrics import BATCH_COUNTS, DOWNLOAD_COUNTS, OUTCOMES, WAIT_OUTCOMES
+from tests.dags import asset_dags
+from tests.support import activate, store_file
+
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "metrics.md"
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """What Airflow is told to count."""
+    counter: Counter[str] = Counter()
+
+    class Stats:
+        @staticmethod
+        def incr(name: str, count: int = 1) -> None:
+            counter[name.removeprefix("cloudstore.")] += count
+
+    monkeypatch.setattr(metrics, "Stats", Stats)
+    return counter
+
+
+def test_every_request_counts_by_operation_and_outcome(emulator: Emulator, counted: Counter[str]) -> None:
+    store_file(emulator)
+    emulator.fault("status", status=429, headers={"Retry-After": "0"}, times=2)
+    emulator.fault("status", status=500)
+    with CloudStoreHook() as hook:
+        hook.create_download_link("f1")
+        with pytest.raises(NotFoundError):
+            hook.delete_folder("gone")
+        hook.poll_file("late")
+    assert counted == {
+        "requests.download_link.rate_limited": 2,
+        "requests.download_link.server_failure": 1,
+        "requests.download_link.success": 1,
+        "requests.delete_folder.not_found": 1,
+        "requests.download_link.not_found": 1,
+    }
+    assert counted.total() == sum(emulator.state()["requests"].values())
+
+
+def test_the_requests_of_an_event_loop_count_too(emulator: Emulator, counted: Counter[str]) -> None:
+    async def ask() -> None:
+        async with CloudStoreAsyncHook() as hook:
+            await hook.poll_file("late")
+            await hook.upload_from_url("ftp://127.0.0.1:9/f")
+
+    asyncio.run(ask())
+    assert counted == {"requests.download_link.not_found": 1, "requests.remote_upload.success": 1}
+
+
+def test_a_metrics_client_that_fails_fails_no_call(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Stats:
+        @staticmethod
+        def incr(name: str, count: int = 1) -> None:
+            raise ConnectionRefusedError("https://metrics/?secret")
+
+    monkeypatch.setattr(metrics, "Stats", Stats)
+    with CloudStoreHook() as hook:
+        hook.upload_from_url("ftp://127.0.0.1:9/f")
+    assert emulator.state()["requests"] == {"upload": 1}
+    assert "Could not count cloudstore.requests.remote_upload.success (ConnectionRefusedError)" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("dag", [asset_dags.sensor, asset_dags.deferred_sensor])
+def test_a_wait_counts_once_by_its_end(emulator: Emulator, counted: Counter[str], dag: Any) -> None:
+    store_file(emulator)
+    activate(dag, asset_dags.REPORT)
+    assert run_dag(dag).state == "success"
+    assert {name: count for name, count in counted.items() if name.startswith("waits")} == {"waits.available": 1}
+
+
+def test_a_wait_that_ends_without_the_file_says_so(emulator: Emulator, counted: Counter[str]) -> None:
+    context: Any = {}
+    for file_id in ("late", "f1"):
+        wait = DownloadLinkOperator(task_id="w", file_id=file_id, wait_for_file=True, poll_interval=0.05, timeout=0.2)
+        with pytest.raises(FileWaitTimeoutError):
+            wait.execute(context)
+    assert counted["waits.timeout"] == 2
+
+
+def test_a_batch_counts_what_became_of_its_urls(emulator: Emulator, counted: Counter[str]) -> None:
+    emulator.fault("status", operation="upload", status=400)
+    pushed: Any = type("Ti", (), {"xcom_push": lambda *_, **__: None, "try_number": 1, "max_tries": 0})()
+    urls = [f"ftp://127.0.0.1:9/{number}" for number in (0, 1, 2, 3, 1)]
+    operator = RemoteUrlBatchUploadOperator(task_id="b", urls=urls, max_concurrency=1)
+    operator.render_template_fields({})
+    context: Any = {"ti": pushed}
+    with pytest.raises(BatchFailedError):
+        operator.execute(context)
+    assert counted == {"batch.queued": 3, "batch.failed": 1, "batch.skipped": 1}
+
+
+ONE_REQUEST = """
+try:
+    from airflow.sdk.observability import stats
+    from airflow.sdk.observability.metrics import stats_utils
+except ImportError:
+    pass  # before Airflow 3.2 the first counter reads the configuration
+else:  # as the task runner does when it starts
+    if hasattr(stats, "initialize"):
+        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+    else:  # Airflow 3.2
+        stats.Stats.initialize(factory=stats_utils.get_stats_factory(stats.Stats))
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+with CloudStoreHook() as hook:
+    hook.poll_file("late")
+    hook.upload_from_url("ftp://127.0.0.1:9/f")
+"""
+
+
+def test_a_statsd_server_receives_the_counters(emulator: Emulator) -> None:
+    pytest.importorskip("statsd", reason="the client library of Airflow's StatsD backend is not installed")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(30)
+        metrics = {"ON": "True", "HOST": "127.0.0.1", "PORT": str(server.getsockname()[1]), "PREFIX": "airflow-tests"}
+        environment = os.environ | {f"AIRFLOW__METRICS__STATSD_{name}": value for name, value in metrics.items()}
+        subprocess.run([sys.executable, "-c", ONE_REQUEST], env=environment, check=True)
+        wanted = ["requests.download_link.not_found", "requests.remote_upload.success"]
+        received: list[str] = []
+        while len(received) < len(wanted):
+            line = server.recv(4096).decode()
+            received += [line] if ".cloudstore." in line else []
+    assert received == [f"airflow-tests.cloudstore.{name}:1|c" for name in wanted]
+
+
+def test_a_download_counts_its_bytes_resumptions_and_replaced_links(
+    emulator: Emulator, counted: Counter[str], tmp_path: Path
+) -> None:
+    data = os.urandom(300_000)
+    emulator.put_file(data, "f1")
+    emulator.fault("drop_body", operation="download", after=100_000)
+    emulator.fault("drop_body", operation="download", after=1)
+    emulator.fault("status", operation="download", status=410)
+    with CloudStoreHook() as hook:
+        hook.download("f1", tmp_path / "f")
+        assert counted == {
+            "requests.download_link.success": 2,
+            "downloads.bytes": len(data),
+            "downloads.resumptions": 2,
+            "downloads.replaced_links": 1,
+        }
+        counted.clear()
+        emulator.fault("drop_body", operation="download", after=70_000)
+        emulator.fault("status", operation="download", status=402)
+        with pytest.raises(RequestRejectedError):
+            hook.download("f1", tmp_path / "f")
+        assert counted == {"requests.download_link.success": 1, "downloads.bytes": 70_000}
+        counted.clear()
+        reader = hook.open_file("f1")
+        for start in (0, 100_000):
+            assert reader.read(start, start + 100) == data[start : start + 100]
+        assert counted == {"requests.download_link.success": 1, "downloads.bytes": 201}
+
+
+def test_every_metric_is_documented_and_no_other() -> None:
+    names = set(re.findall(r"`([a-z_]+)`", DOCS.read_text()))
+    assert {*OUTCOMES, *WAIT_OUTCOMES, *BATCH_COUNTS, *DOWNLOAD_COUNTS} <= names

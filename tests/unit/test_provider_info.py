@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import importlib
+import json
+from importlib.metadata import entry_points
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from airflow_provider_cloudstore import __version__
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.provider_info import get_provider_info
+
+PACKAGE = Path(__file__).resolve().parent.parent.parent / "airflow_provider_cloudstore"
+
+
+def test_airflow_finds_the_provider_by_its_entry_point() -> None:
+    found = [point for point in entry_points(group="apache_airflow_provider") if point.name == "provider_info"]
+    own = [point for point in found if point.module.startswith("airflow_provider_cloudstore")]
+    assert [point.load() for point in own] == [get_provider_info]
+
+
+@pytest.mark.parametrize("schema", ["provider_info.schema.json"])
+def test_the_provider_info_is_what_this_airflow_asks_for(schema: str) -> None:
+    jsonschema.validate(get_provider_info(), json.loads(files("airflow").joinpath(schema).read_text()))
+
+
+def test_every_module_of_glue_is_listed_and_every_listed_one_is_there() -> None:
+    info = get_provider_info()
+    listed = set()
+    for kind in ("operators", "sensors", "hooks", "triggers"):
+        for entry in info.get(kind, []):
+            listed |= set(entry["python-modules"])
+    there = {
+        f"airflow_provider_cloudstore.{kind}.cloudstore"
+        for kind in ("operators", "sensors", "hooks", "triggers")
+        if (PACKAGE / kind / "cloudstore.py").exists()
+    }
+    assert listed == there
+    for module in listed:
+        importlib.import_module(module)
+
+
+def test_the_connection_type_is_the_hooks() -> None:
+    info: dict[str, Any] = get_provider_info()
+    (connection,) = info["connection-types"]
+    module, _, name = connection["hook-class-name"].rpartition(".")
+    assert getattr(importlib.import_module(module), name) is CloudStoreHook
+    assert connection["connection-type"] == CloudStoreHook.conn_type == "cloudstore"
+    assert connection["hook-name"] == CloudStoreHook.hook_name
+    assert CloudStoreHook.default_conn_name == "cloudstore_default"
+    assert info["versions"] == [__version__]

@@ -1,0 +1,185 @@
+"""What a download requests one after the other, and when it gives up; what one request does is tested with the clients'."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.clients.blocking import BlockingClient
+from airflow_provider_cloudstore.clients.downloads import DownloadClient
+from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.downloads import Download
+from airflow_provider_cloudstore.protocol.results import DownloadLink
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.settings import Settings
+from tests.support import TOKEN, settings
+from tests.wire.clients.conftest import LINK_TOKEN, Serve, Target, link_to
+
+DATA = bytes(range(256)) * 1024
+TAG = 'ETag: "v1"'
+
+
+def response(status: str, *headers: str, body: bytes = b"") -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", ""]).encode() + body
+
+
+def cut(at: int, *headers: str) -> bytes:
+    """A response with the whole file that ends early."""
+    return response("200 OK", *headers, body=DATA)[: at - len(DATA)]
+
+
+def rest(start: int, end: int = len(DATA)) -> bytes:
+    """A response with the rest of the file that ends early at ``end``."""
+    headers = TAG, f"Content-Range: bytes {start}-{len(DATA) - 1}/{len(DATA)}"
+    return response("206 Partial", *headers, body=DATA[start:])[: end - len(DATA) or None]
+
+
+def download(create_link: Any, own: Settings | None = None, target: Any = None, *, seconds: float = math.inf) -> bytes:
+    own, target = own or settings(timeout=2), Target() if target is None else target
+    one = Download("f1", own)
+    with BlockingClient(own, lambda: own) as client:
+        DownloadClient(client, create_link, time_left=lambda: seconds).run(
+            one, target, on_retry=logging.getLogger(__name__).warning
+        )
+    assert one.result("").bytes == len(target)
+    return bytes(target)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider_cloudstore.protocol.calls._MAX_BACKOFF", 0.01)
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses, which take no time: the clock is set forward."""
+    pauses: list[float] = []
+    real = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: real() + sum(pauses))
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    return pauses
+
+
+def test_a_download_through_lost_connections_and_an_ended_link_is_whole(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    lost = [response("500 Oops"), cut(70_000), cut(1000, TAG), rest(1000, 200_000)]
+    server = serve(*lost, response("403 Forbidden"), rest(200_000))
+    links = iter([link_to(f"{server.url}/old?a=b")("f1"), link_to(f"{server.url}/new")("f1")])
+    assert download(lambda _: next(links)) == DATA
+    requests = [request.decode().splitlines() for request in server.requests]
+    assert [lines[0].split()[1] for lines in requests] == ["/old?a=b"] * 5 + ["/new"]
+    ranges = [[line for line in lines if line.startswith("Range:")] for lines in requests]
+    assert ranges == [[], [], [], ["Range: bytes=1000-"], ["Range: bytes=200000-"], ["Range: bytes=200000-"]]
+    assert all('If-Range: "v1"' in lines for lines in requests[3:])
+    said = [re.sub(r"in \d\.\d s", "in N s", record.message) for record in caplog.records if record.levelname == "WARNING"]
+    broken = "the response ended early at byte"
+    assert said == [
+        "download 'f1': attempt 1 of 4 failed (HTTP 500); retrying in N s",
+        f"download 'f1': attempt 1 of 4 failed ({broken} 70,000 of 262,144); starting over in N s",
+        f"download 'f1': attempt 2 of 4 failed ({broken} 1,000 of 262,144); resuming in N s",
+        f"download 'f1': attempt 1 of 4 failed ({broken} 200,000 of 262,144); resuming in N s",
+        "download 'f1': HTTP 403: the download host rejected the link; creating another",
+    ]
+
+
+OTHER = response("200 OK", 'ETag: "v2"', body=DATA[::-1])
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [
+        [cut(70_000, TAG), OTHER],
+        [cut(70_000, TAG), rest(70_000).replace(b"v1", b"v2"), OTHER],
+        [cut(70_000, TAG), response("412 Precondition Failed"), OTHER],
+    ],
+    ids=["whole", "part", "412"],
+)
+def test_a_file_that_was_replaced_meanwhile_is_not_mixed(serve: Serve, responses: list[bytes]) -> None:
+    server = serve(*responses)
+    assert download(link_to(server.url)) == DATA[::-1]
+    assert len(server.requests) == len(responses)
+
+
+def test_a_redirect_is_followed_without_a_secret_and_logged_without_one(serve: Serve, logged: pytest.LogCaptureFixture) -> None:
+    other = serve(response("404 Not Found"), response("200 OK", body=DATA))
+    server = serve(response("302 Found", f"Location: {other.url}/there?sig=hunter2"))
+    assert download(link_to(f"{server.url}/{LINK_TOKEN}?t={LINK_TOKEN}")) == DATA
+    for request in other.requests:
+        line, *headers = request.decode().split("\r\n")
+        assert line == "GET /there?sig=hunter2 HTTP/1.1"
+        assert [header.partition(":")[0] for header in headers if header] == ["Host", "User-Agent", "Accept", "Accept-Encoding"]
+        assert not any(secret in request.decode() for secret in (TOKEN, LINK_TOKEN))
+    assert not any(secret in logged.text for secret in ("link+token", "link%2Btoken", "hunter2"))
+
+
+def test_what_makes_no_link_is_not_tried_again_by_the_download() -> None:
+    asked = []
+
+    def fail(file_id: str) -> DownloadLink:
+        asked.append(file_id)
+        raise errors.TransientServiceError("HTTP 500", operation="download link", subject=file_id, status=500)
+
+    with pytest.raises(errors.TransientServiceError):
+        download(fail)
+    assert asked == ["f1"]
+
+
+def test_an_error_of_the_target_ends_the_download_as_it_is(serve: Serve) -> None:
+    class Full(Target):
+        def write(self, data: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+    server = serve(response("200 OK", body=DATA))
+    with pytest.raises(OSError, match="No space left"):
+        download(link_to(server.url), target=Full())
+    assert len(server.requests) == 1
+
+
+def test_a_proxy_of_the_environment_is_that_of_the_downloads_host(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(response("200 OK", body=b"abc"))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    own = settings(proxy=Secret("http://127.0.0.1:9"), proxy_is_inherited=True)
+    assert download(link_to(server.url), own) == b"abc"
+
+
+def test_a_pause_counts_towards_five_minutes_without_progress(serve: Serve, slept: list[float]) -> None:
+    server = serve(response("429 Too Many Requests", "Retry-After: 100"))
+    with pytest.raises(errors.RateLimitError) as failed:
+        download(link_to(server.url), settings(max_attempts=100))
+    assert failed.value.retry_after_too_long
+    assert slept == [100, 100]
+
+
+def test_a_download_that_makes_progress_takes_as_long_as_it_needs(serve: Serve, slept: list[float]) -> None:
+    class SlowTarget(Target):
+        def write(self, data: bytes) -> None:
+            super().write(data)
+            time.sleep(1000)
+
+    wait = response("429 Too Many Requests", "Retry-After: 200")
+    server = serve(cut(80_000, TAG), wait, rest(80_000, 160_000), wait, rest(160_000))
+    assert download(link_to(server.url), target=SlowTarget()) == DATA
+    assert slept.count(200) == 2
+    assert slept.count(1000) >= 3
+
+
+def test_execution_timeout_ends_a_download_that_flows_and_is_named_with_byte_and_speed(serve: Serve) -> None:
+    def flow() -> Iterator[bytes]:
+        yield cut(70_000)
+        while True:
+            time.sleep(0.01)
+            yield b"x"
+
+    server = serve(flow)
+    with pytest.raises(errors.CloudStoreError) as failed:
+        download(link_to(server.url), settings(timeout=30), seconds=0.5)
+    said = "the task's execution_timeout ended it at byte 70,0.. of 262,144, after 0\\.. s at 1.. kB/s; increase it"
+    assert re.fullmatch(said, failed.value.reason)
+    assert not failed.value.permanent
+    assert len(server.requests) == 1
