@@ -27,6 +27,7 @@ from scripts import reference
 from tests.doc_blocks import PAGES as READ_BY_USERS
 from tests.doc_blocks import PYTHON, ROOT, blocks, code_of
 
+PACKAGE = ROOT / "airflow_provider_cloudstore"
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
@@ -173,27 +174,22 @@ def test_the_pages_agree_on_which_errors_are_retried_and_permanent() -> None:
     assert written == {name: tuple("yes" if flag else "no" for flag in found) for name, found in flags.items()}
 
 
-def test_the_architecture_names_every_module_script_and_folder_of_tests() -> None:
+def test_every_module_says_first_what_it_decides_and_the_architecture_names_every_part() -> None:
+    modules = {file: file.read_text() for folder in (PACKAGE, ROOT / "scripts") for file in folder.rglob("*.py")}
+    first_lines = {
+        file: (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0] for file, text in modules.items() if text.strip()
+    }
+    assert not [file for file, line in first_lines.items() if not line.endswith((".", ":"))]
     page = (ROOT / "ARCHITECTURE.md").read_text()
-    named = set(re.findall(r"[\w./]+", page))
-    package = ROOT / "airflow_provider_cloudstore"
-    modules = [file for file in package.rglob("*.py") if file.name != "__init__.py"]
-    modules += [*(ROOT / "scripts").glob("*.*"), *(folder for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
-    mirrored = {folder.name for folder in package.iterdir()} | {"__pycache__"}
-
-    def forms(path: Path) -> set[str]:
-        return {path.stem, path.name, f"{path.parent.name}/{path.name}"}
-
-    assert not [str(path.relative_to(ROOT)) for path in modules if path.name not in mirrored and not forms(path) & named]
+    parts = [*PACKAGE.glob("[a-z]*/"), *(ROOT / "tests").glob("[a-z]*/"), *(PACKAGE / "protocol").glob("[a-z]*.py")]
+    assert not [part for part in parts if not re.search(rf"\b{re.escape(part.name)}\b", page)]
 
 
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
 def test_every_path_that_a_maintainers_page_names_exists(page: str) -> None:
     named = set(re.findall(r"`((?:[\w.-]+/)[\w./-]*|[\w-]+\.(?:py|md|sh|toml))`", (ROOT / page).read_text()))
     assert len(named) > 25
-    assert not sorted(
-        path for path in named if not any((top / path).exists() for top in (ROOT, ROOT / "airflow_provider_cloudstore"))
-    )
+    assert not sorted(path for path in named if not any((top / path).exists() for top in (ROOT, PACKAGE, PACKAGE / "protocol")))
 
 
 def test_the_readmes_tables_name_what_can_be_imported_and_called() -> None:
