@@ -93,7 +93,7 @@ test-waiting: env-new env-old env-middle ## test deferred waits and a killed tri
 	@$(OLD_BIN)/python -m pytest -m slow tests/airflow/waiting
 	@$(MIDDLE_BIN)/python -m pytest -m slow tests/airflow/waiting --deselect tests/airflow/waiting/test_short_waits.py
 
-test-assets: ## test assets, watchers, lineage and retry times, in a full Airflow, newest and oldest
+test-assets: ## test assets, lineage and retry times, in a full Airflow, newest and oldest
 	@set -e; for name in $(NEW) $(OLD); do $(PYTHON) scripts/bootstrap.py $$name-lineage test,lineage; \
 	  .venv/airflow-$$name-lineage/bin/python -m pytest -m slow tests/assets; \
 	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py; done

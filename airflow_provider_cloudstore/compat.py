@@ -81,13 +81,6 @@ def triggering_events(context: Context) -> Mapping[Any, Any]:
     return events or {}
 
 
-def asset_stores(trigger: Any) -> list[Any]:
-    """The state stores of the assets that a trigger watches, each with ``aget`` and ``aset``; none before Airflow 3.3."""
-    stores = getattr(trigger, "asset_state_store", None)
-    # Airflow's own accessor rejects a trigger that several assets watch with the same arguments.
-    return [*getattr(stores, "_by_name", {}).values(), *getattr(stores, "_by_uri", {}).values()]
-
-
 def has_filesystem(scheme: str) -> bool:
     """Whether ``ObjectStoragePath`` has a filesystem for a scheme, such as ``s3``."""
     try:
