@@ -18,7 +18,7 @@ CASES ?= 2000
 ALONE := -n $(shell expr 2 \* $(CORES))
 PARALLEL := -n $(shell expr $(CORES) + $(CORES) / 2)
 COVERAGE := --cov-report=term --cov-fail-under=95
-PROPERTIES := $(patsubst %,tests/unit/protocol/test_%.py,any_response encodings identifiers storable)
+PROPERTIES := $(patsubst %,tests/unit/protocol/test_%.py,any_response identifiers secrets storable)
 IN_TIME := tests/wire/batch/test_job.py tests/wire/clients/test_limits.py tests/wire/test_ended.py tests/wire/test_waiting.py tests/docs/dags_examples tests/docs/howto
 
 # Without bytecode, every process would compile all of Airflow.
@@ -93,9 +93,9 @@ test-waiting: env-new env-old env-middle ## test deferred waits and a killed tri
 	@$(OLD_BIN)/python -m pytest -m slow tests/airflow/waiting
 	@$(MIDDLE_BIN)/python -m pytest -m slow tests/airflow/waiting --deselect tests/airflow/waiting/test_short_waits.py
 
-test-assets: ## test assets, watchers, lineage and retry times, in a full Airflow, newest and oldest
+test-assets: ## test assets, lineage and retry times, in a full Airflow, newest and oldest
 	@set -e; for name in $(NEW) $(OLD); do $(PYTHON) scripts/bootstrap.py $$name-lineage test,lineage; \
-	  .venv/airflow-$$name-lineage/bin/python -m pytest -m slow tests/assets; \
+	  .venv/airflow-$$name-lineage/bin/python -m pytest -m slow tests/airflow/assets; \
 	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py; done
 
 test-in-time: env-new ## test timeouts, waits, batches and ended tasks over real sockets, the examples and the how-tos

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -81,13 +82,6 @@ def triggering_events(context: Context) -> Mapping[Any, Any]:
     return events or {}
 
 
-def asset_stores(trigger: Any) -> list[Any]:
-    """The state stores of the assets that a trigger watches, each with ``aget`` and ``aset``; none before Airflow 3.3."""
-    stores = getattr(trigger, "asset_state_store", None)
-    # Airflow's own accessor rejects a trigger that several assets watch with the same arguments.
-    return [*getattr(stores, "_by_name", {}).values(), *getattr(stores, "_by_uri", {}).values()]
-
-
 def has_filesystem(scheme: str) -> bool:
     """Whether ``ObjectStoragePath`` has a filesystem for a scheme, such as ``s3``."""
     try:
@@ -104,3 +98,24 @@ def is_superseded(error: Exception) -> bool:
     """
     detail = getattr(getattr(error, "error", None), "detail", None)
     return isinstance(detail, dict) and detail.get("status_code") == 404
+
+
+def date_parameter(dag_test: Callable[..., Any]) -> str:
+    """The parameter of ``dag.test`` for the logical date; Airflow 2 calls it the execution date."""
+    return "logical_date" if "logical_date" in inspect.signature(dag_test).parameters else "execution_date"
+
+
+def xcom_table() -> Any:
+    """The model of the table that holds XComs."""
+    from airflow.models import xcom
+
+    return vars(xcom)["XComModel" if hasattr(xcom, "XComModel") else "BaseXCom"]  # Airflow 3, Airflow 2
+
+
+def listener_manager() -> Any:
+    """The manager of the listeners that Airflow notifies in this process."""
+    try:
+        listener = import_module("airflow.sdk.listener")
+    except ImportError:  # before Airflow 3.2
+        listener = import_module("airflow.listeners.listener")
+    return listener.get_listener_manager()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -37,6 +38,15 @@ CALLS = {operation.key: (_CALL_TYPES[operation.key], _SUBJECTS[operation.key]) f
 with warnings.catch_warnings(action="ignore"):
     KEEPS_CONNECTIONS = "conn@" in str(Asset(uri="other://conn@host/path").uri)
 """Whether Airflow leaves the connection in the URI of an asset that is a path."""
+NO_RESPONSE: dict[str, Any] = {"kind": "raw", "effect": True, "close": False, "raw": ""}
+"""A fault: the operation takes effect, and no response ever comes."""
+CUT_OFF: dict[str, Any] = {"kind": "drop_body", "after": 10}
+"""A fault: the operation takes effect, and the connection closes in the middle of the response."""
+
+
+def error_envelope(message: str) -> dict[str, Any]:
+    """Return a fault: HTTP 200, and an error in the body."""
+    return {"kind": "status", "status": 200, "body": json.dumps({"status": "error", "response": message})}
 
 
 def examples(count: int) -> int:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 EXTRA_FILE_ID = "file_id"
 """The key in an asset event's extra."""
-PAYLOAD_FILE_IDS = "file_ids"
-"""The key in the payload of a watcher's event."""
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
@@ -94,11 +92,5 @@ def triggering_file_ids(context: Context) -> list[str]:
     :param context: the context of a task, in a DAG that is scheduled on assets; ``get_current_context()`` returns it.
     """
     events = [event for of_asset in triggering_events(context).values() for event in of_asset]
-    ids = [_file_ids_of(event.extra or {}) for event in sorted(events, key=lambda event: event.timestamp)]
-    return list(dict.fromkeys(file_id for of_event in ids for file_id in of_event if file_id))
-
-
-def _file_ids_of(extra: Any) -> list[Any]:
-    payload = extra.get("payload") if extra.get("from_trigger") else None  # an asset watcher's event
-    found = payload.get(PAYLOAD_FILE_IDS) if isinstance(payload, dict) else None
-    return found if isinstance(found, list) else [extra.get(EXTRA_FILE_ID)]
+    ids = [(event.extra or {}).get(EXTRA_FILE_ID) for event in sorted(events, key=lambda event: event.timestamp)]
+    return list(dict.fromkeys(filter(None, ids)))

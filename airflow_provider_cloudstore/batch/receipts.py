@@ -20,9 +20,8 @@ from tenacity import Retrying, stop_after_attempt, wait_random_exponential
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.outcomes import Status
 from airflow_provider_cloudstore.batch.tries import WAYS_OUT, Try
-from airflow_provider_cloudstore.protocol.encodings import hides_secret
 from airflow_provider_cloudstore.protocol.errors import BatchStoppedError
-from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, hides_secret, redact_url, url_secrets
 
 PART_SIZE = 1024 * 1024
 """Bytes after which the next part begins."""

@@ -16,15 +16,11 @@ from typing import Any, Self, assert_never
 from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.ranges import RangedFile
-from airflow_provider_cloudstore.emulator.responses import Shape, failure
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
 Work = Callable[[], Awaitable[web.StreamResponse]]
 
 _NAMES = (*(operation.key for operation in OPERATIONS), "download", "*")
-_OVERSIZED = 4 * 1024 * 1024
-_ENDLESS_PIECE = b"x" * (64 * 1024)
-_MAX_ENDLESS = 64 * 1024 * 1024  # endless for every client that gives up as it should
 
 
 class Kind(Enum):
@@ -42,18 +38,6 @@ class Kind(Enum):
     """The effect, and the first ``after`` bytes of the response body; then close the connection."""
     REDIRECT = "redirect"
     """Respond with ``status`` (default 302) and the ``Location`` in ``headers`` (default: the request's own URL)."""
-    HALF = "half"
-    """The effect, and the first half of the response body; then close the connection."""
-    ENDLESS = "endless"
-    """The effect, and a response whose body does not end."""
-    OVERSIZED = "oversized"
-    """The effect, and a response with a body of 4 MiB."""
-    TRICKLE = "trickle"
-    """The effect, and the response one byte every ``seconds``, headers included."""
-    WRONG_TYPE = "wrong_type"
-    """The effect, and the response with the ``Content-Type`` in ``headers`` (default ``text/html``)."""
-    ERROR_ENVELOPE = "error_envelope"
-    """HTTP 200 with an error envelope whose message is ``body``; without the effect."""
     RAW = "raw"
     """Send the bytes in ``raw`` or ``base64`` instead of a response, then close the connection unless ``close`` is false."""
 
@@ -106,8 +90,8 @@ class Fault:
     :param times: how many requests it affects; 0 for all.
     :param status: the HTTP status (``status``).
     :param headers: additional response headers.
-    :param body: the response body, or the message of the error envelope.
-    :param seconds: how long to wait (``delay``, ``trickle``).
+    :param body: the response body.
+    :param seconds: how long to wait (``delay``).
     :param after: how many bytes of the body are sent (``drop_body``).
     :param effect: whether the operation still has its effect (``status``, ``raw``).
     :param raw: all bytes of the response, status line included, one character per byte (``raw``).
@@ -161,16 +145,17 @@ class Fault:
                 if self.effect:
                     await work()
                 return self._other_status(request)
-            case Kind.ERROR_ENVELOPE:
-                return failure(Shape.ENVELOPE, 200, self.body)
             case Kind.DROP_BEFORE:
                 return _drop(request)
             case Kind.RAW:
                 await (work() if self.effect else request.read())  # closing with unread data would reset the connection
                 raw = (self.raw or "").encode("latin-1") if self.base64 is None else base64.b64decode(self.base64)
                 return await _write(request, raw, close=self.close)
-            case Kind.DROP_AFTER | Kind.HALF | Kind.DROP_BODY | Kind.TRICKLE | Kind.OVERSIZED | Kind.ENDLESS | Kind.WRONG_TYPE:
-                return await self._apply_to_response(request, await work())
+            case Kind.DROP_AFTER:
+                await work()
+                return _drop(request)
+            case Kind.DROP_BODY:
+                return await self._cut(request, await work())
             case _:
                 assert_never(self.kind)
 
@@ -181,30 +166,11 @@ class Fault:
         return web.Response(status=status, headers={"Location": str(request.url), **self.headers})
 
     async def _cut(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-        length = response.content_length or 0
-        cut_after = length // 2 if self.kind is Kind.HALF else self.after
         if isinstance(response, RangedFile):
-            response.cut_after = cut_after
+            response.cut_after = self.after
             return response
-        return await _write(request, _head(response, length), _body(response)[:cut_after])
-
-    async def _apply_to_response(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-        match self.kind:
-            case Kind.HALF | Kind.DROP_BODY:
-                return await self._cut(request, response)
-            case Kind.TRICKLE:
-                whole = _head(response, response.content_length) + _body(response)
-                return await _write(request, *(whole[at : at + 1] for at in range(len(whole))), pause=self.seconds)
-            case Kind.OVERSIZED:
-                return await _write(request, _head(response, _OVERSIZED), b" " * _OVERSIZED)
-            case Kind.ENDLESS:
-                pieces = (_ENDLESS_PIECE for _ in range(_MAX_ENDLESS // len(_ENDLESS_PIECE)))
-                return await _write(request, _head(response, None), *pieces)
-            case Kind.WRONG_TYPE:
-                response.headers.update({"Content-Type": "text/html", **self.headers})
-                return response
-            case _:
-                return _drop(request)
+        body = response.body if isinstance(response, web.Response) and isinstance(response.body, bytes) else b""
+        return await _write(request, _head(response, len(body)) + body[: self.after])
 
 
 @dataclass(slots=True)
@@ -225,27 +191,17 @@ class Faults:
         return None
 
 
-def _head(response: web.StreamResponse, length: int | None) -> bytes:
-    headers = {**response.headers, "Connection": "close", "Content-Length": "" if length is None else str(length)}
-    lines = [f"{name}: {value}" for name, value in headers.items() if value]
+def _head(response: web.StreamResponse, length: int) -> bytes:
+    headers = {**response.headers, "Connection": "close", "Content-Length": str(length)}
+    lines = [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([f"HTTP/1.1 {response.status} {response.reason}", *lines, "", ""]).encode()
 
 
-def _body(response: web.StreamResponse) -> bytes:
-    if isinstance(response, RangedFile):
-        return b"".join(response.pieces())
-    return response.body if isinstance(response, web.Response) and isinstance(response.body, bytes) else b""
-
-
-async def _write(request: web.Request, *pieces: bytes, pause: float = 0.0, close: bool = True) -> web.StreamResponse:
+async def _write(request: web.Request, raw: bytes, *, close: bool = True) -> web.StreamResponse:
     """Write raw bytes and close the connection; the client may close it first."""
-    for piece in pieces:
-        if request.transport is None or request.transport.is_closing():
-            break
-        request.transport.write(piece)
+    if request.transport and not request.transport.is_closing():
+        request.transport.write(raw)
         await request.writer.drain()
-        if pause:
-            await asyncio.sleep(pause)
     return _drop(request) if close else _Written()
 
 

@@ -16,7 +16,6 @@ from tenacity import RetryCallState, retry_if_exception
 
 from airflow_provider_cloudstore.protocol import errors, results
 from airflow_provider_cloudstore.protocol.content import Content, read_content
-from airflow_provider_cloudstore.protocol.encodings import hides_secret
 from airflow_provider_cloudstore.protocol.failures import (
     UNCHANGED_TOKEN,
     CallContext,
@@ -29,7 +28,7 @@ from airflow_provider_cloudstore.protocol.failures import (
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
 from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
+from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, Json, storable
 
@@ -50,7 +49,6 @@ _ABOUT_THE_CONNECTION = (
     errors.InvalidResponseError,
 )
 _MARGIN = 4096  # extra characters, so that an encoded credential at the cut is still recognized
-_SMALL = 8192  # characters of a response that is checked as a whole, which is faster than string by string
 
 
 class Call(ABC, Generic[T]):
@@ -192,13 +190,9 @@ class Call(ABC, Generic[T]):
         redacted = redact_parameters(redact(text, self.secrets)[: MAX_CHARACTERS + _MARGIN])
         return _WITHHELD if hides_secret(redacted, self.secrets) else redacted
 
-    def _is_clean(self, content: Content) -> bool:
-        """Whether a small response contains no secret, in any encoding: one check of the whole costs less than many."""
-        return len(content.text) <= _SMALL and self._safe(content.text) == content.text
-
-    def _storable(self, content: Content, is_clean: bool) -> Json:
+    def _storable(self, content: Content) -> Json:
         """The content as an XCom may hold it: a service that repeats the source URL repeats its credentials."""
-        return storable(content.data) if is_clean else storable(content.data, self._safe)
+        return storable(content.data, self._safe)
 
 
 class DeleteFolder(Call[FolderDeletion]):
@@ -208,7 +202,7 @@ class DeleteFolder(Call[FolderDeletion]):
 
     def result(self, response: Response, content: Content, existed: bool | None) -> FolderDeletion:
         """The deletion, with the service's response."""
-        return FolderDeletion(self._subject, response.sent_at, self._storable(content, self._is_clean(content)), existed)
+        return FolderDeletion(self._subject, response.sent_at, self._storable(content), existed)
 
 
 class UploadFromUrl(Call[RemoteUpload]):
@@ -218,9 +212,8 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     def result(self, response: Response, content: Content, existed: bool | None) -> RemoteUpload:
         """The queued upload, with the service's response."""
-        is_clean = self._is_clean(content)
-        file_id = results.find_file_id(content.data, self.settings.file_id_path, self.secrets, is_clean=is_clean)
-        return RemoteUpload(self._redacted, response.sent_at, self._storable(content, is_clean), file_id)
+        file_id = results.find_file_id(content.data, self.settings.file_id_path, self.secrets)
+        return RemoteUpload(self._redacted, response.sent_at, self._storable(content), file_id)
 
 
 class QueueUpload(Call[bool]):

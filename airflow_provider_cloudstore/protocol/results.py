@@ -12,9 +12,8 @@ from urllib.parse import unquote, urlsplit
 import pendulum
 from pendulum import DateTime
 
-from airflow_provider_cloudstore.protocol.encodings import hides_secret
 from airflow_provider_cloudstore.protocol.messages import Response
-from airflow_provider_cloudstore.protocol.secrets import Secret, url_secrets
+from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
 from airflow_provider_cloudstore.protocol.storable import Json
 
 log = logging.getLogger(__name__)
@@ -131,7 +130,7 @@ def find_link(
     :param response: the response.
     :param data: its parsed body.
     :param token_path: where the token is; empty for the usual places.
-    :param secrets: the secrets of the call. A value that repeats one of them, in any encoding, is not a token.
+    :param secrets: the secrets of the call. A value that repeats one of them, also encoded, is not a token.
     """
     known = tuple(secrets)
     candidates = [_at(data, token_path)] if token_path else _candidates(data)
@@ -149,7 +148,7 @@ def find_link(
     return DownloadLink(file_id, token, url, response.received_at, _find_expiry(data, response.received_at))
 
 
-def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Secret], *, is_clean: bool = False) -> str | None:
+def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Secret]) -> str | None:
     """The id of an uploaded file, or None if the response does not contain it.
 
     The usual places are ``file_id``, at the top or under ``data``, and a body that is a single line with a digit and a letter. A
@@ -157,8 +156,7 @@ def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Se
 
     :param data: the response's parsed body.
     :param file_id_path: where the id is; empty for the usual places.
-    :param secrets: the secrets of the call. A value that repeats one of them, in any encoding, is not an id.
-    :param is_clean: whether the whole response was checked for secrets; what is too short for that is compared here.
+    :param secrets: the secrets of the call. A value that repeats one of them, also encoded, is not an id.
     """
     if file_id_path:
         candidates = [_at(data, file_id_path)]
@@ -167,7 +165,7 @@ def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Se
         candidates = [*(value for _, value in _fields(data, (_FILE_ID_NAME,))), bare]
     known = tuple(secrets)
     ids = (text for value in candidates if (text := _as_token(value)))
-    return next((text for text in ids if not (Secret(text) in known if is_clean else _repeats(text, known))), None)
+    return next((text for text in ids if not _repeats(text, known)), None)
 
 
 def _repeats(text: str, secrets: tuple[Secret, ...]) -> bool:

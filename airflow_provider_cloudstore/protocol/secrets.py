@@ -1,4 +1,4 @@
-"""Values that must never be printed, and every form in which they could be.
+"""Values that must never be printed, and every form in which they could be: as libraries print them, and as others encode them.
 
 A token with ``+`` or ``/`` is sent percent-encoded, and a printed URL contains it in that form: masking only the raw value would
 not protect it.
@@ -6,12 +6,14 @@ not protect it.
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, urlunsplit
 
+from airflow_provider_cloudstore.protocol import escapes
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
 MASK = "***"
@@ -31,6 +33,7 @@ _CREDENTIAL_NAME = re.compile(f".*{_CREDENTIAL}", re.IGNORECASE | re.DOTALL)
 _CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)[^&#;\s\"'<>]+", re.IGNORECASE)
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]{1,512}@")
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
+_MIN_HIDDEN_LENGTH = 8  # a shorter one occurs by chance: a decoded "response" does not leak `format=response`
 
 
 class Secret:
@@ -105,6 +108,41 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
 @functools.lru_cache(maxsize=64)  # a wait needs those of the same token at every poll
 def _forms(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
     return tuple(sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True))
+
+
+def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
+    """Whether ``text`` contains one of ``secrets``: as it is, in hexadecimal or in base64, also under escapes.
+
+    Escapes of JSON, HTML and URLs are decoded once each. Deeper nesting and other encodings are not recognized.
+
+    :param text: a text to display or store.
+    :param secrets: what it must not contain. A secret of fewer than eight characters is ignored.
+    """
+    if len(text) < _MIN_HIDDEN_LENGTH:
+        return False
+    forms = [form for secret in secrets for form in _encoded_forms(secret)]
+    readings = {text}
+    for undo in reversed(escapes.ALL):  # with and without each: a secret may contain what looks like an escape
+        readings |= set(map(undo, readings))
+    return any(form in reading for reading in readings for form in forms)
+
+
+@functools.lru_cache(maxsize=64)  # waits and batches need the access token every time
+def _encoded_forms(secret: Secret) -> tuple[str, ...]:
+    value = secret.reveal()
+    if len(value) < _MIN_HIDDEN_LENGTH:
+        return ()
+    raw = value.encode("utf-8", "surrogatepass")
+    in_base64 = [_inside_base64(raw, offset) for offset in range(3)]
+    url_safe = [form.replace("+", "-").replace("/", "_") for form in in_base64]
+    return tuple({value, raw.hex(), raw.hex().upper(), *in_base64, *url_safe})
+
+
+def _inside_base64(raw: bytes, offset: int) -> str:
+    """The digits that ``raw`` alone decides, in the base64 of a longer text in which it begins ``offset`` bytes after a group."""
+    digits = base64.b64encode(bytes(offset) + raw).decode()
+    bits = 8 * offset
+    return digits[-(-bits // 6) : (bits + 8 * len(raw)) // 6]
 
 
 def redact_url(url: str) -> str:

@@ -6,7 +6,6 @@ surrogates, and integers between task and supervisor have at most 64 bits.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -38,11 +37,6 @@ def storable(value: Any, clean: Callable[[str], str] = str) -> Json:
     :param clean: removes secrets from a string; called with every complete string and key.
     """
     return _Storing(clean).store(value, 0)
-
-
-def checksum_of(data: dict[str, Any]) -> str:
-    """A checksum of plain data, by which a later try recognizes what it stored."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 class _Storing:

@@ -6,12 +6,13 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from types import NoneType
 from typing import Any, Self
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
-from airflow_provider_cloudstore.protocol.storable import checksum_of
 
 _MAX_RESULT_BYTES = 48 * 1024  # a state store keeps 64 KiB
+_TYPES = {"digest": str, "try_number": int, "max_tries": int, "sent_at": str, "state": str}
 
 
 class UploadState(Enum):
@@ -64,8 +65,7 @@ class UploadRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The record as the state store holds it."""
-        fields = {**asdict(self), "state": self.state.value}
-        return {**fields, "checksum": checksum_of(fields)}
+        return {**asdict(self), "state": self.state.value}
 
     @classmethod
     def from_json(cls, stored: Any) -> Self | None:
@@ -75,13 +75,20 @@ class UploadRecord:
         """
         if stored is None:
             return None
-        fields = dict(stored) if isinstance(stored, dict) else {}
-        if fields.pop("checksum", None) == checksum_of(fields):
-            return cls(**{**fields, "state": UploadState(fields["state"])})
+        if _is_record(stored):
+            return cls(**{**stored, "state": UploadState(stored["state"])})
         raise InvalidInputError(
             "the record of this upload in Airflow's state store is damaged; nothing was sent",
             advice="Check in the service whether the file arrived; if not, delete the record and clear the task.",
         )
+
+
+def _is_record(stored: Any) -> bool:
+    if not isinstance(stored, dict) or {name: type(value) for name, value in stored.items() if name != "result"} != _TYPES:
+        return False
+    if stored["state"] not in [state.value for state in UploadState]:
+        return False
+    return isinstance(stored.get("result"), dict if stored["state"] == UploadState.QUEUED.value else NoneType)
 
 
 def url_digest(url: str) -> str:

@@ -6,7 +6,6 @@ Sensor, operator and trigger share this module, so they decide alike.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
 
 from pendulum import DateTime
 
@@ -147,54 +146,3 @@ def file_wait_timeout(file_id: str, seconds: float, message: str) -> errors.File
     """
     reason = f"the file was not available within {seconds:g} s; last response: {message or 'none'}"
     return errors.FileWaitTimeoutError(reason, operation="wait", subject=file_id)
-
-
-RECORD_AFTER_SECONDS = 5.0
-"""How long after an event a watcher records that it has reported the file. The triggerer forwards events about once a second: if
-it is killed between record and event, a record written at once would survive, and the event would be lost."""
-_PERMANENT_ERROR_PAUSE = 60.0
-_MAX_PAUSE = 3600.0
-
-
-class FileWatch:
-    """The state of watching files indefinitely. No error ends it: Airflow would restart the watcher at once.
-
-    Each file has a pace of its own, so that an error of one does not slow the others down. Each ``now`` is in seconds of the
-    same clock, and ``file_ids`` are the files that are not available yet.
-
-    :param interval: seconds between two polls of a file, on average.
-    """
-
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
-        self._reasons: dict[str, str] = {}
-        self._next_poll: dict[str, float] = {}
-
-    def first_pause(self) -> float:
-        """Seconds until the first poll: spread, so that watchers do not all block a starting triggerer at once."""
-        return random.uniform(0, min(self._interval, SETTLE_SECONDS))
-
-    def due(self, file_ids: Sequence[str], now: float) -> list[str]:
-        """The files to poll now."""
-        return [file_id for file_id in file_ids if self._next_poll.get(file_id, now) <= now]
-
-    def record(self, errors_of_round: Mapping[str, CloudStoreError], now: float) -> Iterator[tuple[str, bool]]:
-        """Plan the next polls, after a round that created no link for these files.
-
-        :param errors_of_round: what the polls ended with, by file.
-        :returns: a line for the log where the reason has changed, and whether polling cannot help with it.
-        """
-        pace = self._interval * random.uniform(1 - _JITTER, 1 + _JITTER)  # one for all, so that a round stays a round
-        for file_id, error in errors_of_round.items():
-            permanent = not isinstance(error, _NOT_YET)
-            wanted = max(pace, _PERMANENT_ERROR_PAUSE) if permanent else pace
-            pause = max(wanted, min(error.retry_after or 0.0, _MAX_PAUSE))
-            self._next_poll[file_id] = now + pause
-            if self._reasons.get(file_id) != error.reason:
-                self._reasons[file_id] = error.reason
-                then = f"next poll in {pause:.0f} s" if pause > pace else f"polling every {self._interval:g} s"
-                yield f"File '{file_id}' is not available yet ({error.reason}); {then}", permanent
-
-    def pause(self, file_ids: Sequence[str], now: float) -> float:
-        """Seconds until a file is to be polled."""
-        return max(0.0, min((self._next_poll[file_id] for file_id in file_ids), default=now + self._interval) - now)

@@ -61,6 +61,12 @@ def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
                 assert name.split(".")[0] in ALLOWED[layer], f"{file.name} imports {name}"
 
 
+def test_the_emulator_imports_the_protocol_and_compat_only_where_it_runs_dags() -> None:
+    for file in (PACKAGE / "emulator").glob("*.py"):
+        own = {name.split(".")[1] for name in imports(file) if name.startswith(f"{OWN}.")} - {"emulator", "protocol"}
+        assert own == ({"compat"} if file.name == "dag_runs.py" else set()), file.name
+
+
 GLUE = (".", "assets", "operators", "sensors", "triggers", "hooks", "fs")
 
 
@@ -75,7 +81,7 @@ def test_the_arrows_within_the_glue_point_down(layer: str, above: set[str]) -> N
 
 
 def test_only_compat_depends_on_the_airflow_version() -> None:
-    for folder in GLUE:
+    for folder in (*GLUE, "emulator"):
         for file in (PACKAGE / folder).glob("*.py"):
             found = re.findall('except (?:ImportError|ModuleNotFoundError)|AIRFLOW_V|task_state_store"', file.read_text())
             assert not found or file.name == "compat.py", f"{file.name}: {found}"

@@ -21,7 +21,7 @@ from airflow_provider_cloudstore.protocol import calls, errors
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.support import CALLS, TOKEN, settings, store_file
+from tests.support import CALLS, CUT_OFF, TOKEN, error_envelope, settings, store_file
 
 Perform = Callable[[Call[Any], Settings, Callable[[], Settings], float], Any]
 
@@ -69,6 +69,13 @@ def status(code: int, **more: Any) -> dict[str, Any]:
     return {"kind": "status", "status": code, **more}
 
 
+def raw(after_the_status: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "raw", "effect": True, "raw": f"HTTP/1.1 200 OK\r\n{after_the_status}", **more}
+
+
+TOO_LARGE = 2 * 1024 * 1024
+
+
 def rows() -> Iterator[Row]:
     for operation in OPERATIONS:
         yield from of_every_operation(operation.key)
@@ -93,9 +100,10 @@ def of_every_operation(key: str) -> Iterator[Row]:
         409: errors.RequestRejectedError, 422: errors.RequestRejectedError,
     }.items():  # fmt: skip
         yield Row(str(code), status(code, headers={"Location": "/_emulator/state"}), key, 1, 0, kind)
-    yield Row("error-envelope", {"kind": "error_envelope", "body": "no"}, key, 1, 0, errors.ServiceError)
+    yield Row("error-envelope", error_envelope("no"), key, 1, 0, errors.ServiceError)
     # A body that is no JSON object: text is a response, a web page is not.
-    yield Row("wrong-type", {"kind": "wrong_type"}, key, 1, 1)
+    page = status(200, effect=True, headers={"Content-Type": "text/html"}, body='{"token": "a-download-token"}')
+    yield Row("wrong-type", page, key, 1, 1)
     yield Row("no-body", status(204), key, 1, 0, NEEDS_A_BODY.get(key))
 
 
@@ -106,14 +114,14 @@ LOST: dict[str, tuple[dict[str, Any], int]] = {
     "504-after-the-effect": (status(504, effect=True), 1),
     "drop-before": ({"kind": "drop_before"}, 0),
     "drop-after": ({"kind": "drop_after"}, 1),
-    "half": ({"kind": "half"}, 1),
+    "cut-off": (CUT_OFF, 1),
     "too-slow": ({"kind": "delay", "seconds": 5}, 0),
-    "trickle": ({"kind": "trickle", "seconds": 0.05}, 1),
+    "unfinished": (raw("Content-Length: 9\r\n\r\n{", close=False), 1),
 }
 # Success, but not the service's own response.
 NOT_ITS_OWN: dict[str, tuple[dict[str, Any], int]] = {
-    "endless": ({"kind": "endless"}, 1),
-    "oversized": ({"kind": "oversized"}, 1),
+    "endless": (raw("\r\n" + " " * TOO_LARGE), 1),
+    "oversized": (raw(f"Content-Length: {TOO_LARGE}\r\n\r\n{' ' * TOO_LARGE}"), 1),
     "web-page": (status(200, body="<!doctype html><title>Sign in</title>"), 0),
     "no-json": (status(200, body="{broken or not"), 0),
 }
@@ -178,7 +186,7 @@ def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says
     kind, subject = CALLS[row.operation]
     fresh.fault(operation=row.operation, **row.fault)
     # A busy machine must not turn any other fault into a response that came too late.
-    own = settings(fresh.url, max_attempts=3, timeout=0.6 if row.what in ("too-slow", "trickle") else 30.0)
+    own = settings(fresh.url, max_attempts=3, timeout=0.6 if row.what in ("too-slow", "unfinished") else 30.0)
     failed: errors.CloudStoreError | None = None
     try:
         perform(kind(subject, own, retry_unknown_outcome=row.repeat), own, unused, 60)

@@ -1,4 +1,4 @@
-"""The pair of DAGs over an asset, a watcher whose triggerer is killed, retry times and lineage, on a whole Airflow at DEBUG.
+"""The pair of DAGs over an asset, retry times and lineage, on a whole Airflow at DEBUG.
 
 Slow: ``make test-assets`` runs it on both Airflows, with the OpenLineage provider.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,9 +32,6 @@ SIGNATURE = "canary+signature/=%&#é x"
 SOURCE = f"ftp://user:{quote(PASSWORD, safe='')}@127.0.0.1:9/file?a=b&sig={quote(SIGNATURE, safe='')}"
 SECRETS = (ACCESS_TOKEN, DOWNLOAD_TOKEN, PASSWORD, SIGNATURE)
 EVENTS = "dataset_event" if AIRFLOW_2 else "asset_event"
-since_3_3 = pytest.mark.skipif(
-    not HAS_RETRY_POLICIES, reason="Airflow before 3.3 has neither retry policies nor asset state stores"
-)
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +78,6 @@ def extras(airflow: RealAirflow) -> list[dict[str, Any]]:
     return [json.loads(extra) for (extra,) in airflow.rows(f"select extra from {EVENTS} order by id")]
 
 
-def watched(airflow: RealAirflow, file_id: str) -> int:
-    return [file_id in extra["payload"]["file_ids"] for extra in extras(airflow) if extra.get("from_trigger")].count(True)
-
-
-def returned(airflow: RealAirflow, dag_id: str, task_id: str) -> list[Any]:
-    rows = airflow.rows("select value from xcom where dag_id = ? and task_id = ? and key = 'return_value'", dag_id, task_id)
-    values = [json.loads(value.decode() if isinstance(value, bytes) else value) for (value,) in rows]
-    return [json.loads(value) if isinstance(value, str) else value for value in values]
-
-
 def test_a_published_file_starts_the_dag_that_uses_it(airflow: RealAirflow, emulator: Emulator) -> None:
     unpause(airflow, "use_published_file")
     run_id = airflow.trigger("publish_file", source_url=emulator.serve(CONTENT))
@@ -103,48 +89,7 @@ def test_a_published_file_starts_the_dag_that_uses_it(airflow: RealAirflow, emul
     assert "200000" in str(airflow.rows("select value from xcom where task_id = 'use'"))
 
 
-@since_3_3
-def test_each_file_starts_a_dag_once_also_when_the_triggerer_starts_again(airflow: RealAirflow, emulator: Emulator) -> None:
-    unpause(airflow, "watched")
-    emulator.put_file(b"a", "watched-1")
-    airflow.until("the file is reported", lambda: watched(airflow, "watched-1"))
-    airflow.until("the DAG has run", lambda: returned(airflow, "watched", "seen") == [["watched-1"]])
-    airflow.until("it is recorded", lambda: airflow.rows("select 1 from asset_state_store"))
-    restart_triggerer(airflow, emulator)
-    assert watched(airflow, "watched-1") == 1
-
-
-@since_3_3
-def test_no_file_is_lost_with_a_triggerer_that_is_killed_at_the_worst_moment(airflow: RealAirflow, emulator: Emulator) -> None:
-    links = emulator.state()["effects"]["link"]
-    emulator.put_file(b"b", "watched-2")
-    airflow.until("a poll has found it", lambda: emulator.state()["effects"]["link"] > links)
-    restart_triggerer(airflow, emulator)  # before the event is stored, or just after
-    airflow.until("it is reported all the same", lambda: watched(airflow, "watched-2"))
-    stored = watched(airflow, "watched-2")
-    if not recorded(airflow):
-        restart_triggerer(airflow, emulator)  # the event is stored, and the record of it is not
-        airflow.until("it is reported again", lambda: watched(airflow, "watched-2") > stored)
-    airflow.until("it is recorded", lambda: recorded(airflow))
-    stored = watched(airflow, "watched-2")
-    restart_triggerer(airflow, emulator)
-    assert watched(airflow, "watched-2") == stored <= 3
-    assert watched(airflow, "watched-1") == 1
-
-
-def recorded(airflow: RealAirflow) -> bool:
-    return len(airflow.rows("select 1 from asset_state_store")) == 2
-
-
-def restart_triggerer(airflow: RealAirflow, emulator: Emulator) -> None:
-    """Kill it, and wait until the new one has polled for a while."""
-    airflow.stop("triggerer", signal.SIGKILL)
-    polled = emulator.state()["requests"]["link"]
-    airflow.start("triggerer")
-    airflow.until("the new triggerer polls", lambda: emulator.state()["requests"]["link"] > polled + 4)
-
-
-@since_3_3
+@pytest.mark.skipif(not HAS_RETRY_POLICIES, reason="Airflow before 3.3 has no retry policies")
 def test_the_retry_comes_when_the_service_said_and_not_after_the_retry_delay(airflow: RealAirflow, emulator: Emulator) -> None:
     emulator.make_folder("doomed")
     emulator.fault("status", operation="delete", status=429, headers={"Retry-After": "8"})

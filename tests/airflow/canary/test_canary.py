@@ -19,7 +19,7 @@ import trustme
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.leaks import leaks, printed
 from tests.real_airflow import RealAirflow
-from tests.support import CALLS, OtherServer, other_server, store_file
+from tests.support import CALLS, CUT_OFF, OtherServer, error_envelope, other_server, store_file
 
 pytestmark = pytest.mark.slow
 
@@ -52,10 +52,10 @@ def faults(echo: str) -> dict[str, dict[str, Any]]:
         "429": {"kind": "status", "status": 429, "headers": {"Retry-After": "0"}, "body": echo},
         "500": {"kind": "status", "status": 500, "body": echo},
         "drop": {"kind": "drop_after"},
-        "half": {"kind": "half"},
+        "half": CUT_OFF,
         "slow": {"kind": "delay", "seconds": 5},
-        "oversized": {"kind": "oversized"},
-        "envelope": {"kind": "error_envelope", "body": echo},
+        "oversized": {"kind": "raw", "effect": True, "raw": "HTTP/1.1 200 OK\r\n\r\n" + " " * 2 * 1024 * 1024},
+        "envelope": error_envelope(echo),
         "echo": {"kind": "status", "status": 200, "body": json.dumps({"data": {"x": echo}})},
         "page": {"kind": "status", "status": 200, "body": f"<html>{echo}</html>"},
         "tls": {},

@@ -17,6 +17,7 @@ import pytest
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.guarantees import Proof, guarantee
 from tests.real_airflow import AIRFLOW_2, RealAirflow
+from tests.support import NO_RESPONSE
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,7 @@ def figures(emulator: Emulator, at_most: int) -> dict[str, int]:
 
 def killed_while_sending(dag_id: str, airflow: RealAirflow, emulator: Emulator, pids: Path) -> str:
     """Run a DAG whose first try is killed after the service has queued the upload and before its response has come."""
-    emulator.fault("trickle", operation="upload", seconds=600)
+    emulator.fault(**NO_RESPONSE, operation="upload")
     run_id = airflow.trigger(dag_id)
     airflow.until("the upload is queued", lambda: emulator.state()["effects"].get("upload") == 1)
     os.kill(int((pids / f"{dag_id}.1").read_text()), signal.SIGKILL)

@@ -23,13 +23,11 @@ from tests.guarantees import Proof, guarantee
 pytestmark = pytest.mark.slow
 
 WAITS = 200  # as in dags/many_waits.py
-EARLY, AT_THE_KILL, LATE = ["early-1", "early-2", "early-3"], ["at-the-kill"], ["late-1", "late-2", "late-3"]
-"""The files in dags/watched_on_cluster.py."""
 CONTENT = os.urandom(16 * 1024 * 1024)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 OLD = b"the file that is replaced"
 RUNS = {"many_waits": {}, "wait_modes": {}, "lost_nodes": {"sha256": SHA256}}
-SCHEDULED = ("use_published_on_cluster", "watched_on_cluster")
+CONSUMER = "use_published_on_cluster"
 MODES_OF_WAITS = ("poke", "reschedule", "deferred")
 
 
@@ -84,8 +82,7 @@ class Stage:
         """The files of all events of an asset."""
         sql = "select asset_event.extra from asset_event join asset on asset.id = asset_id where uri = %s order by asset_event.id"
         extras = [extra for (extra,) in self.cluster.rows(sql, f"cloudstore://files.example.com/{asset}")]
-        of_events = [extra["payload"]["file_ids"] if extra.get("from_trigger") else [extra["file_id"]] for extra in extras]
-        return [file_id for of_event in of_events for file_id in of_event]
+        return [extra["file_id"] for extra in extras]
 
     def used(self, dag_id: str) -> list[str]:
         """The files that triggered the runs of a DAG."""
@@ -100,22 +97,19 @@ def stage(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     folder.chmod(0o755)
     (folder / "target").write_bytes(OLD)
     with ExitStack() as stack:
-        names = ("many_waits", "wait_modes", "watched", "upload", "stuck_upload", "files")
+        names = ("many_waits", "wait_modes", "upload", "stuck_upload", "files")
         services = {name: stack.enter_context(Emulator(fetch_delay=3600)) for name in names}
-        services["stuck_upload"].fault("trickle", operation="upload", seconds=600)
+        services["stuck_upload"].fault("raw", operation="upload", effect=True, close=False, raw="")
         services["files"].put_file(CONTENT, "f1")
         services["files"].fault("drop_body", operation="download", after=len(CONTENT) // 2)
         services["files"].fault("delay", operation="download", seconds=600, times=3)
-        for file_id in EARLY:
-            services["watched"].put_file(b"", file_id)
         stack.callback(cluster.heal)
         cluster.heal()
         cluster.start("w3")
         for name, service in services.items():
             cluster.connect(service.url, service.access_token, name)
-        for dag_id in SCHEDULED:
-            cluster.unpause(dag_id)
-            stack.callback(cluster.pause, dag_id)
+        cluster.unpause(CONSUMER)
+        stack.callback(cluster.pause, CONSUMER)
         runs = {dag_id: cluster.trigger(dag_id, folder=str(folder), **conf) for dag_id, conf in RUNS.items()}
         yield Stage(cluster, services, runs, folder)
 
@@ -180,10 +174,10 @@ def test_a_file_is_complete_or_absent_when_its_node_is_lost(stage: Stage, nodes_
 @guarantee("files", "the worker node that publishes a file in an asset event is killed")
 def test_a_file_is_published_once_when_its_node_is_lost(stage: Stage, nodes_lost_at: float, proven: Proof) -> None:
     ended = stage.ended("lost_nodes", "publish")
-    stage.cluster.until("the DAG that it triggers has run", lambda: stage.used("use_published_on_cluster"))
+    stage.cluster.until("the DAG that it triggers has run", lambda: stage.used(CONSUMER))
     seconds = time.monotonic() - nodes_lost_at
     assert ended == ("success", 2)
-    assert set(stage.used("use_published_on_cluster")) == {"f1"}
+    assert set(stage.used(CONSUMER)) == {"f1"}
     events = stage.reported("published-on-cluster").count("f1")
     proven(effects=events, twice=events - 1, at_most=0, lost=int(not events), seconds=seconds)
 
@@ -220,11 +214,9 @@ class TriggererLost:
 
 @pytest.fixture(scope="module")
 def triggerer_lost(stage: Stage) -> TriggererLost:
-    """The triggerer is killed with all deferred waits and a watcher in it, and a second one takes over."""
-    cluster, waits, watched = stage.cluster, stage.services["many_waits"], stage.services["watched"]
+    """The triggerer is killed with all deferred waits in it, and a second one takes over."""
+    cluster, waits = stage.cluster, stage.services["many_waits"]
     cluster.until("all waits are deferred", lambda: stage.states("many_waits")["wait", "deferred"] == WAITS, 600)
-    recorded = "select 1 from asset_state_store"
-    cluster.until("the first files are reported", lambda: len(cluster.rows(recorded)) == len(EARLY))
     in_each = (
         "select triggerer_id, count(*) from task_instance join trigger on trigger.id = trigger_id"
         " where run_id = %s and triggerer_id is not null group by 1"
@@ -239,36 +231,12 @@ def triggerer_lost(stage: Stage) -> TriggererLost:
     cluster.start("triggerer-2")
     cluster.until("there are two triggerers", lambda: cluster.rows(running)[0][0] > before)
     assert counts() == [WAITS]
-    watched.put_file(b"", *AT_THE_KILL)
-    cluster.until("another file is reported", lambda: AT_THE_KILL[0] in stage.reported("watched-on-cluster"))
     cluster["triggerer"].kill()
     at, polls = time.monotonic(), stage.requests("many_waits", "link")
     for stored in waits.state()["files"]:
         waits.put_file(b"", stored["file_id"])
-    for file_id in LATE:
-        watched.put_file(b"", file_id)
     cluster.until("the second triggerer finds a file", lambda: stage.effects("many_waits", "link"))
     return TriggererLost(at, polls, time.monotonic() - at)
-
-
-@guarantee("files", "the triggerer that watches for files is killed")
-def test_a_watcher_reports_every_file_when_another_triggerer_takes_over(
-    stage: Stage, triggerer_lost: TriggererLost, proven: Proof
-) -> None:
-    files = {*EARLY, *AT_THE_KILL, *LATE}
-    recorded = "select 1 from asset_state_store"
-    stage.cluster.until("every file is recorded", lambda: len(stage.cluster.rows(recorded)) == len(files))
-    stage.cluster.until("the DAG has run for every file", lambda: set(stage.used("watched_on_cluster")) == files)
-    reported = Counter(stage.reported("watched-on-cluster"))
-    assert all(reported[file_id] == 1 for file_id in (*EARLY, *LATE))
-    assert reported.keys() == files
-    proven(
-        effects=reported.total(),
-        twice=reported.total() - len(files),
-        at_most=len(AT_THE_KILL),  # what was reported within the last five seconds
-        lost=len(files - reported.keys()),
-        seconds=triggerer_lost.seconds,
-    )
 
 
 @guarantee("waits", "the triggerer is killed with 200 deferred waits in it, and a second one takes over")

@@ -9,7 +9,6 @@ from typing import Any
 from airflow_provider_cloudstore.hooks import cloudstore as hooks
 from airflow_provider_cloudstore.operators import cloudstore as operators
 from airflow_provider_cloudstore.sensors import cloudstore as sensors
-from airflow_provider_cloudstore.triggers import cloudstore as triggers
 from tests.doc_blocks import ROOT
 
 PAGE = (ROOT / "docs" / "howto" / "which-operator.md").read_text()
@@ -21,7 +20,7 @@ CHOICES: dict[str, Any] = {
     if re.fullmatch(r"[A-Z]\w+(Operator|Sensor|Hook)", name)
     and kind.__module__.startswith("airflow_provider_cloudstore")
     and kind.__module__ != "airflow_provider_cloudstore.operators.base"
-} | {"FileAvailableEventTrigger": triggers.FileAvailableEventTrigger}
+}
 
 
 def test_the_page_names_every_class_that_a_dag_author_can_choose() -> None:

@@ -70,18 +70,17 @@ def test_the_id_goes_to_assets_only_and_leaves_the_users_own_extra_alone() -> No
     attach_file_id(task, {}, "f1")  # no Airflow around it
 
 
-def test_the_consumer_finds_each_file_once_whether_a_task_or_a_watcher_sent_it() -> None:
+def test_the_consumer_finds_each_file_once_in_the_order_of_the_events() -> None:
     def event(second: int, extra: Any) -> Any:
         return SimpleNamespace(timestamp=datetime(2026, 1, 1, second=second), extra=extra)
 
-    watched = {"from_trigger": True, "payload": {"file_ids": ["f2", "f2b"]}}
     events = {
         "a": [event(3, {"file_id": "f3"}), event(1, {"file_id": "f1"})],
-        "b": [event(2, watched), event(4, watched), event(5, {}), event(6, None), event(7, {"payload": "of the user"})],
+        "b": [event(2, {"file_id": "f2"}), event(4, {"file_id": "f1"}), event(5, {}), event(6, None)],
     }
     for name in ("triggering_asset_events", "triggering_dataset_events"):
         context: Any = {name: events}
-        assert triggering_file_ids(context) == ["f1", "f2", "f2b", "f3"]
+        assert triggering_file_ids(context) == ["f1", "f2", "f3"]
     nothing: Any = {}
     assert triggering_file_ids(nothing) == []
 

@@ -29,7 +29,7 @@ from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS
-from tests.support import eventually, store_file
+from tests.support import error_envelope, eventually, store_file
 
 HOST = "https://files.example.com"
 DELETE, UPLOAD, LINK = (HOST + one.path for one in (DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK))
@@ -145,7 +145,7 @@ def test_a_connection_test_says_in_plain_words_what_it_proved(emulator: Emulator
     fine, words = CloudStoreHook().test_connection()
     assert fine
     assert words == "The connection works: the service accepts the token (the requested file does not exist)."
-    emulator.fault("error_envelope", body="File f123 is unknown", operation="link")
+    emulator.fault(**error_envelope("File f123 is unknown"), operation="link")
     fine, words = CloudStoreHook().test_connection()
     assert fine
     assert words.startswith("The connection works: ")

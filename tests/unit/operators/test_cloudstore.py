@@ -19,7 +19,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
 from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from tests.dags import operator_dags as dags
-from tests.support import rendered_fields, run_dag, store_file
+from tests.support import error_envelope, rendered_fields, run_dag, store_file
 
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
 SHOWN = "ftp://***@127.0.0.1:9/file?***"
@@ -201,7 +201,7 @@ def test_a_folder_that_is_gone_is_a_success_that_says_so_where_that_was_asked_fo
     "fault",
     [
         {"kind": "status", "status": 404, "body": "<html>no such page</html>", "headers": {"Content-Type": "text/html"}},
-        {"kind": "error_envelope", "body": "no such folder"},
+        error_envelope("no such folder"),
         {"kind": "status", "status": 403, "body": "no"},
     ],
 )

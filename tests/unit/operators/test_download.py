@@ -25,7 +25,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator
 from airflow_provider_cloudstore.protocol import errors
 from tests.dags import download_dags as dags
-from tests.support import eventually, rendered_fields
+from tests.support import NO_RESPONSE, eventually, rendered_fields
 
 DATA = os.urandom(300_000)
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -247,7 +247,7 @@ def test_execution_timeout_ends_a_download_a_second_before_airflow_would(
     emulator: Emulator, tmp_path: Path, alarm: Callable[[float], None], read: Download
 ) -> None:
     emulator.put_file(DATA, "f1")
-    emulator.fault("trickle", operation="download", seconds=60)
+    emulator.fault(**NO_RESPONSE, operation="download")
     alarm(4)
     with pytest.raises(errors.CloudStoreError, match="the task's execution_timeout ended it at byte 0, after") as failed:
         read(tmp_path)

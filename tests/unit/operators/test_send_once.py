@@ -12,6 +12,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator, _forget_upload
 from airflow_provider_cloudstore.operators.send_once import STATE_KEY
 from airflow_provider_cloudstore.protocol import errors
+from tests.support import error_envelope
 
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
 SHOWN = "ftp://***@127.0.0.1:9/file?***"
@@ -208,7 +209,7 @@ def test_another_url_is_another_upload(emulator: Emulator, killed_while_sending:
 
 @pytest.mark.parametrize(
     "fault",
-    [{"kind": "status", "status": 403}, {"kind": "error_envelope", "body": "no"}, {"kind": "status", "status": 302}],
+    [{"kind": "status", "status": 403}, error_envelope("no"), {"kind": "status", "status": 302}],
 )
 def test_after_a_failure_that_certainly_queued_nothing_a_retry_sends_again(
     emulator: Emulator, task: Task, store: Store, fault: dict[str, Any]

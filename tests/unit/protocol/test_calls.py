@@ -5,7 +5,6 @@ import json
 import re
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
 
 import pendulum
 import pytest
@@ -343,7 +342,7 @@ def test_an_answer_however_deep_is_stored_without_a_secret_or_is_not_the_service
 
 ENCODED = {
     "base64": base64.b64encode(TOKEN.encode()).decode(),
-    "percent, twice": quote("".join(f"%{byte:02X}" for byte in TOKEN.encode())),
+    "percent, every byte": "".join(f"%{byte:02X}" for byte in TOKEN.encode()),
     "HTML": "".join(f"&#{ord(char)};" for char in TOKEN),
     "JSON": "".join(f"\\u{ord(char):04x}" for char in TOKEN),
     "hexadecimal": TOKEN.encode().hex(),

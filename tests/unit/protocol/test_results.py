@@ -175,9 +175,7 @@ TOKEN = Secret("s3cret/access+token")
         "s3cret/access+token",
         "prefix.s3cret/access+token",
         "s3cret%2Faccess%2Btoken",
-        "s3cret%252Faccess%252Btoken",
         "czNjcmV0L2FjY2Vzcyt0b2tlbg==",
-        "eC1jek5qY21WMEwyRmpZMlZ6Y3l0MGIydGxiZz09",
         "7333637265742f6163636573732b746f6b656e",
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from airflow_provider_cloudstore.protocol.waiting import FileWait, FileWatch, file_wait_timeout
+from airflow_provider_cloudstore.protocol.waiting import FileWait, file_wait_timeout
 
 NOW = pendulum.datetime(2026, 1, 1)
 LATER = NOW.add(seconds=60)
@@ -188,24 +188,3 @@ def test_an_error_survives_the_way_through_an_event() -> None:
         assert (back.status, back.sent, back.attempts, back.retry_after, back.reason) == (403, True, 2, 1.5, "why")
     with pytest.raises(KeyError):
         CloudStoreError.from_dict({**error.to_dict(), "kind": "NoSuchError"})
-
-
-@pytest.mark.parametrize(
-    ("error", "pause"),
-    [
-        (errors.AuthenticationError("HTTP 401"), 60.0),
-        (errors.RateLimitError("HTTP 429", retry_after=99_999), 3600.0),
-        (errors.RateLimitError("HTTP 429", retry_after=70), 70.0),
-    ],
-    ids=["refused", "a-day", "a-minute"],
-)
-def test_an_error_of_one_watched_file_does_not_slow_the_others_down(error: CloudStoreError, pause: float) -> None:
-    watch, missing = FileWatch(1.0), errors.NotFoundError("HTTP 404")
-    lines = dict(watch.record({"slow": error, "f1": missing, "f2": missing}, 100.0))
-    assert [permanent for line, permanent in lines.items()] == [isinstance(error, errors.AuthenticationError), False, False]
-    assert next(iter(lines)).endswith(f"next poll in {pause:.0f} s")
-    assert watch.due(["slow", "f1", "f2", "new"], 100.5) == ["new"]
-    assert 0.8 <= watch.pause(["slow", "f1", "f2"], 100.0) <= 1.2
-    assert watch.due(["slow", "f1", "f2"], 101.3) == ["f1", "f2"]
-    assert watch.due(["slow", "f1", "f2"], 100.0 + pause) == ["slow", "f1", "f2"]
-    assert list(watch.record({"slow": error, "f1": missing}, 101.3)) == []  # said before

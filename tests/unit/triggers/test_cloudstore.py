@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.clients import asynchronous
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
-from tests.support import eventually, store_file
+from tests.support import CUT_OFF, error_envelope, eventually, store_file
 
 
 @pytest.fixture(autouse=True)
@@ -88,8 +88,8 @@ def test_it_looks_until_the_file_is_there_and_only_reads(emulator: Emulator) -> 
     [
         {"kind": "status", "status": 404}, {"kind": "status", "status": 404, "body": "<html>no</html>"},
         {"kind": "status", "status": 503, "body": "<html>no</html>"},
-        {"kind": "error_envelope", "body": "queued"}, {"kind": "status", "status": 500},
-        {"kind": "status", "status": 429, "headers": {"Retry-After": "0"}}, {"kind": "drop_before"}, {"kind": "half"},
+        error_envelope("queued"), {"kind": "status", "status": 500},
+        {"kind": "status", "status": 429, "headers": {"Retry-After": "0"}}, {"kind": "drop_before"}, CUT_OFF,
     ],
 )  # fmt: skip
 def test_not_yet_and_an_ailing_service_are_waited_out(emulator: Emulator, fault: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, Cl
 from airflow_provider_cloudstore.protocol import calls, errors
 from scripts.processes import free_port
 from tests.guarantees import ROOT, Proof, guarantee
-from tests.support import eventually, store_file
+from tests.support import CUT_OFF, NO_RESPONSE, eventually, store_file
 from tests.wire.neighbours.servers import PROXY_LOGIN, PROXY_PASSWORD, Haproxy, Nginx, Squid
 
 pytestmark = pytest.mark.slow
@@ -333,7 +333,7 @@ def assert_it_ends(outcome: errors.CloudStoreError | None, expected: Ends, says:
                 "nginx: 504, because the service did the work but responds too late",
                 server(f"proxy_read_timeout 1s; {LOCATION}"),
                 *DONE_AND_LOST,
-                fault={"kind": "trickle", "seconds": 3600, "times": 0},
+                fault={**NO_RESPONSE, "times": 0},
                 says="HTTP 504",
             ),
             marks=guarantee("front-ends", "nginx: 504, because the service did the work but responds too late"),
@@ -372,7 +372,7 @@ def assert_it_ends(outcome: errors.CloudStoreError | None, expected: Ends, says:
                 "haproxy: the connection breaks in the middle of the response",
                 HAPROXY,
                 *DONE_AND_LOST,
-                fault={"kind": "half", "times": 0},
+                fault={**CUT_OFF, "times": 0},
                 says="the response ended early",
             ),
             marks=guarantee("front-ends", "haproxy: the connection breaks in the middle of the response"),
