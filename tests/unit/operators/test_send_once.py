@@ -246,7 +246,7 @@ def test_without_the_store_nothing_is_sent_and_airflow_tries_again(
     emulator: Emulator, task: Task, store: Store, call: str
 ) -> None:
     store.away = {call}
-    with pytest.raises(errors.StateStoreError, match="ConnectionError") as ended:
+    with pytest.raises(errors.CloudStoreError, match="ConnectionError") as ended:
         task.attempt()
     assert not ended.value.permanent
     assert "secret" not in str(ended.value)
