@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException  # noqa: TID251  (the one name of Airflow in protocol/)
@@ -73,19 +73,18 @@ class CloudStoreError(Exception):
     def __post_init__(self) -> None:
         for part in ("reason", "operation", "subject", "message", "advice"):
             setattr(self, part, one_line(str(getattr(self, part))))
+        super().__init__(self.reason)  # what pickle and copy create an error from, before they set its fields
+
+    def __str__(self) -> str:
         about = " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
         tries = f" (attempt {self.attempts})" if self.attempts > 1 else ""
         wait = f", with Retry-After: {self.retry_after:,.0f} s" if self.retry_after and not self.permanent else ""
         hint = self.advice or self.hint_for.get(self.operation, self.hint)
-        super().__init__(f"{about + ': ' if about else ''}{self.reason}{tries}{wait}.{chr(10) + hint if hint else ''}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Survive ``pickle`` and ``copy`` unchanged: by default they would call the class with the message alone."""
-        return restore, (type(self), self.args, vars(self))
+        return f"{about + ': ' if about else ''}{self.reason}{tries}{wait}.{chr(10) + hint if hint else ''}"
 
     def to_dict(self) -> dict[str, Any]:
         """The error as plain data, for a trigger's event."""
-        return {"kind": type(self).__name__, **vars(self), "retryable": False}
+        return {"kind": type(self).__name__, **asdict(self)}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> CloudStoreError:
@@ -94,16 +93,7 @@ class CloudStoreError(Exception):
         :raises KeyError: if there is no such error.
         """
         fields = dict(data)
-        kind = _KINDS[fields.pop("kind")]
-        fields.pop("retryable")
-        return kind(**fields)
-
-
-def restore(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CloudStoreError:
-    """An error that was pickled or copied."""
-    error = kind.__new__(kind, *args)
-    vars(error).update(fields)
-    return error
+        return _KINDS[fields.pop("kind")](**fields)
 
 
 class PermanentError(CloudStoreError, AirflowFailException):
