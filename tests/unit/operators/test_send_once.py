@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator, _forget_upload
 from airflow_provider_cloudstore.operators.send_once import STATE_KEY
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol import calls, errors
 
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
 SHOWN = "ftp://***@127.0.0.1:9/file?***"
@@ -219,6 +219,16 @@ def test_after_a_failure_that_certainly_queued_nothing_a_retry_sends_again(
     assert store.values == {}
     task.attempt()
     assert uploads(emulator) == 2
+
+
+def test_an_unknown_outcome_is_recorded_also_for_who_opted_in_to_resending(
+    emulator: Emulator, task: Task, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "_INITIAL_BACKOFF", 0.01)
+    emulator.fault("drop_after", times=0)
+    with pytest.raises(errors.TransientServiceError, match="may or may not have been queued"):
+        task.attempt(retry_unknown_outcome=True)
+    assert store.state == "unknown"
 
 
 def test_what_is_refused_before_it_is_sent_leaves_no_record(emulator: Emulator, task: Task, store: Store) -> None:
