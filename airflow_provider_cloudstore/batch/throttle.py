@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 FAILURES_TO_CLOSE = 5
 """Consecutive failures of the service that close the throttle."""
-_MIN_PAUSE = 1.0  # a service may ask for no time at all, or name one that has passed
+_MIN_PAUSE = 1.0  # after a 429: a service may ask for no time at all
 _INITIAL_PROBE_DELAY = 1.0
 _MAX_PROBE_DELAY = 60.0
 _OUTAGE_LIMIT = 900.0  # without a success; then the batch ends, and Airflow's retry_delay decides

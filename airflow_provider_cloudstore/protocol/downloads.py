@@ -348,11 +348,12 @@ class Download:
     def _link_rejected(self, head: Response) -> errors.CloudStoreError:
         self._link = Secret("")
         self._links_rejected += 1
-        if self._links_rejected > MAX_REJECTED_LINKS:
-            reason = f"HTTP {head.status}: the download host rejected {self._links_rejected} links in a row"
-            return self._error(errors.RequestRejectedError, reason, head, _ON_REJECTED_LINKS)
-        reason = f"HTTP {head.status}: the download host rejected the link"
+        is_last = self._links_rejected > MAX_REJECTED_LINKS
+        what = f"{self._links_rejected} links in a row" if is_last else "the link"
+        reason = f"HTTP {head.status}: the download host rejected {what}"
         error = self._error(errors.RequestRejectedError, reason, head, _ON_REJECTED_LINKS)
+        if is_last:
+            return error
         error.retryable = True
         self.counts["replaced_links"] += 1
         if self._links_rejected == 1:

@@ -74,9 +74,6 @@ _ADVICE = {
     ),
 }
 
-_MAX_MESSAGE_LENGTH = 2000  # of an error envelope that a user's own regular expression is applied to
-
-_MAX_RETRY_AFTER = 86_400.0  # seconds; a broken one must not delay a task for years
 _OF_THE_SERVICE = (
     errors.ServiceUnreachableError,
     errors.TransientServiceError,
@@ -86,7 +83,9 @@ _OF_THE_SERVICE = (
     errors.PermissionDeniedError,
     errors.NotFoundError,
 )
-_DECIMAL = re.compile(r"\d+(\.\d+)?", re.ASCII)
+_MAX_MESSAGE_LENGTH = 2000  # of an error envelope that a user's own regular expression is applied to
+_MAX_RETRY_AFTER = 86_400.0  # seconds; a broken one must not delay a task for years
+_SECONDS = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +281,7 @@ def retry_after(response: Response) -> float | None:
     :param response: the response; a date is relative to its arrival.
     """
     value = response.headers.get("retry-after", "").strip()
-    if _DECIMAL.fullmatch(value):
+    if _SECONDS.fullmatch(value):
         return min(float(value), _MAX_RETRY_AFTER)
     try:
         moment = pendulum.instance(parsedate_to_datetime(value), tz="UTC")
