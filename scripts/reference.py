@@ -191,8 +191,8 @@ def _errors() -> str:
     doc = _parse(errors.CloudStoreError)
     lines = [
         "## Errors\n",
-        f"Import them from `{errors.__name__}`, also for `except`. A permanent error that reaches a task is",
-        "also an `AirflowFailException`. *Retried*: by the same call, within its attempts and time budget.",
+        f"Import them from `{errors.__name__}`, also for `except`. A permanent error is a `PermanentError`,",
+        "and so an `AirflowFailException`. *Retried*: by the same call, within its attempts and time budget.",
         "*Permanent*: Airflow does not retry the task. Attributes of every error:\n",
         *(f"- `{name}`: {text}" for name, text in doc.params.items()),
         "",

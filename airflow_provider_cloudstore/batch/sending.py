@@ -13,11 +13,12 @@ from typing import Any
 from airflow_provider_cloudstore.batch.lease import InThread
 from airflow_provider_cloudstore.batch.ledger import Ledger, Located
 from airflow_provider_cloudstore.batch.outcomes import Status
-from airflow_provider_cloudstore.batch.throttle import SERVICE_ERRORS, Drained, Throttle, service_error
+from airflow_provider_cloudstore.batch.throttle import Drained, Throttle, service_error
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import Call, QueueUpload, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.failures import is_about_service
 from airflow_provider_cloudstore.protocol.results import RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -170,13 +171,13 @@ class Sender:
                 return result
 
     def _record_failure(self, found: Located, error: CloudStoreError) -> None:
-        if isinstance(error, errors.OutcomeUnknownError):
+        if isinstance(error, (errors.OutcomeUnknownError, errors.TransientServiceError)):
             self.ledger.record(found, Status.UNKNOWN, url=error.subject, error=error.reason)
-        elif isinstance(error, SERVICE_ERRORS) and found.position not in self._resent:
+        elif is_about_service(error) and found.position not in self._resent:
             self._unresolved.append((found, error))  # the URL or the service? The next outcomes show
         else:
             self.ledger.record(found, Status.FAILED, url=error.subject, error=error.reason)
-        if not isinstance(error, SERVICE_ERRORS):
+        if not is_about_service(error):
             self._resolve()
         self._count_failure(error)
 
@@ -205,7 +206,7 @@ class Sender:
         self._consecutive_failures += 1
         if self._consecutive_failures < limit:
             return
-        if isinstance(error, SERVICE_ERRORS):
+        if is_about_service(error):
             self.fail(service_error(error))
         else:
             what = f"{limit:,} URLs in a row failed (max_consecutive_failures), last: {error.reason}"

@@ -11,27 +11,16 @@ from typing import Any, cast
 from airflow_provider_cloudstore.batch.lease import Lease
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.failures import is_about_service
 
 log = logging.getLogger(__name__)
 
 FAILURES_TO_CLOSE = 5
 """Consecutive failures of the service that close the throttle."""
-_MIN_PAUSE = 1.0  # a service may ask for no time at all, or name one that has passed
+_MIN_PAUSE = 1.0  # after a 429: a service may ask for no time at all
 _INITIAL_PROBE_DELAY = 1.0
 _MAX_PROBE_DELAY = 60.0
 _OUTAGE_LIMIT = 900.0  # without a success; then the batch ends, and Airflow's retry_delay decides
-# Errors caused by the service rather than the URL. A refused token is not one of them: it ends the batch at once.
-SERVICE_ERRORS = (
-    errors.ServiceUnreachableError,
-    errors.TransientServiceError,
-    errors.RateLimitError,
-    errors.OutcomeUnknownError,
-    errors.InvalidResponseError,
-    errors.RedirectError,
-    errors.PermissionDeniedError,
-    errors.NotFoundError,
-    errors.MethodNotAllowedError,
-)
 # These had no effect, so they cost the call no attempt.
 _RETRIED_FREE = (errors.RateLimitError, errors.ServiceUnreachableError)
 
@@ -162,7 +151,7 @@ class Throttle:
         :returns: whether to resend the request at no cost to the call, because it had no effect.
         """
         self._in_flight -= 1
-        if isinstance(error, SERVICE_ERRORS):
+        if is_about_service(error):
             self._record_service_failure(error)
         else:
             self._record_healthy()  # the service works: it rejected this URL

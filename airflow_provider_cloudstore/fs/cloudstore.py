@@ -22,7 +22,6 @@ from fsspec.callbacks import NoOpCallback
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError, NotFoundError
 from airflow_provider_cloudstore.protocol.file_uris import file_name, file_uri, id_of, path_of, segment
@@ -190,8 +189,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
     def _targets(ids: list[str], target: str, is_one: bool) -> list[str]:
         if is_one and not target.endswith(("/", os.sep)) and not LocalFileSystem().isdir(target):
             return [target]
-        with airflow_errors():
-            return [os.path.join(target, file_name(file_id)) for file_id in ids]
+        return [os.path.join(target, file_name(file_id)) for file_id in ids]
 
     def get_file(self, rpath: str, lpath: Any = None, callback: Any = _NO_CALLBACK, outfile: Any = None, **kwargs: Any) -> None:
         """Download a file to a local path, whole or not at all.

@@ -16,19 +16,13 @@ from airflow.providers.common.compat.connection import get_async_connection, get
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 
 from airflow_provider_cloudstore.compat import form_widgets
-from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
 from airflow_provider_cloudstore.hooks.masking import MaskingLimit, amask, mask
 from airflow_provider_cloudstore.hooks.shared_connection import SharedConnection, shared_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.metrics import count_download, counted_requests
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
-from airflow_provider_cloudstore.protocol.errors import (
-    BadRequestError,
-    CloudStoreError,
-    ConfigurationError,
-    NotFoundError,
-    ServiceError,
-)
+from airflow_provider_cloudstore.protocol.calls import Call, ConnectionTest, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, ConfigurationError, NotFoundError, ServiceError
+from airflow_provider_cloudstore.protocol.failures import is_about_subject
 from airflow_provider_cloudstore.protocol.proxies import environment_proxy
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
@@ -104,8 +98,7 @@ class CloudStoreHook(BaseHook):
 
         :raises ConfigurationError: if the connection is invalid.
         """
-        with airflow_errors():
-            return self._http.session
+        return self._http.session
 
     @property
     def _http(self) -> BlockingClient:
@@ -122,8 +115,7 @@ class CloudStoreHook(BaseHook):
         :raises ConfigurationError: if the connection is invalid.
         """
         if self._settings is None:
-            with airflow_errors():
-                return self.read_settings()
+            return self.read_settings()
         return self._settings
 
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
@@ -134,8 +126,7 @@ class CloudStoreHook(BaseHook):
         :returns: the folder, the time of the request, and the response.
         :raises NotFoundError: if there is no such folder.
         """
-        with airflow_errors():
-            return self._perform(DeleteFolder(folder_id, self.settings, ignore_missing=ignore_missing))
+        return self._perform(DeleteFolder(folder_id, self.settings, ignore_missing=ignore_missing))
 
     def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
         """Queue an upload that the service later fetches from a URL (API document, section 4.2).
@@ -145,13 +136,11 @@ class CloudStoreHook(BaseHook):
         :returns: the redacted URL, the time of the request, the response, and the file's id if the response has one.
         :raises OutcomeUnknownError: if it may have been queued, and you did not opt in to resending.
         """
-        from airflow_provider_cloudstore.lineage import collect
-        from airflow_provider_cloudstore.protocol.lineage import of_upload
+        from airflow_provider_cloudstore.lineage import collect, of_upload
 
-        with airflow_errors():
-            call = UploadFromUrl(url, self.settings, retry_unknown_outcome=retry_unknown_outcome)
-            mask(self._masking.admit(call.secrets, self.log.warning))
-            upload = self._perform(call)
+        call = UploadFromUrl(url, self.settings, retry_unknown_outcome=retry_unknown_outcome)
+        mask(self._masking.admit(call.secrets, self.log.warning))
+        upload = self._perform(call)
         collect(self, of_upload(upload.url, self.settings.base_url, upload.file_id))
         return upload
 
@@ -162,8 +151,7 @@ class CloudStoreHook(BaseHook):
         :returns: the token, and its URL and expiry if the response has them.
         :raises InvalidResponseError: if the service's response has no token.
         """
-        with airflow_errors():
-            link = self._perform(CreateDownloadLink(file_id, self.settings))
+        link = self._perform(CreateDownloadLink(file_id, self.settings))
         mask(self._masking.admit(link.secrets, self.log.warning))
         return link
 
@@ -183,21 +171,19 @@ class CloudStoreHook(BaseHook):
         :returns: the file's path, size and SHA-256.
         :raises ConfigurationError: if neither the response nor the connection gives a download URL.
         :raises ChecksumError: if the SHA-256 differs.
-        :raises DownloadLinkRejectedError: if the download's host rejects new links, too.
+        :raises RequestRejectedError: if the download's host rejects new links, too.
         """
         from airflow_provider_cloudstore.hooks.targets import atomic_write, resolve_target
-        from airflow_provider_cloudstore.lineage import collect
+        from airflow_provider_cloudstore.lineage import collect, of_download
         from airflow_provider_cloudstore.protocol.downloads import Download
-        from airflow_provider_cloudstore.protocol.lineage import of_download
 
-        with airflow_errors():
-            download = Download(file_id, self.settings, expected_sha256=expected_sha256)
-            path, name = resolve_target(target, download.file_id)
-            if link:
-                download.use_link(link)
-            with atomic_write(path) as sink:
-                self._downloads().run(download, sink, on_retry=self.log.warning)
-                file = download.result(name)
+        download = Download(file_id, self.settings, expected_sha256=expected_sha256)
+        path, name = resolve_target(target, download.file_id)
+        if link:
+            download.use_link(link)
+        with atomic_write(path) as sink:
+            self._downloads().run(download, sink, on_retry=self.log.warning)
+            file = download.result(name)
         collect(self, of_download(self.settings.base_url, file.file_id, file.path))
         return file
 
@@ -213,10 +199,9 @@ class CloudStoreHook(BaseHook):
         from airflow_provider_cloudstore.hooks.file_reader import FileReader
         from airflow_provider_cloudstore.protocol.downloads import Download
 
-        with airflow_errors():
-            download = Download(file_id, self.settings)
-            download.version = version
-            return FileReader(self._downloads(), download, self.log.warning)
+        download = Download(file_id, self.settings)
+        download.version = version
+        return FileReader(self._downloads(), download, self.log.warning)
 
     def _downloads(self) -> DownloadClient:
         from airflow_provider_cloudstore.clients.downloads import DownloadClient
@@ -232,9 +217,7 @@ class CloudStoreHook(BaseHook):
         :returns: the link, or the error; :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait` decides whether the
             error means "not yet".
         """
-        with airflow_errors():
-            call = CreateDownloadLink(file_id, self.settings)
-        return self._poll_within(call, time_budget())
+        return self._poll_within(CreateDownloadLink(file_id, self.settings), time_budget())
 
     def _poll_within(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
         ends_at = time.monotonic() + seconds
@@ -267,19 +250,19 @@ class CloudStoreHook(BaseHook):
 
     def _test(self) -> tuple[bool, str]:
         try:
-            found = self._poll_within(CreateDownloadLink("airflow-connection-test", self.settings), self.settings.timeout)
+            found = self._poll_within(ConnectionTest(self.settings), self.settings.timeout)
         except CloudStoreError as error:
             found = error
         if isinstance(found, DownloadLink):
             return True, "The connection works: the service accepts the token."
         if isinstance(found, NotFoundError) and found.message:
             return True, "The connection works: the service accepts the token (the requested file does not exist)."
-        if isinstance(found, (BadRequestError, ServiceError)) and found.message:
+        if (isinstance(found, ServiceError) or is_about_subject(found)) and found.message:
             return True, (
                 f"The connection works: the service responded to a request for a file that does not exist with {found.reason}. "
                 "If that message is about the token, check the password."
             )
-        return False, str(CloudStoreError.from_dict({**found.to_dict(), "operation": "connection test", "subject": ""}))
+        return False, str(replace(found, operation=ConnectionTest.operation.name, subject=""))
 
     def _warn(self, warning: str) -> None:
         self.log.warning(warning)
@@ -333,12 +316,11 @@ class CloudStoreAsyncHook(BaseHook):
         raise AttributeError(name)
 
     async def __aenter__(self) -> Self:
-        with airflow_errors():
-            async with AsyncExitStack() as opening:
-                self._open = opening
-                self._connection = await opening.enter_async_context(shared_connection(self.cloudstore_conn_id, type(self)))
-                await self._use(await self._connection.open(self._read_settings))
-                self._open = opening.pop_all()
+        async with AsyncExitStack() as opening:
+            self._open = opening
+            self._connection = await opening.enter_async_context(shared_connection(self.cloudstore_conn_id, type(self)))
+            await self._use(await self._connection.open(self._read_settings))
+            self._open = opening.pop_all()
         return self
 
     async def __aexit__(
@@ -366,20 +348,17 @@ class CloudStoreAsyncHook(BaseHook):
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """As :meth:`CloudStoreHook.delete_folder`."""
-        with airflow_errors():
-            return await self._perform(DeleteFolder(folder_id, await self._current(), ignore_missing=ignore_missing))
+        return await self._perform(DeleteFolder(folder_id, await self._current(), ignore_missing=ignore_missing))
 
     async def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
         """As :meth:`CloudStoreHook.upload_from_url`."""
-        with airflow_errors():
-            call = UploadFromUrl(url, await self._current(), retry_unknown_outcome=retry_unknown_outcome)
-            await amask(self._masking.admit(call.secrets, self.log.warning))
-            return await self._perform(call)
+        call = UploadFromUrl(url, await self._current(), retry_unknown_outcome=retry_unknown_outcome)
+        await amask(self._masking.admit(call.secrets, self.log.warning))
+        return await self._perform(call)
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """As :meth:`CloudStoreHook.create_download_link`."""
-        with airflow_errors():
-            link = await self._perform(CreateDownloadLink(file_id, await self._current()))
+        link = await self._perform(CreateDownloadLink(file_id, await self._current()))
         await amask(self._masking.admit(link.secrets, self.log.warning))
         return link
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import signal
 
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET
 
 
 def time_left() -> float:
-    """Seconds until Airflow's alarm for ``execution_timeout``; 0 if none is set."""
-    return signal.getitimer(signal.ITIMER_REAL)[0]
+    """Seconds until Airflow's alarm for ``execution_timeout``; infinite if none is set."""
+    return signal.getitimer(signal.ITIMER_REAL)[0] or math.inf
 
 
 def time_budget(limit: float = DEFAULT_BUDGET) -> float:
@@ -18,4 +19,4 @@ def time_budget(limit: float = DEFAULT_BUDGET) -> float:
     :param limit: the maximum, in seconds; by default five minutes.
     """
     left = time_left()
-    return min(limit, left - min(1.0, left / 10)) if left else limit
+    return min(limit, left - min(1.0, left / 10))

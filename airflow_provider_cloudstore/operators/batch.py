@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
-_TIME_TO_SAVE = 3.0
+_TIME_TO_END = 3.0  # before execution_timeout: for responses in transit, the last checkpoint and the XCom
 
 
 class RemoteUrlBatchUploadOperator(TypedOperator):
@@ -121,10 +120,9 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue every upload that no earlier try has finished."""
-        from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
         from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
-        with airflow_errors(), self._open_hook() as hook:
+        with self._open_hook() as hook:
             if self._problem:
                 raise InvalidInputError(f"{self._problem}; nothing was sent")
             report = asyncio.run(self._job(hook, context).run())
@@ -132,8 +130,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
         """The lineage for OpenLineage: from the manifest to the receipts."""
-        from airflow_provider_cloudstore.lineage import operator_lineage
-        from airflow_provider_cloudstore.protocol.lineage import of_batch
+        from airflow_provider_cloudstore.lineage import of_batch, operator_lineage
 
         with suppress(ValueError):  # of what is no path, which has failed the task
             return operator_lineage(of_batch(self.urls if self._is_file else None, self.receipts))
@@ -168,7 +165,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             state=state_of(context, writer),
             receipts=open_receipts(self.receipts, writer),
             killed=lambda: bool(self._killed),
-            time_limit=max(0.1, time_left() - _TIME_TO_SAVE) if time_left() else math.inf,
+            time_limit=max(0.1, time_left() - _TIME_TO_END),
             allow_empty=self.allow_empty or not self._is_file,
             report=self.log.info,
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.protocol.lineage import Lineage
+    from airflow_provider_cloudstore.lineage import Lineage
     from airflow_provider_cloudstore.protocol.results import DownloadLink
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
@@ -162,7 +162,7 @@ class RemoteUrlUploadOperator(TypedOperator):
         )
 
     def _send(self, url: str) -> dict[str, Any]:
-        from airflow_provider_cloudstore.protocol.lineage import of_upload
+        from airflow_provider_cloudstore.lineage import of_upload
 
         with self._open_hook() as hook:
             upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)

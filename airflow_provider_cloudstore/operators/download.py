@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.protocol.lineage import Lineage
+    from airflow_provider_cloudstore.lineage import Lineage
     from airflow_provider_cloudstore.protocol.results import DownloadLink
 
 
@@ -80,11 +80,9 @@ class DownloadFileOperator(WaitingOperator):
 
     def execute(self, context: Context) -> Any:
         """Download the file, with ``wait_for_file`` once it is available."""
-        from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
         from airflow_provider_cloudstore.hooks.targets import resolve_target
 
-        with airflow_errors():
-            resolve_target(self.target, self.file_id)  # a mistake is reported before the wait
+        resolve_target(self.target, self.file_id)  # a mistake is reported before the wait
         return super().execute(context)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
@@ -95,7 +93,7 @@ class DownloadFileOperator(WaitingOperator):
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
-        from airflow_provider_cloudstore.protocol.lineage import of_download
+        from airflow_provider_cloudstore.lineage import of_download
 
         file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)
         self._lineage = of_download(hook.settings.base_url, file.file_id, file.path)

@@ -15,8 +15,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_cloudstore.compat import task_state_store
-from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, OutcomeUnknownError, StateStoreError
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, OutcomeUnknownError, TransientServiceError
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, UploadState
 
 log = logging.getLogger(__name__)
@@ -24,9 +23,12 @@ log = logging.getLogger(__name__)
 STATE_KEY = "cloudstore_upload"
 
 _OPERATION = "remote upload"
+_NOT_RECORDED = (
+    "Nothing was sent: without this record, a killed upload could be sent twice. Airflow's retries apply; "
+    "check that the API server is reachable."
+)
 
 
-@airflow_errors()
 def send_once(
     send: Callable[[], dict[str, Any]],
     store: Any,
@@ -45,7 +47,7 @@ def send_once(
     :returns: the return value of ``send``, from this try or an earlier one.
     :raises InvalidInputError: if the record of an earlier try is damaged; nothing was sent.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
-    :raises StateStoreError: if the store is unavailable; nothing was sent.
+    :raises CloudStoreError: if the store is unavailable; nothing was sent, and Airflow's retries apply.
     """
     with _required("read", subject):
         stored = store.get(STATE_KEY)
@@ -63,7 +65,7 @@ def send_once(
         store.set(STATE_KEY, record.to_json())
     try:
         result = send()
-    except OutcomeUnknownError:
+    except (OutcomeUnknownError, TransientServiceError):
         _record(store, replace(record, state=UploadState.UNKNOWN))
         raise
     except CloudStoreError:  # certainly not queued
@@ -103,6 +105,5 @@ def _required(verb: str, subject: str) -> Iterator[None]:
         failed = type(error).__name__
     else:
         return
-    raise StateStoreError(
-        f"the task's state store could not be {verb} ({failed})", operation=_OPERATION, subject=subject
-    ) from None
+    reason = f"the task's state store could not be {verb} ({failed})"
+    raise CloudStoreError(reason, operation=_OPERATION, subject=subject, advice=_NOT_RECORDED) from None

@@ -11,11 +11,16 @@ import pendulum
 from airflow.providers.common.compat.sdk import AirflowException, AirflowTaskTimeout
 from pendulum import DateTime
 
-from airflow_provider_cloudstore.hooks.airflow_errors import airflow_errors
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.metrics import counted_wait
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from airflow_provider_cloudstore.protocol.waiting import ODD_POLLS, ODD_SECONDS, FileWait, OddResponses, file_wait_timeout
+from airflow_provider_cloudstore.protocol.waiting import (
+    INCONCLUSIVE_POLLS,
+    INCONCLUSIVE_SECONDS,
+    FileWait,
+    InconclusiveResponses,
+    file_wait_timeout,
+)
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -28,7 +33,6 @@ _GRACE = timedelta(minutes=2)  # added to the trigger's deadline for Airflow's o
 _MARGIN = timedelta(seconds=1)  # end before Airflow's execution_timeout, whose error gives no reason
 
 
-@airflow_errors()
 @counted_wait()
 def wait_for_link(task: WaitingOperator, context: Context, hook: CloudStoreHook) -> DownloadLink:
     """Poll until a link can be created; a deferrable task defers after a few seconds.
@@ -49,7 +53,6 @@ def wait_for_link(task: WaitingOperator, context: Context, hook: CloudStoreHook)
     return found
 
 
-@airflow_errors()
 def poll_for_sensor(sensor: FileAvailableSensor, context: Context, wait: FileWait) -> bool:
     """Whether the file is available: polls once; a deferrable sensor polls for a few seconds, then defers.
 
@@ -70,15 +73,15 @@ def poll_for_sensor(sensor: FileAvailableSensor, context: Context, wait: FileWai
 
 def create_fresh_link(task: WaitingOperator, hook: CloudStoreHook) -> DownloadLink:
     """Create a link after a deferred wait, tolerating the same inconclusive responses as the trigger."""
-    odd = OddResponses()
+    inconclusive = InconclusiveResponses()
     while True:
         try:
             return hook.create_download_link(task.file_id)
         except CloudStoreError as error:
-            if not odd.tolerates(error, pendulum.now("UTC")):
+            if not inconclusive.tolerates(error, pendulum.now("UTC")):
                 raise
             task.log.warning("Inconclusive response for file '%s' (%s); retrying", task.file_id, error.reason)
-        time.sleep(min(task.poll_interval, ODD_SECONDS / (ODD_POLLS - 1)))
+        time.sleep(min(task.poll_interval, INCONCLUSIVE_SECONDS / (INCONCLUSIVE_POLLS - 1)))
 
 
 def defer_until_available(
@@ -98,7 +101,6 @@ def defer_until_available(
     task.defer(trigger=trigger, method_name="execute_complete", timeout=outage_limit)
 
 
-@airflow_errors()
 @counted_wait()
 def validate_event(task: WaitingOperator | FileAvailableSensor, context: Context, event: Mapping[str, Any]) -> None:
     """Return if the event reports that the file is available.

@@ -23,6 +23,7 @@ from airflow_provider_cloudstore.protocol.failures import (
     classify_failure,
     classify_missing_token,
     classify_response,
+    is_elsewhere,
     retry_after,
 )
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
@@ -44,8 +45,6 @@ _WITHHELD = "(withheld: it contains an encoded credential)"
 _ABOUT_THE_CONNECTION = (
     errors.AuthenticationError,
     errors.PermissionDeniedError,
-    errors.MethodNotAllowedError,
-    errors.RedirectError,
     errors.InvalidResponseError,
 )
 _MARGIN = 4096  # extra characters, so that an encoded credential at the cut is still recognized
@@ -171,7 +170,7 @@ class Call(ABC, Generic[T]):
     ) -> errors.CloudStoreError:
         self._context = failure.remembered_in(self._context)
         reason = failure.reason
-        if failure.error in _ABOUT_THE_CONNECTION:
+        if failure.error in _ABOUT_THE_CONNECTION or is_elsewhere(failure.error, status):
             named = f"connection '{self.settings.conn_id}' " if self.settings.conn_id else ""
             reason += f" ({named}at {self.settings.route})"
         return failure.error(
@@ -234,6 +233,15 @@ class CreateDownloadLink(Call[DownloadLink]):
     def result(self, response: Response, content: Content, existed: bool | None) -> DownloadLink | None:
         """The link, or None if the response contains no token."""
         return results.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
+
+
+class ConnectionTest(CreateDownloadLink):
+    """A download link for a file that does not exist: the response shows whether the service accepts the token."""
+
+    operation = replace(CREATE_DOWNLOAD_LINK, name="connection test")
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__("airflow-connection-test", settings)
 
 
 class Retried(Protocol):

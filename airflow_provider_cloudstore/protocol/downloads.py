@@ -47,6 +47,11 @@ _NEVER_SENT: dict[FailureKind, type[errors.CloudStoreError]] = {
     FailureKind.PROXY_REFUSED: errors.ConfigurationError,
 }
 _REDIRECTS = (301, 302, 303, 307, 308)
+_ON_REDIRECT = "Downloads follow a few redirects, over https or on this machine only."
+_ON_REJECTED_LINKS = (
+    "Fresh links do not work either. Check extra 'download_url' of the connection if it is set; "
+    "otherwise ask whoever runs the service why its download host rejects them."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,7 @@ class Download:
     :ivar attempts: requests since the last 64 KiB of progress, redirects not counted.
     :ivar position: the next byte to download.
     :ivar version: the version being downloaded, once a response has described it.
-    :ivar counts: what to count, by :data:`~airflow_provider_cloudstore.protocol.metrics.DOWNLOAD_COUNTS`; its reader clears it.
+    :ivar counts: what to count, by :data:`~airflow_provider_cloudstore.metrics.DOWNLOAD_COUNTS`; its reader clears it.
     :raises InvalidInputError: if the id or the SHA-256 is invalid; nothing was sent.
     """
 
@@ -249,7 +254,7 @@ class Download:
     def follow_redirect(self, head: Response) -> bool:
         """Whether the response is a redirect; then :meth:`request` goes to its target.
 
-        :raises RedirectError: if the redirect must not be followed.
+        :raises RequestRejectedError: if the redirect must not be followed.
         """
         location = head.headers.get("location")
         if head.status not in _REDIRECTS or location is None:
@@ -262,11 +267,14 @@ class Download:
             url, from_loopback = location, False
         self._redirects += 1
         if self._redirects > MAX_REDIRECTS:
-            raise self._error(errors.RedirectError, f"HTTP {head.status}: more than {MAX_REDIRECTS} redirects", head)
+            raise self._redirected(f"HTTP {head.status}: more than {MAX_REDIRECTS} redirects", head)
         if problem := url_problem(url, allow_loopback=from_loopback):
-            raise self._error(errors.RedirectError, f"HTTP {head.status}: the target of the redirect {problem}", head)
+            raise self._redirected(f"HTTP {head.status}: the target of the redirect {problem}", head)
         self._url = _percent_encoded(url)
         return True
+
+    def _redirected(self, reason: str, head: Response) -> errors.CloudStoreError:
+        return self._error(errors.RequestRejectedError, reason, head, _ON_REDIRECT)
 
     def accept_head(self, head: Response) -> int:
         """Check that a response has the requested bytes.
@@ -331,19 +339,21 @@ class Download:
             raise self._incomplete(connect_refused(status))
         if status == 429 or status >= 500:
             kind: type[errors.CloudStoreError] = errors.RateLimitError if is_rate_limit(head) else errors.TransientServiceError
-        elif status >= 300:
-            kind = errors.RequestRejectedError if status >= 400 else errors.RedirectError
+        elif 300 <= status < 400:
+            raise self._redirected(f"HTTP {status}", head)
         else:
-            kind = errors.InvalidResponseError
+            kind = errors.RequestRejectedError if status >= 400 else errors.InvalidResponseError
         raise self._error(kind, f"HTTP {status}", head)
 
     def _link_rejected(self, head: Response) -> errors.CloudStoreError:
         self._link = Secret("")
         self._links_rejected += 1
-        if self._links_rejected > MAX_REJECTED_LINKS:
-            reason = f"HTTP {head.status}: the download host rejected {self._links_rejected} links in a row"
-            return self._error(errors.DownloadLinkRejectedError, reason, head)
-        error = self._error(errors.DownloadLinkRejectedError, f"HTTP {head.status}: the download host rejected the link", head)
+        is_last = self._links_rejected > MAX_REJECTED_LINKS
+        what = f"{self._links_rejected} links in a row" if is_last else "the link"
+        reason = f"HTTP {head.status}: the download host rejected {what}"
+        error = self._error(errors.RequestRejectedError, reason, head, _ON_REJECTED_LINKS)
+        if is_last:
+            return error
         error.retryable = True
         self.counts["replaced_links"] += 1
         if self._links_rejected == 1:

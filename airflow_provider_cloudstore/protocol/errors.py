@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowFailException  # noqa: TID251  (the one name of Airflow in protocol/)
 
 _UNPRINTABLE_SPACE = re.compile(r"[^\S ]+")
 _BASE_URL = "that the connection's host is the base URL: the part before /cloud/api/v2."
@@ -48,12 +50,12 @@ class CloudStoreError(Exception):
     """
 
     permanent: ClassVar[bool] = False
-    """Whether the same request must fail again: Airflow does not retry the task."""
+    """Whether it is a :class:`PermanentError`."""
     retryable = False
     """Whether the call itself retries it, within its attempts and its time."""
     hint: ClassVar[str] = ""
     hint_for: ClassVar[Mapping[str, str]] = {}
-    """By the operation's name, where :attr:`hint` does not fit."""
+    """By the operation's name, or by a batch's cause, where :attr:`hint` does not fit."""
 
     reason: str
     _: KW_ONLY
@@ -71,19 +73,18 @@ class CloudStoreError(Exception):
     def __post_init__(self) -> None:
         for part in ("reason", "operation", "subject", "message", "advice"):
             setattr(self, part, one_line(str(getattr(self, part))))
+        super().__init__(self.reason)  # what pickle and copy create an error from, before they set its fields
+
+    def __str__(self) -> str:
         about = " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
         tries = f" (attempt {self.attempts})" if self.attempts > 1 else ""
         wait = f", with Retry-After: {self.retry_after:,.0f} s" if self.retry_after and not self.permanent else ""
         hint = self.advice or self.hint_for.get(self.operation, self.hint)
-        super().__init__(f"{about + ': ' if about else ''}{self.reason}{tries}{wait}.{chr(10) + hint if hint else ''}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Survive ``pickle`` and ``copy`` unchanged: by default they would call the class with the message alone."""
-        return restore, (type(self), self.args, vars(self))
+        return f"{about + ': ' if about else ''}{self.reason}{tries}{wait}.{chr(10) + hint if hint else ''}"
 
     def to_dict(self) -> dict[str, Any]:
         """The error as plain data, for a trigger's event."""
-        return {"kind": type(self).__name__, **vars(self), "retryable": False}
+        return {"kind": type(self).__name__, **asdict(self)}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> CloudStoreError:
@@ -92,28 +93,21 @@ class CloudStoreError(Exception):
         :raises KeyError: if there is no such error.
         """
         fields = dict(data)
-        kind = _KINDS[fields.pop("kind")]
-        fields.pop("retryable")
-        return kind(**fields)
+        return _KINDS[fields.pop("kind")](**fields)
 
 
-def restore(kind: type[CloudStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CloudStoreError:
-    """An error that was pickled or copied."""
-    error = kind.__new__(kind, *args)
-    vars(error).update(fields)
-    return error
+class PermanentError(CloudStoreError, AirflowFailException):
+    """The same request must fail again, so Airflow does not retry the task."""
+
+    permanent = True
 
 
-class ConfigurationError(CloudStoreError):
+class ConfigurationError(PermanentError):
     """The Airflow connection cannot be used. Nothing was sent."""
 
-    permanent = True
 
-
-class InvalidInputError(CloudStoreError):
+class InvalidInputError(PermanentError):
     """An id or URL was rejected before anything was sent."""
-
-    permanent = True
 
 
 class ServiceUnreachableError(CloudStoreError):
@@ -132,31 +126,23 @@ class RateLimitError(CloudStoreError):
 
 
 class TransientServiceError(CloudStoreError):
-    """The service failed, or the outcome is unknown; repeating the request is safe."""
+    """The service failed, or the outcome is unknown; repeating the request is safe, or the caller opted in to it."""
 
     retryable = True
     hint = "The service failed or did not respond. Airflow's retries apply; if this persists, ask whoever runs the service."
     hint_for: ClassVar[Mapping[str, str]] = {
-        "connection test": "The service failed or did not respond. Try again; if this persists, ask whoever runs the service."
+        "remote upload": "The upload may or may not have been queued; retry_unknown_outcome=True allows resending it.",
+        "connection test": "The service failed or did not respond. Try again; if this persists, ask whoever runs the service.",
     }
 
 
-class OutcomeUnknownError(CloudStoreError):
+class OutcomeUnknownError(PermanentError):
     """An upload may or may not have been queued. It is not resent unless the caller opted in."""
 
-    permanent = True
     hint = (
         "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task to "
         "send it again. If a second copy does no harm, set retry_unknown_outcome=True."
     )
-
-
-class RetryableOutcomeUnknownError(OutcomeUnknownError):
-    """Like :class:`OutcomeUnknownError`, but the caller opted in to resending."""
-
-    permanent = False
-    retryable = True
-    hint = "The upload may or may not have been queued; retry_unknown_outcome=True allows resending it."
 
 
 class ServiceError(CloudStoreError):
@@ -175,28 +161,10 @@ class InvalidResponseError(CloudStoreError):
     }
 
 
-class RequestRejectedError(CloudStoreError):
-    """HTTP 3xx or 4xx: the same request would be rejected again, so Airflow does not retry it."""
+class RequestRejectedError(PermanentError):
+    """HTTP 3xx or 4xx: the same request would be rejected again."""
 
-    permanent = True
     hint = "The same request would be rejected again. Check the connection's host (base URL) and the operator's arguments."
-
-
-class RedirectError(RequestRejectedError):
-    """HTTP 3xx. Redirects are not followed: they could leak the token to another host."""
-
-    hint = "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL."
-    hint_for: ClassVar[Mapping[str, str]] = {"download": "Downloads follow a few redirects, over https or on this machine only."}
-
-
-class BadRequestError(RequestRejectedError):
-    """HTTP 400."""
-
-    hint = "Check the id: the service did not accept it."
-    hint_for: ClassVar[Mapping[str, str]] = {
-        "remote upload": "Check the URL: the service did not accept it.",
-        "connection test": f"Check {_BASE_URL}",
-    }
 
 
 class AuthenticationError(RequestRejectedError):
@@ -224,19 +192,9 @@ class NotFoundError(RequestRejectedError):
     }
 
 
-class DownloadLinkRejectedError(RequestRejectedError):
-    """HTTP 401, 403, 404 or 410 from the download host, even for fresh links."""
-
-    hint = (
-        "Fresh links do not work either. Check extra 'download_url' of the connection if it is set; "
-        "otherwise ask whoever runs the service why its download host rejects them."
-    )
-
-
-class ChecksumError(CloudStoreError):
+class ChecksumError(PermanentError):
     """A downloaded file does not have the expected SHA-256. Nothing was left at the target."""
 
-    permanent = True
     hint = "Nothing was left at the target. Check expected_sha256, and whether the file was replaced in the service."
 
 
@@ -246,20 +204,10 @@ class FileChangedError(CloudStoreError):
     hint = "The file was replaced while it was being read. Airflow's retries read it from the start."
 
 
-class FileWaitTimeoutError(CloudStoreError):
+class FileWaitTimeoutError(PermanentError):
     """The file did not become available in time. Airflow does not retry a wait that timed out."""
 
-    permanent = True
     hint = "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
-
-
-class StateStoreError(CloudStoreError):
-    """Airflow's task state store could not be read or written before an upload. Nothing was sent."""
-
-    hint = (
-        "Nothing was sent: without this record, a killed upload could be sent twice. Airflow's retries apply; "
-        "check that the API server is reachable."
-    )
 
 
 _RESUMES = (
@@ -269,7 +217,21 @@ _RESUMES = (
 
 
 @dataclass(eq=False, repr=False)
-class BatchInterruptedError(CloudStoreError):
+class BatchEndedError(CloudStoreError):
+    """A batch ended early; it resumes.
+
+    :param cause: why.
+    """
+
+    _: KW_ONLY
+    cause: str = ""
+
+    def __post_init__(self) -> None:
+        self.advice = self.advice or self.hint_for.get(self.cause, "")
+        super().__post_init__()
+
+
+class BatchInterruptedError(BatchEndedError):
     """A batch ended early, and a retry resumes it.
 
     :param cause: ``terminated``, ``timeout`` (``execution_timeout`` was nearly over), ``service`` (it failed for every URL),
@@ -278,23 +240,16 @@ class BatchInterruptedError(CloudStoreError):
     """
 
     hint = _RESUMES
-    _ADVICE: ClassVar[Mapping[str, str]] = {
+    hint_for: ClassVar[Mapping[str, str]] = {
         "service": f"Check the connection's host, and ask whoever runs the service if this persists. {_RESUMES}",
         "rate_limit": f"Lower requests_per_second or max_concurrency, or ask whoever runs the service for its limit. {_RESUMES}",
         "store": f"Nothing is sent that cannot be recorded. {_RESUMES}",
         "disk": "Each try copies the manifest as it is to the worker's folder for temporary files (TMPDIR): make room there.",
         "superseded": "Another try of this task has taken over; this one has stopped sending.",
     }
-    _: KW_ONLY
-    cause: str = ""
-
-    def __post_init__(self) -> None:
-        self.advice = self.advice or self._ADVICE.get(self.cause, "")
-        super().__post_init__()
 
 
-@dataclass(eq=False, repr=False)
-class BatchStoppedError(CloudStoreError):
+class BatchStoppedError(BatchEndedError, PermanentError):
     """A batch stopped until somebody has mended the cause; then clear the task, and it resumes.
 
     :param cause: ``token`` (the service refuses it), ``refused`` (``max_consecutive_failures`` URLs in a row), ``receipts`` (they
@@ -302,31 +257,17 @@ class BatchStoppedError(CloudStoreError):
         ``format`` (another release wrote the progress), or ``manifest`` (it changed where it was already sent).
     """
 
-    permanent = True
     hint = "Mend the cause, then clear the task: it resumes."
-    _ADVICE: ClassVar[Mapping[str, str]] = {
+    hint_for: ClassVar[Mapping[str, str]] = {
         "token": "Set the connection's password to a valid access token, then clear the task: it resumes.",
         "refused": "Correct the manifest or the connection, then clear the task: it resumes.",
     }
-    _: KW_ONLY
-    cause: str = ""
-
-    def __post_init__(self) -> None:
-        self.advice = self.advice or self._ADVICE.get(self.cause, "")
-        super().__post_init__()
 
 
-class BatchFailedError(CloudStoreError):
+class BatchFailedError(PermanentError):
     """A batch finished, but more than ``allowed_failures`` uploads failed, or some are unknown. A retry would do nothing."""
 
-    permanent = True
     hint = "Correct what failed, then clear the task: it resends the failed URLs only."
-
-
-class MethodNotAllowedError(RequestRejectedError):
-    """HTTP 405: something other than this API responds at that address."""
-
-    hint = "Something other than the version 2 API responds there. Check the connection's host (base URL)."
 
 
 _KINDS: dict[str, type[CloudStoreError]] = {

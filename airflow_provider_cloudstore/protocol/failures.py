@@ -41,12 +41,18 @@ from airflow_provider_cloudstore.protocol.messages import Cause, FailureKind, Re
 from airflow_provider_cloudstore.protocol.operations import Operation
 
 _REJECTIONS: dict[int, type[errors.RequestRejectedError]] = {
-    400: errors.BadRequestError,
     403: errors.PermissionDeniedError,
     404: errors.NotFoundError,
-    405: errors.MethodNotAllowedError,
     410: errors.NotFoundError,
 }
+_NOT_ACCEPTED = {
+    "delete folder": "Check the id: the service did not accept it.",
+    "download link": "Check the id: the service did not accept it.",
+    "remote upload": "Check the URL: the service did not accept it.",
+    "connection test": errors.NotFoundError.hint,
+}
+_NOT_THE_API = "Something other than the version 2 API responds there. Check the connection's host (base URL)."
+_REDIRECTED = "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL."
 # What nginx, Apache and Go respond to plain HTTP on a TLS port.
 _WANTS_TLS = re.compile(r"HTTP request (?:was sent )?to (?:an )?HTTPS|HTTP to an SSL-enabled", re.IGNORECASE)
 
@@ -68,9 +74,18 @@ _ADVICE = {
     ),
 }
 
+_OF_THE_SERVICE = (
+    errors.ServiceUnreachableError,
+    errors.TransientServiceError,
+    errors.RateLimitError,
+    errors.OutcomeUnknownError,
+    errors.InvalidResponseError,
+    errors.PermissionDeniedError,
+    errors.NotFoundError,
+)
 _MAX_MESSAGE_LENGTH = 2000  # of an error envelope that a user's own regular expression is applied to
-
-_MAX_PAUSE = 1e9  # seconds, some thirty years
+_MAX_RETRY_AFTER = 86_400.0  # seconds; a broken one must not delay a task for years
+_SECONDS = re.compile(r"\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +209,8 @@ def classify_missing_token(context: CallContext, response: Response) -> Failure:
 
 
 def _is_missing(context: CallContext, status: int, content: Content) -> bool:
-    """Whether the service reports that the subject does not exist. An upload has none; a web page is not the service's report."""
-    if not context.operation.idempotent or content.is_web_page:
+    """Whether the service reports that the subject does not exist; a web page is not the service's report."""
+    if not context.operation.can_be_missing or content.is_web_page:
         return False
     if status in (404, 410):
         return True
@@ -223,7 +238,7 @@ def _classify_success(context: CallContext, status: int, content: Content) -> Su
 
 def _classify_rejection(context: CallContext, status: int, content: Content) -> Failure:
     if status < 400:
-        return _failure(context, errors.RedirectError, f"HTTP {status}, a redirect")
+        return _failure(context, errors.RequestRejectedError, f"HTTP {status}, a redirect", _REDIRECTED)
     if status == 401:
         return Failure(errors.AuthenticationError, "HTTP 401", retry_with_new_token=not context.token_was_rejected)
     if status == 407:
@@ -231,52 +246,63 @@ def _classify_rejection(context: CallContext, status: int, content: Content) -> 
     if status == 400 and _WANTS_TLS.search(content.text):
         advice = "Start the connection's host with https://."
         return _failure(context, errors.ConfigurationError, "HTTP 400: this port expects TLS", advice)
-    return _failure(context, _REJECTIONS.get(status, errors.RequestRejectedError), f"HTTP {status}")
+    advice = {400: _NOT_ACCEPTED[context.operation.name], 405: _NOT_THE_API}.get(status, "")
+    return _failure(context, _REJECTIONS.get(status, errors.RequestRejectedError), f"HTTP {status}", advice)
 
 
 def _unknown(context: CallContext, reason: str) -> Failure:
-    if context.operation.idempotent:
-        return Failure(errors.TransientServiceError, reason)
-    return Failure(errors.RetryableOutcomeUnknownError if context.retry_unknown_outcome else errors.OutcomeUnknownError, reason)
+    may_repeat = context.operation.idempotent or context.retry_unknown_outcome
+    return Failure(errors.TransientServiceError if may_repeat else errors.OutcomeUnknownError, reason)
 
 
 def _failure(context: CallContext, kind: type[errors.CloudStoreError], reason: str, advice: str = "") -> Failure:
     """A failure of ``kind``, unless that would deny that an earlier attempt may have succeeded."""
     meant = kind
     if context.may_have_succeeded:
-        if not context.operation.idempotent:
-            kind = errors.RetryableOutcomeUnknownError if kind.retryable else errors.OutcomeUnknownError
-        elif kind is errors.ServiceUnreachableError:
+        if kind is errors.ServiceUnreachableError or (kind.retryable and not context.operation.idempotent):
             kind = errors.TransientServiceError
+        elif not context.operation.idempotent:
+            kind = errors.OutcomeUnknownError
     return Failure(kind, reason, advice if kind is meant else "")
 
 
 def is_rate_limit(response: Response) -> bool:
     """Whether the service limits the rate, so the request had no effect: HTTP 429 (RFC 6585 section 4), or 503 with a time.
 
-    A 503 may come from a front end after the upload was queued, so its ``Retry-After`` must be whole seconds or a date to come
-    (RFC 9110 section 10.2.3): one that is always the same says nothing about this request.
+    A 503 may come from a front end after the upload was queued, so its ``Retry-After`` must name a time: a date that has passed
+    says nothing about this request.
     """
-    if response.status != 503:
-        return response.status == 429
-    value = response.headers.get("retry-after", "").strip()
-    is_seconds = value.isascii() and value.isdigit()
-    return is_seconds or (value.endswith(" GMT") and (retry_after(response) or 0.0) > 0)
+    return response.status == 429 or (response.status == 503 and retry_after(response) is not None)
 
 
 def retry_after(response: Response) -> float | None:
-    """Seconds that the service asks to wait (RFC 9110 section 10.2.3), or None if it does not.
+    """Whole seconds that the service asks to wait, or until an HTTP date to come (RFC 9110 section 10.2.3), at most a day; else None.
 
     :param response: the response; a date is relative to its arrival.
     """
     value = response.headers.get("retry-after", "").strip()
-    if not value:
+    if _SECONDS.fullmatch(value):
+        return min(float(value), _MAX_RETRY_AFTER)
+    if not value.endswith(" GMT"):
         return None
-    if re.fullmatch(r"\d+(\.\d+)?", value, re.ASCII):
-        return min(float(value), _MAX_PAUSE)
     try:
         moment = pendulum.instance(parsedate_to_datetime(value), tz="UTC")
         seconds = (moment - response.received_at).total_seconds()
     except (ValueError, TypeError, OverflowError):  # not a date, or one out of range
         return None
-    return min(max(0.0, seconds), _MAX_PAUSE)
+    return min(seconds, _MAX_RETRY_AFTER) if seconds > 0 else None
+
+
+def is_about_subject(error: errors.CloudStoreError) -> bool:
+    """Whether the service itself did not accept the id or URL (HTTP 400), and not a front end with a web page."""
+    return isinstance(error, errors.RequestRejectedError) and error.status == 400 and not error.web_page
+
+
+def is_about_service(error: errors.CloudStoreError) -> bool:
+    """Whether an upload failed because of the service, or of what responds in its place, rather than because of its URL."""
+    return isinstance(error, _OF_THE_SERVICE) or is_elsewhere(type(error), error.status)
+
+
+def is_elsewhere(kind: type[errors.CloudStoreError], status: int | None) -> bool:
+    """Whether the API is not at the connection's address: a redirect, or HTTP 405."""
+    return kind is errors.RequestRejectedError and status is not None and (status < 400 or status == 405)

@@ -44,6 +44,7 @@ class Operation:
     :param field: its only parameter.
     :param token_location: where the request carries the access token.
     :param idempotent: whether repeating it has no further effect.
+    :param can_be_missing: whether its subject must exist in the service; an upload's is created.
     :param validate: the guard; it returns the subject as it is sent.
     :param missing_is_success: whether it is done if its subject does not exist.
     """
@@ -55,6 +56,7 @@ class Operation:
     field: str
     token_location: TokenLocation
     idempotent: bool
+    can_be_missing: bool
     validate: Callable[[Any, Settings], str]
     missing_is_success: bool = False
 
@@ -185,6 +187,7 @@ DELETE_FOLDER = Operation(
     field="folder_id",
     token_location=TokenLocation.HEADER,
     idempotent=True,
+    can_be_missing=True,
     missing_is_success=True,
     validate=_validate_folder_id,
 )
@@ -197,6 +200,7 @@ UPLOAD_FROM_URL = Operation(
     field="url",
     token_location=TokenLocation.HEADER,
     idempotent=False,
+    can_be_missing=False,
     validate=_validate_source_url,
 )
 """API document, section 4.2."""
@@ -208,6 +212,7 @@ CREATE_DOWNLOAD_LINK = Operation(
     field="file_id",
     token_location=TokenLocation.QUERY,
     idempotent=True,
+    can_be_missing=True,
     validate=lambda value, _: validate_id(value, "file_id"),
 )
 """API document, section 4.3."""

@@ -11,6 +11,7 @@ from pendulum import DateTime
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.protocol.failures import is_about_subject
 
 _NOT_YET = (
     errors.NotFoundError,  # still in the queue
@@ -27,8 +28,8 @@ SETTLE_SECONDS = 10.0
 """Minimum sleep of a trigger before its first poll. Airflow's scheduler fails a task whose trigger fires before it has
 processed the successful exit of the process that deferred (apache/airflow 67287, 71580)."""
 
-ODD_POLLS = 3
-ODD_SECONDS = 30.0
+INCONCLUSIVE_POLLS = 3
+INCONCLUSIVE_SECONDS = 30.0
 _MAX_SECONDS = 1e9  # thirty years; much longer overflows a date
 
 
@@ -42,14 +43,12 @@ def is_duration(value: object) -> bool:
 
 def is_inconclusive(error: CloudStoreError) -> bool:
     """Whether something other than the service may have responded: a front end under maintenance, a login page, a proxy."""
-    if isinstance(error, (*_NOT_YET, errors.AuthenticationError)):
+    if isinstance(error, (*_NOT_YET, errors.AuthenticationError)) or is_about_subject(error):
         return False
-    if isinstance(error, errors.BadRequestError):  # about the id, unless a front end sent it
-        return error.web_page
     return isinstance(error, errors.InvalidResponseError | errors.RequestRejectedError)
 
 
-class OddResponses:
+class InconclusiveResponses:
     """Counts consecutive inconclusive responses: a single one proves nothing, but a series that lasts does.
 
     :param remembered: whether the count survives between polls; if not, the first response is final.
@@ -67,8 +66,8 @@ class OddResponses:
             return False
         self._polls += 1
         self._first = self._first or now
-        lasted = (now - self._first).total_seconds() >= ODD_SECONDS
-        return self._remembered and not (self._polls >= ODD_POLLS and lasted)
+        lasted = (now - self._first).total_seconds() >= INCONCLUSIVE_SECONDS
+        return self._remembered and not (self._polls >= INCONCLUSIVE_POLLS and lasted)
 
 
 class FileWait:
@@ -89,7 +88,7 @@ class FileWait:
         self.retry_after = 0.0
         """Seconds that the last response asked to wait."""
         self._first: DateTime | None = None
-        self._odd = OddResponses(remembered=remembered)
+        self._inconclusive = InconclusiveResponses(remembered=remembered)
 
     def not_yet(self, error: CloudStoreError, now: DateTime) -> str | None:
         """Keep waiting after a poll that created no link.
@@ -99,17 +98,17 @@ class FileWait:
         """
         self._first = self._first or now
         self.retry_after = error.retry_after or 0.0
-        odd = self._odd.tolerates(error, now)
-        if not odd and not isinstance(error, _NOT_YET):
+        inconclusive = self._inconclusive.tolerates(error, now)
+        if not inconclusive and not isinstance(error, _NOT_YET):
             raise error
         if error.reason == self.message:
             return None
         self.message = error.reason
         ends = f"polling every {self._interval:g} s until {self.deadline.to_datetime_string()} UTC"
-        if odd:
+        if inconclusive:
             return (
                 f"The response is inconclusive about file '{self.file_id}' ({self.message}); {ends}, "
-                f"or until {ODD_POLLS} such responses in a row span {ODD_SECONDS:g} s"
+                f"or until {INCONCLUSIVE_POLLS} such responses in a row span {INCONCLUSIVE_SECONDS:g} s"
             )
         return f"File '{self.file_id}' is not available yet ({self.message}); {ends}"
 

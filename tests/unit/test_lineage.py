@@ -15,7 +15,7 @@ from airflow.utils.state import TaskInstanceState
 from airflow_provider_cloudstore.assets import cloudstore as assets
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.lineage import collect
+from airflow_provider_cloudstore.lineage import Lineage, collect, of_batch, of_download, of_upload
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadFileOperator,
@@ -24,7 +24,6 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlUploadOperator,
 )
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from airflow_provider_cloudstore.protocol.lineage import Lineage
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.real_airflow import AIRFLOW_2
 from tests.support import KEEPS_CONNECTIONS
@@ -152,3 +151,23 @@ def test_openlineage_is_told_of_manifest_and_receipts_once_they_are_rendered() -
     found = many.get_openlineage_facets_on_complete(None)
     assert not found.inputs
     assert not found.outputs
+
+
+BASE = "https://files.example.com/eu"
+
+
+def test_an_upload_leads_from_its_source_to_its_file_and_names_no_credential() -> None:
+    found = of_upload("ftp://user:hunter2@h/f?sig=hunter2", BASE, "a/b")
+    assert found == Lineage(("ftp://h/f",), ("cloudstore://files.example.com/eu/a%2Fb",))
+    assert of_upload("ftp://***@h/f?***", BASE, None) == Lineage(("ftp://h/f",), ())
+
+
+def test_a_batch_leads_from_its_manifest_to_its_receipts() -> None:
+    assert of_batch("s3://my_conn@bucket/urls.csv", "/data/receipts") == Lineage(("s3://bucket/urls.csv",), ("/data/receipts",))
+    assert of_batch(None, None) == Lineage()
+
+
+def test_a_download_leads_from_its_file_to_its_target() -> None:
+    assert of_download(BASE, "f1", "s3://my_conn@bucket/f") == Lineage(
+        ("cloudstore://files.example.com/eu/f1",), ("s3://bucket/f",)
+    )

@@ -16,14 +16,23 @@ from airflow_provider_cloudstore import metrics
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
+from airflow_provider_cloudstore.metrics import (
+    BATCH_COUNTS,
+    DOWNLOAD_COUNTS,
+    OUTCOMES,
+    WAIT_OUTCOMES,
+    batch_counts,
+    outcome_of,
+    request_metric,
+)
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
+from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.errors import (
     BatchFailedError,
     FileWaitTimeoutError,
     NotFoundError,
     RequestRejectedError,
 )
-from airflow_provider_cloudstore.protocol.metrics import BATCH_COUNTS, DOWNLOAD_COUNTS, OUTCOMES, WAIT_OUTCOMES
 from tests.dags import asset_dags
 from tests.support import activate, store_file
 
@@ -185,3 +194,33 @@ def test_a_download_counts_its_bytes_resumptions_and_replaced_links(
 def test_every_metric_is_documented_and_no_other() -> None:
     names = set(re.findall(r"`([a-z_]+)`", DOCS.read_text()))
     assert {*OUTCOMES, *WAIT_OUTCOMES, *BATCH_COUNTS, *DOWNLOAD_COUNTS} <= names
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (None, "success"),
+        (errors.RateLimitError, "rate_limited"),
+        (errors.TransientServiceError, "server_failure"),
+        (errors.OutcomeUnknownError, "outcome_unknown"),
+        (errors.NotFoundError, "not_found"),
+        (errors.AuthenticationError, "unauthorized"),
+        (errors.RequestRejectedError, "rejected"),
+        (errors.PermissionDeniedError, "rejected"),
+        (errors.ConfigurationError, "error"),
+    ],
+)
+def test_every_end_of_a_request_has_a_name(error: type[errors.CloudStoreError] | None, outcome: str) -> None:
+    assert outcome_of(error) == outcome
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_a_name_is_one_that_statsd_takes(outcome: str) -> None:
+    assert re.fullmatch(r"cloudstore\.requests\.delete_folder\.[a-z_]+", request_metric("delete folder", outcome))
+
+
+def test_two_tries_of_a_batch_count_each_upload_once() -> None:
+    first = {"total": 10, "queued": 6, "failed": 1, "unknown": 0, "skipped": 0, "queued_earlier": 0}
+    second = {"total": 10, "queued": 9, "failed": 1, "unknown": 0, "skipped": 0, "queued_earlier": 6}
+    assert batch_counts(first, final=False) == {"cloudstore.batch.queued": 6}
+    assert batch_counts(second, final=True) == {"cloudstore.batch.queued": 3, "cloudstore.batch.failed": 1}

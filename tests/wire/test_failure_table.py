@@ -94,11 +94,10 @@ def of_every_operation(key: str) -> Iterator[Row]:
         yield Row(f"{what}-always", {**fault, "times": 0}, key, 3, 0, errors.RateLimitError)
     # Refused permanently: one request.
     for code, kind in {
-        301: errors.RedirectError, 302: errors.RedirectError, 307: errors.RedirectError, 308: errors.RedirectError,
-        400: errors.BadRequestError, 403: errors.PermissionDeniedError, 404: errors.NotFoundError,
-        405: errors.MethodNotAllowedError, 410: errors.NotFoundError,
-        409: errors.RequestRejectedError, 422: errors.RequestRejectedError,
-    }.items():  # fmt: skip
+        **dict.fromkeys((301, 302, 307, 308, 400, 405, 409, 422), errors.RequestRejectedError),
+        **dict.fromkeys((404, 410), errors.NotFoundError),
+        403: errors.PermissionDeniedError,
+    }.items():
         yield Row(str(code), status(code, headers={"Location": "/_emulator/state"}), key, 1, 0, kind)
     yield Row("error-envelope", error_envelope("no"), key, 1, 0, errors.ServiceError)
     # A body that is no JSON object: text is a response, a web page is not.
@@ -140,7 +139,7 @@ def of_not_idempotent(operation: Operation) -> Iterator[Row]:
     for what, (fault, effects) in LOST.items():
         yield Row(what, fault, operation.key, 1, effects, errors.OutcomeUnknownError)
         yield Row(what, fault, operation.key, 2, effects + 1, repeat=True)
-    yield Row("500-always", status(500, times=0), operation.key, 3, 0, errors.RetryableOutcomeUnknownError, repeat=True)
+    yield Row("500-always", status(500, times=0), operation.key, 3, 0, errors.TransientServiceError, repeat=True)
     for what, (fault, effects) in NOT_ITS_OWN.items():
         yield Row(what, fault, operation.key, 1, effects, errors.OutcomeUnknownError)
     yield Row("text", status(200, body="not JSON, just text"), operation.key, 1, 0)

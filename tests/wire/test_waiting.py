@@ -181,20 +181,20 @@ def test_an_error_that_waiting_cannot_help_is_the_same(
         emulator.fault("status", status=404, times=before)
     emulator.fault("status", status=400, body="no", times=0)
     outcome = worker.run(make(deferrable))
-    assert isinstance(outcome.error, errors.BadRequestError)
+    assert isinstance(outcome.error, errors.RequestRejectedError)
     assert isinstance(outcome.error, AirflowFailException)
     assert str(outcome.error).startswith("download link 'f1': HTTP 400: no")
     assert emulator.state()["requests"] == {"link": before + 1}
 
 
-ODD: list[tuple[dict[str, Any], type[errors.CloudStoreError]]] = [
+INCONCLUSIVE: list[tuple[dict[str, Any], type[errors.CloudStoreError]]] = [
     ({"kind": "status", "status": 403, "body": "no"}, errors.PermissionDeniedError),
-    ({"kind": "status", "status": 301, "headers": {"Location": "/"}}, errors.RedirectError),
+    ({"kind": "status", "status": 301, "headers": {"Location": "/"}}, errors.RequestRejectedError),
     ({"kind": "status", "status": 200, "body": "<html>"}, errors.InvalidResponseError),
 ]
 
 
-@pytest.mark.parametrize(("fault", "kind"), ODD)
+@pytest.mark.parametrize(("fault", "kind"), INCONCLUSIVE)
 def test_a_response_that_says_nothing_of_the_file_is_waited_out(
     worker: Worker, emulator: Emulator, make: Make, deferrable: bool, fault: dict[str, Any], kind: Any
 ) -> None:
@@ -207,13 +207,13 @@ def test_a_response_that_says_nothing_of_the_file_is_waited_out(
     assert emulator.state()["requests"]["link"] == (6 if deferrable and make is link else 5)
 
 
-@pytest.mark.parametrize(("fault", "kind"), ODD)
+@pytest.mark.parametrize(("fault", "kind"), INCONCLUSIVE)
 @pytest.mark.parametrize("before", [0, 3], ids=["at-once", "in-mid-wait"])
 def test_three_in_a_row_over_half_a_minute_end_the_wait_with_the_same_error(
     worker: Worker, emulator: Emulator, make: Make, deferrable: bool, fault: dict[str, Any], kind: Any, before: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(waiting, "ODD_SECONDS", 0.3)
+    monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.3)
     if before:
         emulator.fault("status", status=404, times=before)
     emulator.fault(times=0, **fault)
@@ -225,7 +225,7 @@ def test_three_in_a_row_over_half_a_minute_end_the_wait_with_the_same_error(
 
 
 @pytest.mark.usefixtures("airflow_db")  # Airflow 2 looks there for the first poke
-@pytest.mark.parametrize(("fault", "kind"), ODD)
+@pytest.mark.parametrize(("fault", "kind"), INCONCLUSIVE)
 def test_in_mode_reschedule_nothing_is_remembered_and_the_first_one_ends_the_wait(
     worker: Worker, emulator: Emulator, fault: dict[str, Any], kind: Any
 ) -> None:
@@ -263,7 +263,7 @@ def test_in_mode_reschedule_a_deferrable_sensor_remembers_in_the_triggerer(worke
     assert outcome.deferred
 
 
-@pytest.mark.parametrize(("fault", "kind"), ODD)
+@pytest.mark.parametrize(("fault", "kind"), INCONCLUSIVE)
 def test_nor_does_one_end_it_between_the_trigger_and_the_fresh_link(
     worker: Worker, emulator: Emulator, fault: dict[str, Any], kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,7 +272,7 @@ def test_nor_does_one_end_it_between_the_trigger_and_the_fresh_link(
     task: Any = link(True)
     context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: None)}
     assert task.execute_complete(context, {"status": "available"}) == emulator.state()["tokens"][0]["token"]
-    monkeypatch.setattr(waiting, "ODD_SECONDS", 0.3)
+    monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.3)
     emulator.fault(times=0, **fault)
     with pytest.raises(kind):
         task.execute_complete(context, {"status": "available"})
@@ -307,7 +307,7 @@ def test_soft_fail_skips_no_permanent_error(
     emulator.fault("status", status=status, times=0)
     outcome = worker.run(sensor(deferrable, soft_fail=True))
     assert isinstance(outcome.error, AirflowFailException)
-    assert isinstance(outcome.error, errors.BadRequestError | errors.AuthenticationError)
+    assert isinstance(outcome.error, errors.RequestRejectedError | errors.AuthenticationError)
 
 
 def test_never_fail_skips_on_a_permanent_error(worker: Worker, emulator: Emulator) -> None:

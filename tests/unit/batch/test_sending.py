@@ -198,6 +198,11 @@ def test_it_is_sent_again_where_the_user_opted_in() -> None:
     assert len(sent.service.arrivals) == 22
 
 
+def test_it_is_still_unknown_if_all_attempts_of_who_opted_in_are_lost() -> None:
+    sent = send(urls(20), by_number({3: LOST}), retry_unknown_outcome=True)
+    assert sent.counts == {"queued": 19, "unknown": 1}
+
+
 def test_what_never_arrived_is_resent_as_often_as_it_takes_and_fails_nobody() -> None:
     sent = send(urls(3), lambda url, now: UNREACHABLE if now < 100 else 200)
     assert (sent.counts, sent.error) == ({"queued": 3}, None)

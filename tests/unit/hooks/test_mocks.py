@@ -248,7 +248,7 @@ TABLE = {
     "401": gives(Answer(401, b"expired"), errors.AuthenticationError),
     "403": gives(Answer(403), errors.PermissionDeniedError),
     "404": gives(MISSING, errors.NotFoundError),
-    "redirect": gives(Answer(302, b"", {"Location": URLS["elsewhere"][1]}), errors.RedirectError),
+    "redirect": gives(Answer(302, b"", {"Location": URLS["elsewhere"][1]}), errors.RequestRejectedError),
     "error envelope": gives(Answer(200, b'{"_status": "error", "response": "no"}'), errors.ServiceError),
     "malformed JSON": Row(
         lambda usual: Answer(200, b'{"data": '), errors.InvalidResponseError, errors.InvalidResponseError, UNKNOWN
@@ -403,8 +403,8 @@ def test_a_mocked_redirect_of_a_download_is_followed(mock: Mock, hook: CloudStor
 
 @pytest.mark.parametrize(("answers", "kind"), [
     ([whole(b"other")], errors.ChecksumError),
-    ([Answer(302, b"", {"Location": "http://elsewhere.example.com/f"})], errors.RedirectError),
-    ([Answer(410)], errors.DownloadLinkRejectedError),
+    ([Answer(302, b"", {"Location": "http://elsewhere.example.com/f"})], errors.RequestRejectedError),
+    ([Answer(410)], errors.RequestRejectedError),
     ([Answer(500)], errors.TransientServiceError),
     ([Answer(429, b"", {"Retry-After": "1"})], errors.RateLimitError),
     ([Answer(error=requests.ConnectTimeout())], errors.ServiceUnreachableError),

@@ -15,7 +15,8 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, RateLimitError
+from airflow_provider_cloudstore.operators.retry_times import retry_delay
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, RateLimitError, TransientServiceError
 from tests.real_airflow import AIRFLOW_2
 
 OPERATORS: dict[type[BaseOperator], dict[str, Any]] = {
@@ -86,3 +87,25 @@ def test_a_mapped_task_has_the_policy_too() -> None:
     with DAG("mapped_policy", start_date=datetime(2026, 1, 1), schedule=None):
         mapped: Any = DeleteFolderOperator.partial(task_id="mapped").expand(folder_id=["d"])
     assert isinstance(mapped.unmap({"folder_id": "d"}).retry_policy, RetryAfterPolicy)
+
+
+def limited(seconds: float | None, *, too_long: bool) -> RateLimitError:
+    return RateLimitError("HTTP 429", retry_after=seconds, retry_after_too_long=too_long)
+
+
+@pytest.mark.parametrize(
+    ("error", "planned", "expected"),
+    [
+        (limited(7, too_long=True), 600, 7),
+        (limited(700, too_long=True), 300, 700),
+        (limited(7, too_long=False), 600, None),  # its attempts are used up: the task's own delay is the longer one
+        (limited(700, too_long=False), 300, 700),
+        (limited(None, too_long=False), 300, None),
+        (TransientServiceError("HTTP 500", retry_after=400, retry_after_too_long=True), 300, 400),
+        (ValueError("no error of ours"), 300, None),
+    ],
+)
+def test_the_retry_comes_when_the_service_said_and_never_before(
+    error: BaseException, planned: float, expected: float | None
+) -> None:
+    assert retry_delay(error, planned) == expected

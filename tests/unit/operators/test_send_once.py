@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator, _forget_upload
 from airflow_provider_cloudstore.operators.send_once import STATE_KEY
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol import calls, errors
 from tests.support import error_envelope
 
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
@@ -222,6 +222,16 @@ def test_after_a_failure_that_certainly_queued_nothing_a_retry_sends_again(
     assert uploads(emulator) == 2
 
 
+def test_an_unknown_outcome_is_recorded_also_for_who_opted_in_to_resending(
+    emulator: Emulator, task: Task, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "_INITIAL_BACKOFF", 0.01)
+    emulator.fault("drop_after", times=0)
+    with pytest.raises(errors.TransientServiceError, match="may or may not have been queued"):
+        task.attempt(retry_unknown_outcome=True)
+    assert store.state == "unknown"
+
+
 def test_what_is_refused_before_it_is_sent_leaves_no_record(emulator: Emulator, task: Task, store: Store) -> None:
     with pytest.raises(errors.InvalidInputError):
         task.attempt("None")
@@ -247,7 +257,7 @@ def test_without_the_store_nothing_is_sent_and_airflow_tries_again(
     emulator: Emulator, task: Task, store: Store, call: str
 ) -> None:
     store.away = {call}
-    with pytest.raises(errors.StateStoreError, match="ConnectionError") as ended:
+    with pytest.raises(errors.CloudStoreError, match="ConnectionError") as ended:
         task.attempt()
     assert not ended.value.permanent
     assert "secret" not in str(ended.value)

@@ -141,14 +141,14 @@ def test_a_link_that_has_ended_is_replaced_at_once_and_a_bounded_number_of_times
         assert download.needs_link == (number > 0)
         download.use_link(link())
         assert download.start_attempt().headers["Range"] == "bytes=5-"
-        with pytest.raises(errors.DownloadLinkRejectedError) as refused:
+        with pytest.raises(errors.RequestRejectedError) as refused:
             download.accept_head(head(status))
         assert refused.value.retryable
         assert refused.value.retry_after == (0.0 if number == 0 else None)
         assert not download.exhausted
     download.use_link(link())
     download.start_attempt()
-    with pytest.raises(errors.DownloadLinkRejectedError) as last:
+    with pytest.raises(errors.RequestRejectedError) as last:
         download.accept_head(head(status))
     assert not last.value.retryable
     assert last.value.permanent
@@ -184,7 +184,7 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
         (head(503, retry_after="7"), errors.RateLimitError, True),
         (head(503, retry_after="soon"), errors.TransientServiceError, True),
         (head(500), errors.TransientServiceError, True),
-        (head(304), errors.RedirectError, False),
+        (head(304), errors.RequestRejectedError, False),
         (head(402), errors.RequestRejectedError, False),
         (head(204), errors.InvalidResponseError, False),
         (head(200, content_length="3", content_encoding="gzip"), errors.InvalidResponseError, False),
@@ -242,7 +242,7 @@ def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> 
         assert "#" not in download.request().url
         assert download.start_attempt().url == URL, "the next attempt begins at the link again"
         return
-    with pytest.raises(errors.RedirectError) as refused:
+    with pytest.raises(errors.RequestRejectedError) as refused:
         download.follow_redirect(response)
     assert "hunter2" not in str(refused.value)
     assert problem in str(refused.value)
@@ -262,7 +262,7 @@ def test_redirects_are_followed_a_bounded_number_of_times() -> None:
     download.start_attempt()
     for _ in range(MAX_REDIRECTS):
         assert download.follow_redirect(head(301, location="/next"))
-    with pytest.raises(errors.RedirectError, match="more than 5 redirects"):
+    with pytest.raises(errors.RequestRejectedError, match="more than 5 redirects"):
         download.follow_redirect(head(301, location="/next"))
 
 
