@@ -7,11 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tenacity import Retrying
-
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.exchange import Exchange
-from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, retry_policy
+from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, pause_before_retry
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
@@ -62,9 +60,14 @@ class DownloadClient:
         """
         clock = _Clock(self._time_left())
         try:
-            for attempt in Retrying(**retry_policy(download, clock.time_left, on_retry)):
-                with attempt:
-                    self._attempt(download, sink, clock)
+            while True:
+                try:
+                    return self._attempt(download, sink, clock)
+                except CloudStoreError as error:
+                    pause = pause_before_retry(download, error, clock.time_left(), on_retry)
+                    if pause is None:
+                        raise
+                time.sleep(pause)
         finally:
             self._count(download.counts)
             download.counts.clear()

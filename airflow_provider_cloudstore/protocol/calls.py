@@ -1,6 +1,6 @@
 """One call, from its guard to its result, and the retry policy of every call.
 
-A client's loop is ``request() -> send -> handle_outcome()``, driven by tenacity with :func:`retry_policy`.
+A client's loop is ``request() -> send -> handle_outcome()``, repeated as :func:`pause_before_retry` says.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
-
-from tenacity import RetryCallState, retry_if_exception
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from airflow_provider_cloudstore.protocol import errors, results
 from airflow_provider_cloudstore.protocol.content import Content, read_content
@@ -263,45 +261,28 @@ class Retried(Protocol):
         ...
 
 
-def retry_policy(call: Retried, time_left: Callable[[], float], on_retry: Callable[[str], None]) -> dict[str, Any]:
-    """The arguments for tenacity's ``Retrying`` and ``AsyncRetrying``: the one policy of every caller.
+def pause_before_retry(
+    call: Retried, error: errors.CloudStoreError, time_left: float, on_retry: Callable[[str], None]
+) -> float | None:
+    """Seconds to pause before the next attempt, or None if there is none: the one retry policy of every caller.
 
     Exponential backoff with full jitter, or ``Retry-After``; it ends after the connection's ``max_attempts``, or if the next
     pause would exceed the time that is left.
 
-    :param time_left: returns the seconds that are left for further attempts and the pauses between them.
+    :param error: how the last attempt ended.
+    :param time_left: the seconds that are left for further attempts and the pauses between them.
     :param on_retry: is called with one line before each pause: operation, attempt, reason and delay.
     """
-
-    def wait(state: RetryCallState) -> float:
-        if call.token_rejected:
-            return 0.0
-        error = _error_of(state)
-        return error.retry_after if error.retry_after is not None else _backoff(call.attempts)
-
-    def stop(state: RetryCallState) -> bool:
-        if call.exhausted:
-            return True
-        error, too_late = _error_of(state), state.upcoming_sleep >= time_left()
-        error.retry_after_too_long = too_late and error.retry_after is not None
-        return too_late
-
-    def announce(state: RetryCallState) -> None:
-        error = _error_of(state)
-        when = f" in {state.upcoming_sleep:.1f} s" if state.upcoming_sleep else ""
-        on_retry(f"{error.operation} '{error.subject}': {call.describe_retry(error.reason)}{when}")
-
-    def is_retryable(error: BaseException) -> bool:
-        return isinstance(error, errors.CloudStoreError) and error.retryable
-
-    return {"retry": retry_if_exception(is_retryable), "wait": wait, "stop": stop, "before_sleep": announce, "reraise": True}
+    if not error.retryable or call.exhausted:
+        return None
+    pause = 0.0 if call.token_rejected else _backoff(call.attempts) if error.retry_after is None else error.retry_after
+    if pause >= time_left:
+        error.retry_after_too_long = error.retry_after is not None
+        return None
+    when = f" in {pause:.1f} s" if pause else ""
+    on_retry(f"{error.operation} '{error.subject}': {call.describe_retry(error.reason)}{when}")
+    return pause
 
 
 def _backoff(attempts: int) -> float:
-    # By the call's own count, which a download resets when it makes progress; tenacity's is not reset.
     return random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2 ** max(0, attempts - 1)))
-
-
-def _error_of(state: RetryCallState) -> errors.CloudStoreError:
-    # Only for errors that `is_retryable` has accepted.
-    return cast("errors.CloudStoreError", state.outcome and state.outcome.exception())

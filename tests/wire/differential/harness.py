@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pendulum
 import pytest
-from tenacity import AsyncRetrying, Retrying
 
 from airflow_provider_cloudstore.clients import asynchronous, blocking, downloads
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
@@ -57,9 +57,9 @@ def _download(case: DownloadCase, settings: Settings, url: str, target: Target) 
 def _without_pauses(pause: Callable[[float], None], pause_later: Callable[[float], Any]) -> Iterator[None]:
     """Replace the pauses between two attempts: all that the net knows of how the clients retry."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocking, "Retrying", partial(Retrying, sleep=pause))
-        patch.setattr(downloads, "Retrying", partial(Retrying, sleep=pause))
-        patch.setattr(asynchronous, "AsyncRetrying", partial(AsyncRetrying, sleep=pause_later))
+        for module in (blocking, downloads):
+            patch.setattr(module, "time", SimpleNamespace(**{**vars(time), "sleep": pause}))
+        patch.setattr(asynchronous, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": pause_later}))
         yield
 
 
