@@ -91,22 +91,18 @@ class DownloadClient:
         to_skip = download.accept_head(head)
         if download.position == 0:
             sink.restart()
-        failure: TransportFailure | None = None
-        while to_skip and not isinstance(piece := exchange.read(min(CHUNK, to_skip)), TransportFailure) and piece:
-            to_skip -= len(piece)
-            download.skip(len(piece))
-        while failure is None and (wanted := download.bytes_wanted) != 0:
-            piece = exchange.read(CHUNK if wanted is None else min(CHUNK, wanted))
+        while (wanted := to_skip or download.bytes_wanted) and (piece := exchange.read(int(min(CHUNK, wanted)))):
             if isinstance(piece, TransportFailure):
-                failure = piece
-            elif piece:
-                is_progress = download.accept_body(piece)
-                sink.write(piece)
-                if is_progress:
-                    clock.note_progress()
-            else:
-                break
-        clock.finish_attempt(download, failure)
+                return clock.finish_attempt(download, piece)
+            if to_skip:
+                to_skip -= len(piece)
+                download.skip(len(piece))
+                continue
+            is_progress = download.accept_body(piece)
+            sink.write(piece)
+            if is_progress:
+                clock.note_progress()
+        return clock.finish_attempt(download, None)
 
     def _new_link(self, file_id: str) -> DownloadLink:
         try:

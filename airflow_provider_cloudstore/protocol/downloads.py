@@ -17,6 +17,7 @@ anything else                               permanent
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -156,13 +157,13 @@ class Download:
         self._expected = validate_sha256(expected_sha256)
         self._digest = hashlib.sha256()
         self._start = 0
-        self._end: int | None = None
+        self._end = math.inf
         self._link = self._url = Secret("")
         self._redirects = 0
         self._links_rejected = 0
         self._progress = 0  # new bytes since the attempts were last reset
         self._furthest = 0  # the highest position so far: bytes downloaded a second time are no progress
-        self._body_left: int | None = None  # unread bytes of the response's body
+        self._body_left = math.inf  # unread bytes of the response's body; infinite if only its end tells
 
     def select_range(self, start: int, end: int) -> None:
         """Request a range next, with the same link, of the same version.
@@ -190,9 +191,18 @@ class Download:
 
         :raises InvalidResponseError: if the download host does not send it.
         """
-        if self.version is None or self.version.total is None:
+        if math.isinf(self._total):
             raise self._error(errors.InvalidResponseError, "the download host does not send the file's size", None)
-        return self.version.total
+        return int(self._total)
+
+    @property
+    def _total(self) -> float:
+        """The file's size in bytes; infinite if unknown."""
+        return math.inf if self.version is None or self.version.total is None else self.version.total
+
+    @property
+    def _is_part(self) -> bool:
+        return math.isfinite(self._end)
 
     @property
     def exhausted(self) -> bool:
@@ -221,7 +231,7 @@ class Download:
 
     @property
     def _is_resumable(self) -> bool:
-        return self._end is not None or bool(self.version and self.version.validator)
+        return self._is_part or bool(self.version and self.version.validator)
 
     def describe_retry(self, reason: str) -> str:
         """What failed, and what the next attempt does, for the log.
@@ -237,14 +247,14 @@ class Download:
         """The request for the next bytes, at the link or where it redirected to. It has no access token."""
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
         if self._is_range:
-            headers["Range"] = f"bytes={self.position}-{'' if self._end is None else self._end - 1}"
+            headers["Range"] = f"bytes={self.position}-{self._end - 1 if self._is_part else ''}"
             if self.version and self.version.validator:
                 headers["If-Range"] = self.version.validator
         return Request("GET", self._url.reveal(), headers)
 
     @property
     def _is_range(self) -> bool:
-        return self.position > 0 or self._end is not None
+        return self.position > 0 or self._is_part
 
     def follow_redirect(self, head: Response) -> bool:
         """Whether the response is a redirect; then :meth:`request` goes to its target.
@@ -291,13 +301,15 @@ class Download:
                 "expected_sha256 makes it acceptable",
                 head,
             )
-        self._body_left = None if length is None else int(length)
-        version = FileVersion.from_headers(head.headers, self._body_left)
-        if self._end is None:
+        total = None if length is None else int(length)
+        version = FileVersion.from_headers(head.headers, total)
+        self._body_left = math.inf if total is None else total
+        if not self._is_part:
             self._restart()
+            self.version = version
         elif self.version and not self.version.matches(version):
             raise self._file_changed(head)
-        self.version = version if self._end is None else self.version or version
+        self.version = self.version or version
         return self.position
 
     def _accept_range(self, head: Response) -> int:
@@ -319,22 +331,24 @@ class Download:
 
     def _reject(self, head: Response) -> int:
         status = head.status
-        if status in (412, 416) and self._is_range:
-            if self.version:
-                raise self._file_changed(head)
-            if status == 416 and _EMPTY_RANGE.fullmatch(head.headers.get("content-range", "")):
-                self.version, self._body_left = FileVersion.from_headers(head.headers, 0), 0
-                return 0
+        if self._is_range and self.version and status in (412, 416):
+            raise self._file_changed(head)
+        if self._is_range and status == 416 and _EMPTY_RANGE.fullmatch(head.headers.get("content-range", "")):
+            self.version, self._body_left = FileVersion.from_headers(head.headers, 0), 0
+            return 0
         if status in _LINK_REJECTED:
             raise self._link_rejected(head)
         if status == 407:
             raise self._incomplete(connect_refused(status))
-        if status == 429 or status >= 500:
-            kind: type[errors.CloudStoreError] = errors.RateLimitError if is_rate_limit(head) else errors.TransientServiceError
+        kind: type[errors.CloudStoreError] = errors.InvalidResponseError
+        if is_rate_limit(head):
+            kind = errors.RateLimitError
+        elif status >= 500:
+            kind = errors.TransientServiceError
+        elif status >= 400:
+            kind = errors.RequestRejectedError
         elif status >= 300:
-            kind = errors.RequestRejectedError if status >= 400 else errors.RedirectError
-        else:
-            kind = errors.InvalidResponseError
+            kind = errors.RedirectError
         raise self._error(kind, f"HTTP {status}", head)
 
     def _link_rejected(self, head: Response) -> errors.CloudStoreError:
@@ -355,7 +369,7 @@ class Download:
 
     def _restarting(self, kind: type[errors.CloudStoreError], reason: str, head: Response) -> errors.CloudStoreError:
         error = self._error(kind, reason, head)
-        error.retryable = self._end is None  # an open file must not mix versions
+        error.retryable = not self._is_part  # an open file must not mix versions
         if error.retryable:
             self.version = None
             self._restart()
@@ -365,15 +379,14 @@ class Download:
         self.position, self._digest = 0, hashlib.sha256()
 
     @property
-    def bytes_wanted(self) -> int | None:
-        """How many bytes of the body to read; None for all."""
-        wanted = None if self._end is None else max(0, self._end - self.position)
-        return self._body_left if wanted is None else wanted if self._body_left is None else min(wanted, self._body_left)
+    def bytes_wanted(self) -> float:
+        """How many bytes of the body to read; infinite if only its end tells."""
+        return min(self._end - self.position, self._body_left)
 
     def skip(self, count: int) -> None:
         """Count bytes of the body that were skipped."""
         self.counts["bytes"] += count
-        self._body_left = None if self._body_left is None else self._body_left - count
+        self._body_left -= count
 
     def accept_body(self, piece: bytes) -> bool:
         """Count and digest the next bytes of the body.
@@ -395,11 +408,10 @@ class Download:
 
         :raises CloudStoreError: if bytes are missing.
         """
-        total = self.version.total if self.version else None
-        end = total if self._end is None else self._end if total is None else min(self._end, total)
-        if failure is None and (self._body_left if end is None else end - self.position) in (None, 0):
-            return
-        raise self._incomplete(failure)
+        end = min(self._end, self._total)
+        missing = end - self.position if math.isfinite(end) else self._body_left
+        if failure or missing not in (0, math.inf):
+            raise self._incomplete(failure)
 
     def _incomplete(self, failure: TransportFailure | None) -> errors.CloudStoreError:
         reason = failure.reason if failure else "the response ended early"
@@ -420,8 +432,7 @@ class Download:
 
     @property
     def _where(self) -> str:
-        total = self.version.total if self.version else None
-        return f" at byte {self.position:,}" + (f" of {total:,}" if total is not None else "")
+        return f" at byte {self.position:,}" + (f" of {self._total:,}" if math.isfinite(self._total) else "")
 
     def result(self, path: str) -> DownloadedFile:
         """What was downloaded.
