@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
@@ -21,7 +20,7 @@ from airflow_provider_cloudstore.hooks.masking import MaskingLimit, amask, mask
 from airflow_provider_cloudstore.hooks.shared_connection import SharedConnection, shared_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.metrics import count_download, counted_requests
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, PollFile, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import (
     BadRequestError,
     CloudStoreError,
@@ -163,9 +162,7 @@ class CloudStoreHook(BaseHook):
         :raises InvalidResponseError: if the service's response has no token.
         """
         with airflow_errors():
-            link = self._perform(CreateDownloadLink(file_id, self.settings))
-        mask(self._masking.admit(link.secrets, self.log.warning))
-        return link
+            return self._masked(self._perform(CreateDownloadLink(file_id, self.settings)))
 
     def download(
         self, file_id: str, target: Any, *, expected_sha256: str | None = None, link: DownloadLink | None = None
@@ -233,22 +230,16 @@ class CloudStoreHook(BaseHook):
             error means "not yet".
         """
         with airflow_errors():
-            call = CreateDownloadLink(file_id, self.settings)
-        return self._poll_within(call, time_budget())
+            call = PollFile(file_id, self.settings)
+        return self._poll(call, time_budget())
 
-    def _poll_within(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
-        ends_at = time.monotonic() + seconds
-        found = self._poll_once(call, seconds)
-        if call.token_rejected:  # retry once with the connection's current token
-            found = self._poll_once(call, ends_at - time.monotonic())
-        return found
-
-    def _poll_once(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
+    def _poll(self, call: PollFile, seconds: float) -> DownloadLink | CloudStoreError:
         try:
-            with counted_requests(call):
-                link = self._http.attempt(call, seconds)
+            return self._masked(self._perform(call, seconds))
         except CloudStoreError as error:
             return error
+
+    def _masked(self, link: DownloadLink) -> DownloadLink:
         mask(self._masking.admit(link.secrets, self.log.warning))
         return link
 
@@ -267,7 +258,7 @@ class CloudStoreHook(BaseHook):
 
     def _test(self) -> tuple[bool, str]:
         try:
-            found = self._poll_within(CreateDownloadLink("airflow-connection-test", self.settings), self.settings.timeout)
+            found = self._poll(PollFile("airflow-connection-test", self.settings), self.settings.timeout)
         except CloudStoreError as error:
             found = error
         if isinstance(found, DownloadLink):
@@ -285,9 +276,9 @@ class CloudStoreHook(BaseHook):
         self.log.warning(warning)
         self._warnings.append(warning)
 
-    def _perform(self, call: Call[T]) -> T:
+    def _perform(self, call: Call[T], seconds: float | None = None) -> T:
         with counted_requests(call):
-            return self._http.perform(call, budget=time_budget(), on_retry=self.log.warning)
+            return self._http.perform(call, budget=time_budget() if seconds is None else seconds, on_retry=self.log.warning)
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, even if it was read before: its token may have been rotated.
@@ -389,17 +380,9 @@ class CloudStoreAsyncHook(BaseHook):
         :param file_id: the file.
         :returns: None if it is available, else the error.
         """
-        call = CreateDownloadLink(file_id, await self._current())
-        missing = await self._poll_once(call)
-        if call.token_rejected:  # retry once with the connection's current token
-            missing = await self._poll_once(call)
-        return missing
-
-    async def _poll_once(self, call: CreateDownloadLink) -> CloudStoreError | None:
-        # A single attempt: the wait, not the retry policy, decides when to poll next.
+        call = PollFile(file_id, await self._current())
         try:
-            with counted_requests(call):
-                await self._client.attempt(call)
+            await self._perform(call)
         except CloudStoreError as error:
             return error
         return None

@@ -100,7 +100,12 @@ class Call(ABC, Generic[T]):
     @property
     def exhausted(self) -> bool:
         """Whether no attempt is left. The one with a new token is extra: it does not retry the same request."""
-        return self.attempts - self._context.token_was_rejected >= self.settings.max_attempts
+        return self.attempts - self._context.token_was_rejected >= self.max_attempts
+
+    @property
+    def max_attempts(self) -> int:
+        """How many requests the call may send."""
+        return self.settings.max_attempts
 
     def replace_credentials(self, settings: Settings) -> None:
         """Continue after a 401 with the connection as it reads now.
@@ -123,7 +128,7 @@ class Call(ABC, Generic[T]):
         """What failed, and what the next attempt does, for the log."""
         if self.token_rejected:
             return "the service refused the access token; reading the connection again for a new one"
-        return f"attempt {self.attempts} of {self.settings.max_attempts} failed ({reason}); retrying"
+        return f"attempt {self.attempts} of {self.max_attempts} failed ({reason}); retrying"
 
     def request(self) -> Request:
         """The request of the next attempt."""
@@ -241,10 +246,18 @@ class CreateDownloadLink(Call[DownloadLink]):
         return results.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
 
 
+class PollFile(CreateDownloadLink):
+    """The same in one request, for a wait, which decides itself when to poll again."""
+
+    @property
+    def max_attempts(self) -> int:
+        """One; the one with a new token is extra."""
+        return 1
+
+
 class Retried(Protocol):
     """What the retry policy needs of a call or a download."""
 
-    settings: Settings
     attempts: int
     token_rejected: bool
 
