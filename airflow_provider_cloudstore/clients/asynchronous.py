@@ -77,7 +77,7 @@ class AsyncClient:
                     raise
             await asyncio.sleep(pause)
 
-    async def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
+    async def attempt(self, call: Call[T], time_left: float) -> T:
         """Send one request of a call.
 
         :param time_left: maximum seconds, if the connection's timeout is not shorter.

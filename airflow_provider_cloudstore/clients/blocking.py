@@ -79,7 +79,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                     raise
             time.sleep(pause)
 
-    def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
+    def attempt(self, call: Call[T], time_left: float) -> T:
         """Send one request of a call.
 
         :param time_left: maximum seconds, if the connection's timeout is not shorter.

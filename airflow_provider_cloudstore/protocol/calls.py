@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from airflow_provider_cloudstore.protocol import errors, results
 from airflow_provider_cloudstore.protocol.content import Content, read_content
@@ -30,6 +30,9 @@ from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDel
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, Json, storable
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.protocol.downloads import Download
 
 T = TypeVar("T")
 
@@ -255,27 +258,8 @@ class PollFile(CreateDownloadLink):
         return 1
 
 
-class Retried(Protocol):
-    """What the retry policy needs of a call or a download."""
-
-    attempts: int
-    token_rejected: bool
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether no attempt is left."""
-        ...
-
-    def describe_retry(self, reason: str) -> str:
-        """What failed, and what the next attempt does, for the log.
-
-        :param reason: why the last attempt failed.
-        """
-        ...
-
-
 def pause_before_retry(
-    call: Retried, error: errors.CloudStoreError, time_left: float, on_retry: Callable[[str], None]
+    call: Call[Any] | Download, error: errors.CloudStoreError, time_left: float, on_retry: Callable[[str], None]
 ) -> float | None:
     """Seconds to pause before the next attempt, or None if there is none: the one retry policy of every caller.
 

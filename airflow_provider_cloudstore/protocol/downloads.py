@@ -165,15 +165,6 @@ class Download:
         self._furthest = 0  # the highest position so far: bytes downloaded a second time are no progress
         self._body_left = math.inf  # unread bytes of the response's body; infinite if only its end tells
 
-    def select_range(self, start: int, end: int) -> None:
-        """Request a range next, with the same link, of the same version.
-
-        :param start: its first byte.
-        :param end: the byte after its last one.
-        """
-        self.position, self._end, self.attempts, self._links_rejected, self._progress = start, end, 0, 0, 0
-        self._start = self._furthest = start
-
     def part(self, start: int, end: int) -> Download:
         """Another download, of one range, with the same link and of the same version; any number of them may run at once.
 
@@ -181,8 +172,8 @@ class Download:
         :param end: the byte after its last one.
         """
         part = Download(self.file_id, self.settings)
-        part.version, part._link = self.version, self._link
-        part.select_range(start, end)
+        part.version, part._link, part._end = self.version, self._link, end
+        part.position = part._start = part._furthest = start
         return part
 
     @property

@@ -46,7 +46,7 @@ def _download(case: DownloadCase, settings: Settings, url: str, target: Target) 
     """Download the file of a case into ``target``: all that the net knows of the download client."""
     download = Download("f1", settings, expected_sha256=sha256(case.content).hexdigest() if case.way == "checked" else None)
     if case.way == "part":
-        download.select_range(0, len(case.content))
+        download = download.part(0, len(case.content))
     link = DownloadLink("f1", LINK_TOKEN, url, pendulum.now("UTC"), None)
     with BlockingClient(settings, lambda: settings) as client:
         DownloadClient(client, lambda file_id: link).run(download, target, on_retry=logging.warning)
