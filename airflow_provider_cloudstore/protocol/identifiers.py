@@ -1,8 +1,7 @@
 """Reads an id as the most lenient service could, so that no spelling of the root or of a missing value passes a guard.
 
 Unicode compatibility forms, percent-encoding and invisible characters are decoded until nothing changes, and the result is
-resolved as a path. It names a folder only if it contains a letter or a digit other than zero. HTML and backslash escapes are
-decoded as alternative readings: a backslash may be a separator, and an ampersand part of a name.
+resolved as a path. It names a folder only if it contains a letter or a digit other than zero.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-
-from airflow_provider_cloudstore.protocol import escapes
+from urllib.parse import unquote
 
 # Letters and marks that Unicode defines as invisible (Default_Ignorable_Code_Point), and the blank Braille pattern; all other
 # invisible characters are not printable by category.
@@ -28,23 +26,14 @@ MAX_LENGTH = 4096
 """Maximum length of an id in characters: decoding every layer takes quadratic time."""
 
 
-Undo = Callable[[str], str]
-_READINGS: tuple[tuple[Undo, ...], ...] = ((escapes.percent,), (escapes.percent, escapes.entities), escapes.ALL)
-
-
-def plain(text: str, undone: tuple[Undo, ...] = (escapes.percent,)) -> str:
+def plain(text: str) -> str:
     """``text`` in plain form: without compatibility forms (NFKC), percent-encoding, invisible characters and non-ASCII zeros.
 
     :param text: an id of at most :data:`MAX_LENGTH` characters.
-    :param undone: the escapes to decode.
     """
-    while True:
-        decoded = text
-        for undo in undone:
-            decoded = _visible(undo(decoded))
-        if decoded == text:
-            return _SLASHES.sub("/", text)
+    while (decoded := _visible(unquote(text))) != text:
         text = decoded
+    return _SLASHES.sub("/", text)
 
 
 def _visible(text: str) -> str:
@@ -54,14 +43,10 @@ def _visible(text: str) -> str:
     return _INVISIBLE.sub("", text)
 
 
-def readings(folder_id: str) -> frozenset[str]:
-    """The paths below the root that ``folder_id`` may mean; two ids that share one may be the same folder."""
-    return frozenset([_resolved(plain(folder_id, undone)) for undone in _READINGS])
-
-
-def _resolved(path: str) -> str:
+def reading(folder_id: str) -> str:
+    """The path below the root that ``folder_id`` may mean; two ids that share it may be the same folder."""
     segments: list[str] = []
-    for part in _CUT.split(path, maxsplit=1)[0].split("/"):
+    for part in _CUT.split(plain(folder_id), maxsplit=1)[0].split("/"):
         segment = part.partition(";")[0]
         if segment.strip("."):
             segments.append(segment)
@@ -72,7 +57,7 @@ def _resolved(path: str) -> str:
 
 def is_root(folder_id: str) -> bool:
     """Whether ``folder_id`` may mean the root."""
-    return not all(any(map(_names_something, path.split("/"))) for path in readings(folder_id))
+    return not any(map(_names_something, reading(folder_id).split("/")))
 
 
 def is_nothing(text: str) -> bool:

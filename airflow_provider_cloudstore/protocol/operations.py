@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
-from airflow_provider_cloudstore.protocol.identifiers import MAX_LENGTH, is_nothing, is_root, readings
+from airflow_provider_cloudstore.protocol.identifiers import MAX_LENGTH, is_nothing, is_root, reading
 from airflow_provider_cloudstore.protocol.messages import Request
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
@@ -144,7 +143,7 @@ def _validate_folder_id(value: Any, settings: Settings) -> str:
             "nothing was sent",
             advice="Set it to the id of a single folder.",
         )
-    if not readings(folder_id).isdisjoint(chain.from_iterable(map(readings, settings.protected_folder_ids))):
+    if reading(folder_id) in map(reading, settings.protected_folder_ids):
         raise InvalidInputError(
             f"folder_id {folder_id!r} is protected: extra 'protected_folder_ids' of the connection lists it, or an id that "
             "may mean the same folder, and deletion is permanent; nothing was sent"

@@ -8,7 +8,7 @@ from hypothesis import settings as cases
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
-from airflow_provider_cloudstore.protocol.identifiers import is_nothing, readings
+from airflow_provider_cloudstore.protocol.identifiers import is_nothing, reading
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER
 from tests.support import examples, settings
 
@@ -58,23 +58,7 @@ ROOTS = [
     "*",
     "00000000-0000-0000-0000-000000000000",
     "%c0%ae",
-    "&#47;",
-    "\\u002f",
-    "&#x2e;&#x2e;",
-    "&period;&period;",
-    "a&sol;..",
-    "a&amp;sol;..",
-    "a%26sol%3b..",
-    "\\u002e\\u002e",
-    "a\\x2f..",
-    "a\\057..",
-    "\\u{2e}\\U0000002e",
-    "a%5Cu002f..",
-    "&#48;",
-    "\\u0030",
-    "&ZeroWidthSpace;",
-    "&bsol;",
-    "a\\000\\..\\..",
+    "\\..\\..",
     "a\\/..",
 ]
 ORDINARY = [
@@ -208,8 +192,7 @@ def test_what_says_something_is_not_nothing(text: str) -> None:
 
 @given(st.text())
 def test_reading_an_id_ends_and_reading_it_again_changes_nothing(text: str) -> None:
-    for path in readings(text):
-        assert path in readings(path)
+    assert reading(reading(text)) == reading(text)
 
 
 def test_an_id_that_takes_too_long_to_read_is_refused() -> None:
