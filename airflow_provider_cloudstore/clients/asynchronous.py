@@ -129,8 +129,7 @@ class AsyncClient:
             else:
                 if failure := in_flight.failure or response.content.exception():  # at_eof() is also true after an error
                     raise failure
-        too_large, kept = len(body) > messages.MAX_BODY_BYTES, bytes(body[: messages.MAX_BODY_BYTES])
-        return Response(response.status, in_flight.filter.headers, kept, sent, time.time(), too_large)
+        return Response(response.status, in_flight.filter.headers, bytes(body), sent, time.time())
 
 
 class _InFlight:

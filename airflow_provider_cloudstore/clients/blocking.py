@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -105,5 +106,4 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 if isinstance(piece, TransportFailure):
                     return piece
                 body += piece
-        too_large, kept = len(body) > messages.MAX_BODY_BYTES, bytes(body[: messages.MAX_BODY_BYTES])
-        return Response(head.status, head.headers, kept, head.sent, time.time(), too_large)
+        return replace(head, body=bytes(body), received=time.time())

@@ -95,7 +95,7 @@ def read_content(response: Response) -> Content:
 
 def _decompress(response: Response) -> tuple[bytes, str]:
     """The decoded body, and why it cannot be decoded. No coding is requested, but some servers compress all the same."""
-    body, too_large = response.body, response.too_large
+    body = response.body
     coding = response.headers.get("content-encoding", "").lower()
     if body and coding not in ("", "identity", "gzip", "x-gzip"):
         return b"", "a body in a content coding that was not requested"
@@ -103,10 +103,9 @@ def _decompress(response: Response) -> tuple[bytes, str]:
         inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
         with suppress(zlib.error):
             body = inflater.decompress(body, MAX_BODY_BYTES + 1)
-        too_large |= len(body) > MAX_BODY_BYTES
-        if not (inflater.eof or too_large) or inflater.unused_data:
+        if len(body) <= MAX_BODY_BYTES and (not inflater.eof or inflater.unused_data):
             return b"", "a body that is not complete gzip"
-    return body, f"a body of more than {MAX_BODY_BYTES // 1024} KiB, which was cut off" if too_large else ""
+    return body, f"a body of more than {MAX_BODY_BYTES // 1024} KiB, which was cut off" if len(body) > MAX_BODY_BYTES else ""
 
 
 def _integer(digits: str) -> int | str:

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl, pause_before_retry
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import TOKEN, settings
 
@@ -266,7 +266,7 @@ def test_an_answer_without_a_token_names_its_keys() -> None:
 
 
 def test_a_body_that_was_cut_off_is_not_quoted() -> None:
-    cut = Response(200, {}, b"x" * 100, SENT.timestamp(), GOT.timestamp(), too_large=True)
+    cut = Response(200, {}, b"x" * (MAX_BODY_BYTES + 1), SENT.timestamp(), GOT.timestamp())
     with pytest.raises(errors.InvalidResponseError) as failed:
         Loop(DeleteFolder("d1", settings()), cut).run()
     assert "xx" not in str(failed.value)

@@ -17,7 +17,7 @@ from airflow_provider_cloudstore.protocol.failures import (
     classify_response,
     retry_after,
 )
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import (
     CREATE_DOWNLOAD_LINK,
     DELETE_FOLDER,
@@ -29,12 +29,13 @@ from airflow_provider_cloudstore.protocol.operations import (
 NOW = pendulum.datetime(2026, 1, 1)
 EVERY = OPERATIONS
 IDEMPOTENT = [operation for operation in OPERATIONS if operation.idempotent]
+TOO_LARGE = b"x" * (MAX_BODY_BYTES + 1)
 
 
-def response(status: int, body: Any = None, too_large: bool = False, **headers: str) -> Response:
+def response(status: int, body: Any = None, **headers: str) -> Response:
     raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(status, named, raw, NOW.timestamp(), NOW.timestamp(), too_large=too_large)
+    return Response(status, named, raw, NOW.timestamp(), NOW.timestamp())
 
 
 def judged(operation: Operation, got: Response, retry_unknown_outcome: bool = False) -> type[errors.CloudStoreError] | None:
@@ -87,7 +88,7 @@ def test_a_server_error_leaves_the_outcome_of_an_upload_unknown(status: int) -> 
     "got",
     [
         response(200, b"<!doctype html>"),
-        response(200, too_large=True),
+        response(200, TOO_LARGE),
         response(200, b"{broken"),
         response(200, b'{"_status": "error"', content_type="application/json"),
         response(200, b"["),
@@ -169,7 +170,7 @@ def test_what_happened_is_said_in_a_clause() -> None:
     assert what(response(500)) == "HTTP 500"
     assert what(response(404)) == "HTTP 404"
     assert what(response(302)) == "HTTP 302, a redirect"
-    assert what(response(200, too_large=True)) == "HTTP 200 with a body of more than 1024 KiB, which was cut off"
+    assert what(response(200, TOO_LARGE)) == "HTTP 200 with a body of more than 1024 KiB, which was cut off"
     assert what(response(200, b"<html>")) == "HTTP 200 with a web page in place of the service's response"
     assert what(response(200, {"status": "error"})) == "HTTP 200, but the service reports an error"
 
