@@ -312,48 +312,42 @@ class CloudStoreAsyncHook(BaseHook):
         self.cloudstore_conn_id = cloudstore_conn_id
         self._open = AsyncExitStack()
         self._masking = MaskingLimit()
-        self._connection: SharedConnection
+        self._connection: SharedConnection | None = None
         self._settings: Settings
         self._client: AsyncClient
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_connection", "_settings", "_client"):
-            raise RuntimeError(
-                "CloudStoreAsyncHook works only inside its context manager: async with CloudStoreAsyncHook() as hook: ..."
-            )
-        raise AttributeError(name)
 
     async def __aenter__(self) -> Self:
         with airflow_errors():
             async with AsyncExitStack() as opening:
                 self._open = opening
-                self._connection = await opening.enter_async_context(shared_connection(self.cloudstore_conn_id, type(self)))
-                await self._use(await self._connection.open(self._read_settings))
-                self._open = opening.pop_all()
+                connection = await opening.enter_async_context(shared_connection(self.cloudstore_conn_id, type(self)))
+                await self._use(connection, await connection.open(self._read_settings))
+                self._open, self._connection = opening.pop_all(), connection
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for name in ("_client", "_settings", "_connection"):  # a later call raises RuntimeError
-            vars(self).pop(name, None)
+        self._connection = None
         await self._open.aclose()
 
-    async def _use(self, settings: Settings) -> Settings:
+    async def _use(self, connection: SharedConnection, settings: Settings) -> Settings:
         """Open the session for these settings; an earlier one may still have requests in flight."""
         from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 
         session = await self._open.enter_async_context(shared_session(settings))
-        self._settings, self._client = settings, AsyncClient(settings, partial(self._reread, settings), session)
+        reload = partial(connection.after_rejection, settings, self._read_settings)
+        self._settings, self._client = settings, AsyncClient(settings, reload, session)
         return settings
 
     async def _current(self) -> Settings:
         """The connection as last read, by whichever hook."""
+        if self._connection is None:
+            raise RuntimeError(
+                "CloudStoreAsyncHook works only inside its context manager: async with CloudStoreAsyncHook() as hook: ..."
+            )
         settings = self._connection.current(self._read_settings)
-        return settings if settings is self._settings else await self._use(settings)
-
-    async def _reread(self, rejected: Settings) -> Settings:
-        return await self._connection.after_rejection(rejected, self._read_settings)
+        return settings if settings is self._settings else await self._use(self._connection, settings)
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """As :meth:`CloudStoreHook.delete_folder`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -299,14 +298,8 @@ def _whole_number(extra: Mapping[str, Any], key: str, default: int) -> int:
 
 def _verify(extra: Mapping[str, Any]) -> bool | str:
     value = extra.get("verify", True)
-    if isinstance(value, str) and value.lower() not in ("true", "false"):
-        if not os.path.exists(value):
-            raise ConfigurationError(
-                "extra 'verify' of the connection names a CA bundle that does not exist on this machine: "
-                "use true, false, or the path of an existing file or folder"
-            )
-        return value
-    return _flag(extra, "verify", default=True)
+    is_path = isinstance(value, str) and value.lower() not in ("true", "false")
+    return str(value) if is_path else _flag(extra, "verify", default=True)
 
 
 def _protected(value: Any) -> frozenset[str]:

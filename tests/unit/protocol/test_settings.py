@@ -169,7 +169,7 @@ def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> No
     [
         {"timeout": 0}, {"timeout": -1}, {"timeout": "soon"}, {"timeout": "nan"}, {"timeout": "inf"}, {"timeout": True},
         {"timeout": []}, {"timeout": 86_401}, {"max_attempts": 0}, {"max_attempts": "many"}, {"verify": 1},
-        {"verify": "/no/such/bundle.pem"}, {"allow_http": "perhaps"}, {"allow_http": 1}, {"proxy": "proxy:70000"},
+        {"allow_http": "perhaps"}, {"allow_http": 1}, {"proxy": "proxy:70000"},
         {"timeout": 10**400}, {"timeout": "9" * 5000}, {"max_attempts": 10**400}, {"max_attempts": float("inf")},
         {"max_attempts": "nan"}, {"max_attempts": True}, {"max_attempts": 2.5}, {"timeout": {}}, {"proxy": "proxy:0"},
         {"proxy": "http://proxy:"}, {"proxy": "http://u:hunter2/x@proxy:3128"}, {"proxy": "http://proxy/hunter2"},
