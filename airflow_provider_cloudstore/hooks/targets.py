@@ -74,7 +74,7 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     elif (text := os.path.expanduser(text)).startswith("~"):
         raise InvalidInputError(f"target {text!r}: no such user (a file's name may begin './~'); nothing was sent")
     path = path or Path(text)
-    if _is_local(path):
+    if is_local(path):
         _local_file(path)  # a mistake is reported before a wait
     return path, text
 
@@ -82,7 +82,7 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
 @contextmanager
 def atomic_write(target: Any) -> Iterator[_LocalFile | _Upload]:
     """A file to write, which is at ``target`` once the block ends well; else what was there stays there."""
-    if _is_local(target):
+    if is_local(target):
         file: _LocalFile | _Upload = _LocalFile(_local_file(target))
     else:
         file = (_Upload if target.protocol in _TRANSACTIONAL else _RenamedFile)(target.fs, target.path)
@@ -94,7 +94,8 @@ def atomic_write(target: Any) -> Iterator[_LocalFile | _Upload]:
         raise
 
 
-def _is_local(path: Any) -> bool:
+def is_local(path: Any) -> bool:
+    """Whether a ``pathlib.Path`` or an ``ObjectStoragePath`` is on this machine."""
     return getattr(path, "protocol", "") in _LOCAL
 
 
