@@ -121,14 +121,12 @@ class AsyncClient:
             allow_redirects=False,
         ) as response:
             body = bytearray()
-            while not response.content.at_eof():
+            while len(body) <= messages.MAX_BODY_BYTES and not response.content.at_eof():
                 body += await response.content.readany()
-                if len(body) > messages.MAX_BODY_BYTES:
-                    response.close()
-                    break
-            else:
-                if failure := in_flight.failure or response.content.exception():  # at_eof() is also true after an error
-                    raise failure
+            if len(body) > messages.MAX_BODY_BYTES:
+                response.close()
+            elif failure := in_flight.failure or response.content.exception():  # at_eof() is also true after an error
+                raise failure
         return Response(response.status, in_flight.filter.headers, bytes(body), sent, time.time())
 
 

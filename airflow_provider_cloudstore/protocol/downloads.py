@@ -183,7 +183,7 @@ class Download:
         :raises InvalidResponseError: if the download host does not send it.
         """
         if math.isinf(self._total):
-            raise self._error(errors.InvalidResponseError, "the download host does not send the file's size", None)
+            raise self._error(errors.InvalidResponseError, "the download host does not send the file's size")
         return int(self._total)
 
     @property
@@ -410,7 +410,7 @@ class Download:
             reason += self._where
         kind = _NEVER_SENT.get(failure.kind) if failure else None
         advice = advice_for(failure, "the download host") if failure and kind else ""
-        return self._error(kind or errors.TransientServiceError, reason, None, advice)
+        return self._error(kind or errors.TransientServiceError, reason, advice=advice)
 
     def out_of_time(self, seconds: float) -> errors.CloudStoreError:
         """The error of a download that ``execution_timeout`` ended.
@@ -419,7 +419,7 @@ class Download:
         """
         speed = (self.position - self._start) / seconds / 1000
         reason = f"the task's execution_timeout ended it{self._where}, after {seconds:.1f} s at {speed:,.0f} kB/s; increase it"
-        return self._error(errors.CloudStoreError, reason, None)
+        return self._error(errors.CloudStoreError, reason)
 
     @property
     def _where(self) -> str:
@@ -434,11 +434,11 @@ class Download:
         digest = self._digest.hexdigest()
         if self._expected and digest != self._expected:
             reason = f"the SHA-256 of the {self.position:,} bytes is {digest}, not {self._expected}"
-            raise self._error(errors.ChecksumError, reason, None)
+            raise self._error(errors.ChecksumError, reason)
         return DownloadedFile(self.file_id, path, self.position, digest)
 
     def _error(
-        self, kind: type[errors.CloudStoreError], reason: str, head: Response | None, advice: str = ""
+        self, kind: type[errors.CloudStoreError], reason: str, head: Response | None = None, advice: str = ""
     ) -> errors.CloudStoreError:
         return kind(
             reason,
