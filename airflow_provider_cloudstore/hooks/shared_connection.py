@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 
 RENEW_SECONDS = 60.0
 """How old a connection may become; one in use is then renewed in the background."""
+RETRY_SECONDS = 10.0
+"""How soon a connection is read again after a read that failed."""
+REREAD_SECONDS = 1.0
+"""How soon it is read again after a read that returned a rejected token again."""
 
 Read = Callable[[set[str]], Awaitable[Settings]]
 """How a hook reads the connection; the set holds the warnings about it that have been logged."""
@@ -40,7 +44,9 @@ class SharedConnection:
         self._warned: set[str] = set()
         self._users = 0
         self._settings: Settings | None = None
+        self._error: BaseException | None = None  # of the last read
         self._read_at = -math.inf
+        self._unchanged_at = -math.inf  # when a read after a rejection brought nothing new
         self._reading: asyncio.Task[Settings] | None = None
         self._is_reread = False
 
@@ -48,12 +54,14 @@ class SharedConnection:
         """The settings, for a hook that begins to use them."""
         if self._settings:
             return self.current(read)
+        if self._reading is None and self._error and not self._is_older_than(RETRY_SECONDS):
+            raise self._error.with_traceback(None)
         return await self._joined(read)
 
     def current(self, read: Read) -> Settings:
         """The settings as last read; if that was long ago, also begin to renew them."""
         assert self._settings, "current() comes after open()"
-        if self._reading is None and self._is_old():
+        if self._reading is None and self._is_older_than(RENEW_SECONDS):
             self._begin(read).add_done_callback(self._log_failure)
         return self._settings
 
@@ -66,12 +74,16 @@ class SharedConnection:
             await asyncio.wait([self._reading])
         if self._settings and self._settings.access_token != rejected.access_token:
             return self._settings
+        if self._reading is None and time.monotonic() - self._unchanged_at < REREAD_SECONDS:
+            if self._error:
+                raise self._error.with_traceback(None)
+            return rejected
         return await self._joined(read, reread=True)
 
     @asynccontextmanager
     async def in_use(self) -> AsyncIterator[Self]:
         """Count a user."""
-        if not self._users and self._is_old():
+        if not self._users and self._is_older_than(RENEW_SECONDS):
             self._settings = None
         self._users += 1
         try:
@@ -84,8 +96,8 @@ class SharedConnection:
                 reading.cancel()
                 await asyncio.wait([reading])
 
-    def _is_old(self) -> bool:
-        return time.monotonic() - self._read_at >= RENEW_SECONDS
+    def _is_older_than(self, seconds: float) -> bool:
+        return time.monotonic() - self._read_at >= seconds
 
     async def _joined(self, read: Read, *, reread: bool = False) -> Settings:
         return await asyncio.shield(self._reading or self._begin(read, reread=reread))
@@ -105,8 +117,11 @@ class SharedConnection:
         if reading.cancelled():
             return
         self._read_at = time.monotonic()
-        if not reading.exception() and reading.result() != self._settings:
+        self._error = reading.exception()
+        if self._error is None and reading.result() != self._settings:
             self._settings = reading.result()
+        elif self._is_reread:
+            self._unchanged_at = self._read_at
 
     def _log_failure(self, reading: asyncio.Task[Settings]) -> None:
         if not reading.cancelled() and (error := reading.exception()):
@@ -123,5 +138,9 @@ def shared_connection(conn_id: str, reader: type) -> AbstractAsyncContextManager
     :param conn_id: the Airflow connection.
     :param reader: what decides how it is read: the hook's class.
     """
-    connections = _shared.setdefault(asyncio.get_running_loop(), {})
+    loop = asyncio.get_running_loop()
+    for other in [ref() for ref in _shared.keyrefs()]:
+        if other is not None and other.is_closed():  # a remembered error may refer to it
+            _shared.pop(other, None)
+    connections = _shared.setdefault(loop, {})
     return connections.setdefault((conn_id, reader), SharedConnection(conn_id)).in_use()

@@ -8,6 +8,7 @@ import pytest
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
+from airflow_provider_cloudstore.hooks import shared_connection
 from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.triggers import cloudstore as triggers
@@ -205,6 +206,7 @@ def test_no_error_ends_the_watch(emulator: Emulator, monkeypatch: pytest.MonkeyP
 
 def test_a_connection_that_is_mended_is_picked_up(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "_PERMANENT_ERROR_PAUSE", 0.1)
+    monkeypatch.setattr(shared_connection, "RETRY_SECONDS", 0.1)
     store_file(emulator)
     good = BaseHook.get_connection("cloudstore_default")
     assert good.host
