@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import aiohttp
-from tenacity import AsyncRetrying
 from yarl import URL
 
 from airflow_provider_cloudstore.clients.reasons import transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import messages
-from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
+from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, pause_before_retry
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.failures import connect_refused
 from airflow_provider_cloudstore.protocol.framing import IncompleteResponse, MalformedResponse, ResponseFilter
@@ -69,21 +68,16 @@ class AsyncClient:
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         make_attempt, ends_at = attempt or self.attempt, time.monotonic() + budget
-        try:
-            return await make_attempt(call, budget)
-        except CloudStoreError as error:
-            if not error.retryable:
-                raise
-            first = [error]
-        # Most calls succeed at once, so the policy is built only now. It takes the attempt above for its first.
-        async for retry in AsyncRetrying(**retry_policy(call, lambda: ends_at - time.monotonic(), on_retry)):
-            with retry:
-                if first:
-                    raise first.pop()
-                result = await make_attempt(call, ends_at - time.monotonic())
-        return result
+        while True:
+            try:
+                return await make_attempt(call, ends_at - time.monotonic())
+            except CloudStoreError as error:
+                pause = pause_before_retry(call, error, ends_at - time.monotonic(), on_retry)
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
 
-    async def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
+    async def attempt(self, call: Call[T], time_left: float) -> T:
         """Send one request of a call.
 
         :param time_left: maximum seconds, if the connection's timeout is not shorter.
@@ -127,16 +121,13 @@ class AsyncClient:
             allow_redirects=False,
         ) as response:
             body = bytearray()
-            while not response.content.at_eof():
+            while len(body) <= messages.MAX_BODY_BYTES and not response.content.at_eof():
                 body += await response.content.readany()
-                if len(body) > messages.MAX_BODY_BYTES:
-                    response.close()
-                    break
-            else:
-                if failure := in_flight.failure or response.content.exception():  # at_eof() is also true after an error
-                    raise failure
-        too_large, kept = len(body) > messages.MAX_BODY_BYTES, bytes(body[: messages.MAX_BODY_BYTES])
-        return Response(response.status, in_flight.filter.headers, kept, sent, time.time(), too_large)
+            if len(body) > messages.MAX_BODY_BYTES:
+                response.close()
+            elif failure := in_flight.failure or response.content.exception():  # at_eof() is also true after an error
+                raise failure
+        return Response(response.status, in_flight.filter.headers, bytes(body), sent, time.time())
 
 
 class _InFlight:

@@ -8,16 +8,16 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 import requests
-from tenacity import Retrying
 
 from airflow_provider_cloudstore.clients.exchange import Exchange
 from airflow_provider_cloudstore.clients.sessions import new_session
 from airflow_provider_cloudstore.protocol import messages
-from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, retry_policy
+from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, pause_before_retry
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -71,21 +71,16 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at = time.monotonic() + budget
-        try:
-            return self.attempt(call, budget)
-        except CloudStoreError as error:
-            if not error.retryable:
-                raise
-            first = [error]
-        # Most calls succeed at once, so the policy is built only now. It takes the attempt above for its first.
-        for retry in Retrying(**retry_policy(call, lambda: ends_at - time.monotonic(), on_retry)):
-            with retry:
-                if first:
-                    raise first.pop()
-                result = self.attempt(call, ends_at - time.monotonic())
-        return result
+        while True:
+            try:
+                return self.attempt(call, ends_at - time.monotonic())
+            except CloudStoreError as error:
+                pause = pause_before_retry(call, error, ends_at - time.monotonic(), on_retry)
+                if pause is None:
+                    raise
+            time.sleep(pause)
 
-    def attempt(self, call: Call[T], time_left: float = DEFAULT_BUDGET) -> T:
+    def attempt(self, call: Call[T], time_left: float) -> T:
         """Send one request of a call.
 
         :param time_left: maximum seconds, if the connection's timeout is not shorter.
@@ -111,5 +106,4 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 if isinstance(piece, TransportFailure):
                     return piece
                 body += piece
-        too_large, kept = len(body) > messages.MAX_BODY_BYTES, bytes(body[: messages.MAX_BODY_BYTES])
-        return Response(head.status, head.headers, kept, head.sent, time.time(), too_large)
+        return replace(head, body=bytes(body), received=time.time())

@@ -7,11 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tenacity import Retrying
-
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.exchange import Exchange
-from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, retry_policy
+from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, pause_before_retry
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
@@ -62,9 +60,14 @@ class DownloadClient:
         """
         clock = _Clock(self._time_left())
         try:
-            for attempt in Retrying(**retry_policy(download, clock.time_left, on_retry)):
-                with attempt:
-                    self._attempt(download, sink, clock)
+            while True:
+                try:
+                    return self._attempt(download, sink, clock)
+                except CloudStoreError as error:
+                    pause = pause_before_retry(download, error, clock.time_left(), on_retry)
+                    if pause is None:
+                        raise
+                time.sleep(pause)
         finally:
             self._count(download.counts)
             download.counts.clear()
@@ -88,22 +91,18 @@ class DownloadClient:
         to_skip = download.accept_head(head)
         if download.position == 0:
             sink.restart()
-        failure: TransportFailure | None = None
-        while to_skip and not isinstance(piece := exchange.read(min(CHUNK, to_skip)), TransportFailure) and piece:
-            to_skip -= len(piece)
-            download.skip(len(piece))
-        while failure is None and (wanted := download.bytes_wanted) != 0:
-            piece = exchange.read(CHUNK if wanted is None else min(CHUNK, wanted))
+        while (wanted := to_skip or download.bytes_wanted) and (piece := exchange.read(int(min(CHUNK, wanted)))):
             if isinstance(piece, TransportFailure):
-                failure = piece
-            elif piece:
-                is_progress = download.accept_body(piece)
-                sink.write(piece)
-                if is_progress:
-                    clock.note_progress()
-            else:
-                break
-        clock.finish_attempt(download, failure)
+                return clock.finish_attempt(download, piece)
+            if to_skip:
+                to_skip -= len(piece)
+                download.skip(len(piece))
+                continue
+            is_progress = download.accept_body(piece)
+            sink.write(piece)
+            if is_progress:
+                clock.note_progress()
+        return clock.finish_attempt(download, None)
 
     def _new_link(self, file_id: str) -> DownloadLink:
         try:

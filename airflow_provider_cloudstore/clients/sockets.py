@@ -31,13 +31,8 @@ class _ResponseReader(io.RawIOBase):
             if not (count := self._receive(buffer)):
                 self._filter.end()
                 return 0
-            in_place = self._filter.skip(count)  # as most of a download
-            if not in_place:
-                self._passed = memoryview(self._filter.feed(bytes(buffer[:count])))
-            if not in_place or self._filter.ended:
-                self._note_progress()
-            if in_place:
-                return count
+            self._passed = memoryview(self._filter.feed(bytes(buffer[:count])))
+            self._note_progress()
         count = min(len(buffer), len(self._passed))
         buffer[:count], self._passed = self._passed[:count], self._passed[count:]
         return count

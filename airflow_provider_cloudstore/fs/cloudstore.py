@@ -119,7 +119,7 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
 
         :raises io.UnsupportedOperation: for the root.
         """
-        _file_id(_name(path), must_be_valid=False)
+        _file_id(_name(path))
         return super().walk(path, *args, **kwargs)
 
     def glob(self, path: str, maxdepth: int | None = None, **kwargs: Any) -> Any:
@@ -323,15 +323,14 @@ def _name(path: Any) -> str:
     return path_of(str(os.fspath(path) if isinstance(path, os.PathLike) else path))
 
 
-def _file_id(path: str, *, must_be_valid: bool = True) -> str:
+def _file_id(path: str) -> str:
     file_id = id_of(path)
     if not file_id:
         raise io.UnsupportedOperation("cloudstore:// has no folders, and cannot list files: a path is the id of one file")
     try:
         segment(file_id)
     except InvalidInputError:
-        if must_be_valid:
-            raise FileNotFoundError(errno.ENOENT, "no file can have this id", path) from None
+        raise FileNotFoundError(errno.ENOENT, "no file can have this id", path) from None
     return file_id
 
 

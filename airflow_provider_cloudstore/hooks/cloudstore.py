@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
@@ -20,7 +19,14 @@ from airflow_provider_cloudstore.hooks.masking import MaskingLimit, amask, mask
 from airflow_provider_cloudstore.hooks.shared_connection import SharedConnection, shared_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.metrics import count_download, counted_requests
-from airflow_provider_cloudstore.protocol.calls import Call, ConnectionTest, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.calls import (
+    Call,
+    ConnectionTest,
+    CreateDownloadLink,
+    DeleteFolder,
+    PollFile,
+    UploadFromUrl,
+)
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, ConfigurationError, NotFoundError, ServiceError
 from airflow_provider_cloudstore.protocol.failures import is_about_subject
 from airflow_provider_cloudstore.protocol.proxies import environment_proxy
@@ -151,9 +157,7 @@ class CloudStoreHook(BaseHook):
         :returns: the token, and its URL and expiry if the response has them.
         :raises InvalidResponseError: if the service's response has no token.
         """
-        link = self._perform(CreateDownloadLink(file_id, self.settings))
-        mask(self._masking.admit(link.secrets, self.log.warning))
-        return link
+        return self._masked(self._perform(CreateDownloadLink(file_id, self.settings)))
 
     def download(
         self, file_id: str, target: Any, *, expected_sha256: str | None = None, link: DownloadLink | None = None
@@ -217,21 +221,15 @@ class CloudStoreHook(BaseHook):
         :returns: the link, or the error; :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait` decides whether the
             error means "not yet".
         """
-        return self._poll_within(CreateDownloadLink(file_id, self.settings), time_budget())
+        return self._poll(PollFile(file_id, self.settings), time_budget())
 
-    def _poll_within(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
-        ends_at = time.monotonic() + seconds
-        found = self._poll_once(call, seconds)
-        if call.token_rejected:  # retry once with the connection's current token
-            found = self._poll_once(call, ends_at - time.monotonic())
-        return found
-
-    def _poll_once(self, call: CreateDownloadLink, seconds: float) -> DownloadLink | CloudStoreError:
+    def _poll(self, call: PollFile, seconds: float) -> DownloadLink | CloudStoreError:
         try:
-            with counted_requests(call):
-                link = self._http.attempt(call, seconds)
+            return self._masked(self._perform(call, seconds))
         except CloudStoreError as error:
             return error
+
+    def _masked(self, link: DownloadLink) -> DownloadLink:
         mask(self._masking.admit(link.secrets, self.log.warning))
         return link
 
@@ -250,7 +248,7 @@ class CloudStoreHook(BaseHook):
 
     def _test(self) -> tuple[bool, str]:
         try:
-            found = self._poll_within(ConnectionTest(self.settings), self.settings.timeout)
+            found = self._poll(ConnectionTest(self.settings), self.settings.timeout)
         except CloudStoreError as error:
             found = error
         if isinstance(found, DownloadLink):
@@ -268,9 +266,9 @@ class CloudStoreHook(BaseHook):
         self.log.warning(warning)
         self._warnings.append(warning)
 
-    def _perform(self, call: Call[T]) -> T:
+    def _perform(self, call: Call[T], seconds: float | None = None) -> T:
         with counted_requests(call):
-            return self._http.perform(call, budget=time_budget(), on_retry=self.log.warning)
+            return self._http.perform(call, budget=time_budget() if seconds is None else seconds, on_retry=self.log.warning)
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, even if it was read before: its token may have been rotated.
@@ -304,47 +302,41 @@ class CloudStoreAsyncHook(BaseHook):
         self.cloudstore_conn_id = cloudstore_conn_id
         self._open = AsyncExitStack()
         self._masking = MaskingLimit()
-        self._connection: SharedConnection
+        self._connection: SharedConnection | None = None
         self._settings: Settings
         self._client: AsyncClient
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_connection", "_settings", "_client"):
-            raise RuntimeError(
-                "CloudStoreAsyncHook works only inside its context manager: async with CloudStoreAsyncHook() as hook: ..."
-            )
-        raise AttributeError(name)
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as opening:
             self._open = opening
-            self._connection = await opening.enter_async_context(shared_connection(self.cloudstore_conn_id, type(self)))
-            await self._use(await self._connection.open(self._read_settings))
-            self._open = opening.pop_all()
+            connection = await opening.enter_async_context(shared_connection(self.cloudstore_conn_id, type(self)))
+            await self._use(connection, await connection.open(self._read_settings))
+            self._open, self._connection = opening.pop_all(), connection
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for name in ("_client", "_settings", "_connection"):  # a later call raises RuntimeError
-            vars(self).pop(name, None)
+        self._connection = None
         await self._open.aclose()
 
-    async def _use(self, settings: Settings) -> Settings:
+    async def _use(self, connection: SharedConnection, settings: Settings) -> Settings:
         """Open the session for these settings; an earlier one may still have requests in flight."""
         from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 
         session = await self._open.enter_async_context(shared_session(settings))
-        self._settings, self._client = settings, AsyncClient(settings, partial(self._reread, settings), session)
+        reload = partial(connection.after_rejection, settings, self._read_settings)
+        self._settings, self._client = settings, AsyncClient(settings, reload, session)
         return settings
 
     async def _current(self) -> Settings:
         """The connection as last read, by whichever hook."""
+        if self._connection is None:
+            raise RuntimeError(
+                "CloudStoreAsyncHook works only inside its context manager: async with CloudStoreAsyncHook() as hook: ..."
+            )
         settings = self._connection.current(self._read_settings)
-        return settings if settings is self._settings else await self._use(settings)
-
-    async def _reread(self, rejected: Settings) -> Settings:
-        return await self._connection.after_rejection(rejected, self._read_settings)
+        return settings if settings is self._settings else await self._use(self._connection, settings)
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """As :meth:`CloudStoreHook.delete_folder`."""
@@ -368,17 +360,9 @@ class CloudStoreAsyncHook(BaseHook):
         :param file_id: the file.
         :returns: None if it is available, else the error.
         """
-        call = CreateDownloadLink(file_id, await self._current())
-        missing = await self._poll_once(call)
-        if call.token_rejected:  # retry once with the connection's current token
-            missing = await self._poll_once(call)
-        return missing
-
-    async def _poll_once(self, call: CreateDownloadLink) -> CloudStoreError | None:
-        # A single attempt: the wait, not the retry policy, decides when to poll next.
+        call = PollFile(file_id, await self._current())
         try:
-            with counted_requests(call):
-                await self._client.attempt(call)
+            await self._perform(call)
         except CloudStoreError as error:
             return error
         return None

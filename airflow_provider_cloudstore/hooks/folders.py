@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from airflow_provider_cloudstore.batch.receipts import unusable
+from airflow_provider_cloudstore.hooks.targets import is_local
 
-_LOCAL = ("", "file", "local")
 # Here a file appears when its only request is complete, and a folder is only a prefix of names, which needs no creation.
 _OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "oss", "memory")
 _PERMANENT_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
@@ -27,10 +27,9 @@ class PathFolder:
     """
 
     def __init__(self, path: Any) -> None:
-        is_local = getattr(path, "protocol", "") in _LOCAL
-        self._path: Any = Path(getattr(path, "path", path)) if is_local else path
-        self._fs: Any = None if is_local else path.fs
-        self._is_object_store = not is_local and path.protocol in _OBJECT_STORES
+        self._path: Any = Path(getattr(path, "path", path)) if is_local(path) else path
+        self._fs: Any = None if is_local(path) else path.fs
+        self._is_object_store = not is_local(path) and path.protocol in _OBJECT_STORES
 
     def read(self, name: str) -> bytes | None:
         """The content of a file, or None if it does not exist."""

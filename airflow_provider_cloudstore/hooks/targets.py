@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -75,16 +74,16 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     elif (text := os.path.expanduser(text)).startswith("~"):
         raise InvalidInputError(f"target {text!r}: no such user (a file's name may begin './~'); nothing was sent")
     path = path or Path(text)
-    if _is_local(path):
+    if is_local(path):
         _local_file(path)  # a mistake is reported before a wait
     return path, text
 
 
 @contextmanager
-def atomic_write(target: Any) -> Iterator[_LocalFile | _Stored]:
+def atomic_write(target: Any) -> Iterator[_LocalFile | _Upload]:
     """A file to write, which is at ``target`` once the block ends well; else what was there stays there."""
-    if _is_local(target):
-        file: _LocalFile | _Stored = _LocalFile(_local_file(target))
+    if is_local(target):
+        file: _LocalFile | _Upload = _LocalFile(_local_file(target))
     else:
         file = (_Upload if target.protocol in _TRANSACTIONAL else _RenamedFile)(target.fs, target.path)
     try:
@@ -95,7 +94,8 @@ def atomic_write(target: Any) -> Iterator[_LocalFile | _Stored]:
         raise
 
 
-def _is_local(path: Any) -> bool:
+def is_local(path: Any) -> bool:
+    """Whether a ``pathlib.Path`` or an ``ObjectStoragePath`` is on this machine."""
     return getattr(path, "protocol", "") in _LOCAL
 
 
@@ -170,36 +170,24 @@ class _LocalFile:
         self._part.unlink(missing_ok=True)
 
 
-class _Stored(ABC):
-    """A file on a store, whose bytes cannot be taken back: to restart is to open another one."""
+class _Upload:
+    """An upload that nobody sees before it is committed. Its bytes cannot be taken back: to restart is to open another."""
 
-    _file: Any
     write: Any
 
     def __init__(self, fs: Any, path: str) -> None:
         self._fs, self._path = fs, path
         self._open()
 
+    def _open(self) -> None:
+        self._file = self._fs.open(self._path, "wb", autocommit=False)
+        self.write = self._file.write
+
     def restart(self) -> None:
         """Forget what was written."""
         if self._file.tell():
             self.discard()
             self._open()
-
-    @abstractmethod
-    def _open(self) -> None: ...
-
-    @abstractmethod
-    def commit(self) -> None: ...
-
-    @abstractmethod
-    def discard(self) -> None: ...
-
-
-class _Upload(_Stored):
-    def _open(self) -> None:
-        self._file = self._fs.open(self._path, "wb", autocommit=False)
-        self.write = self._file.write
 
     def commit(self) -> None:
         """Upload what is left, and complete the upload."""
@@ -213,7 +201,9 @@ class _Upload(_Stored):
         self._file.closed = True  # fsspec would upload what is left when it is collected
 
 
-class _RenamedFile(_Stored):
+class _RenamedFile(_Upload):
+    """A file next to the target, for a store where all see what is not yet complete."""
+
     def _open(self) -> None:
         folder, slash, name = self._path.rpartition("/")
         folder += slash

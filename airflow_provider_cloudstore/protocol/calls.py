@@ -1,6 +1,6 @@
 """One call, from its guard to its result, and the retry policy of every call.
 
-A client's loop is ``request() -> send -> handle_outcome()``, driven by tenacity with :func:`retry_policy`.
+A client's loop is ``request() -> send -> handle_outcome()``, repeated as :func:`pause_before_retry` says.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
-
-from tenacity import RetryCallState, retry_if_exception
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from airflow_provider_cloudstore.protocol import errors, results
 from airflow_provider_cloudstore.protocol.content import Content, read_content
@@ -32,6 +30,9 @@ from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDel
 from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, Json, storable
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.protocol.downloads import Download
 
 T = TypeVar("T")
 
@@ -99,7 +100,12 @@ class Call(ABC, Generic[T]):
     @property
     def exhausted(self) -> bool:
         """Whether no attempt is left. The one with a new token is extra: it does not retry the same request."""
-        return self.attempts - self._context.token_was_rejected >= self.settings.max_attempts
+        return self.attempts - self._context.token_was_rejected >= self.max_attempts
+
+    @property
+    def max_attempts(self) -> int:
+        """How many requests the call may send."""
+        return self.settings.max_attempts
 
     def replace_credentials(self, settings: Settings) -> None:
         """Continue after a 401 with the connection as it reads now.
@@ -122,7 +128,7 @@ class Call(ABC, Generic[T]):
         """What failed, and what the next attempt does, for the log."""
         if self.token_rejected:
             return "the service refused the access token; reading the connection again for a new one"
-        return f"attempt {self.attempts} of {self.settings.max_attempts} failed ({reason}); retrying"
+        return f"attempt {self.attempts} of {self.max_attempts} failed ({reason}); retrying"
 
     def request(self) -> Request:
         """The request of the next attempt."""
@@ -235,8 +241,17 @@ class CreateDownloadLink(Call[DownloadLink]):
         return results.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
 
 
-class ConnectionTest(CreateDownloadLink):
-    """A download link for a file that does not exist: the response shows whether the service accepts the token."""
+class PollFile(CreateDownloadLink):
+    """The same in one request, for a wait, which decides itself when to poll again."""
+
+    @property
+    def max_attempts(self) -> int:
+        """One; the one with a new token is extra."""
+        return 1
+
+
+class ConnectionTest(PollFile):
+    """A poll for a file that does not exist: the response shows whether the service accepts the token."""
 
     operation = replace(CREATE_DOWNLOAD_LINK, name="connection test")
 
@@ -244,65 +259,28 @@ class ConnectionTest(CreateDownloadLink):
         super().__init__("airflow-connection-test", settings)
 
 
-class Retried(Protocol):
-    """What the retry policy needs of a call or a download."""
-
-    settings: Settings
-    attempts: int
-    token_rejected: bool
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether no attempt is left."""
-        ...
-
-    def describe_retry(self, reason: str) -> str:
-        """What failed, and what the next attempt does, for the log.
-
-        :param reason: why the last attempt failed.
-        """
-        ...
-
-
-def retry_policy(call: Retried, time_left: Callable[[], float], on_retry: Callable[[str], None]) -> dict[str, Any]:
-    """The arguments for tenacity's ``Retrying`` and ``AsyncRetrying``: the one policy of every caller.
+def pause_before_retry(
+    call: Call[Any] | Download, error: errors.CloudStoreError, time_left: float, on_retry: Callable[[str], None]
+) -> float | None:
+    """Seconds to pause before the next attempt, or None if there is none: the one retry policy of every caller.
 
     Exponential backoff with full jitter, or ``Retry-After``; it ends after the connection's ``max_attempts``, or if the next
     pause would exceed the time that is left.
 
-    :param time_left: returns the seconds that are left for further attempts and the pauses between them.
+    :param error: how the last attempt ended.
+    :param time_left: the seconds that are left for further attempts and the pauses between them.
     :param on_retry: is called with one line before each pause: operation, attempt, reason and delay.
     """
-
-    def wait(state: RetryCallState) -> float:
-        if call.token_rejected:
-            return 0.0
-        error = _error_of(state)
-        return error.retry_after if error.retry_after is not None else _backoff(call.attempts)
-
-    def stop(state: RetryCallState) -> bool:
-        if call.exhausted:
-            return True
-        error, too_late = _error_of(state), state.upcoming_sleep >= time_left()
-        error.retry_after_too_long = too_late and error.retry_after is not None
-        return too_late
-
-    def announce(state: RetryCallState) -> None:
-        error = _error_of(state)
-        when = f" in {state.upcoming_sleep:.1f} s" if state.upcoming_sleep else ""
-        on_retry(f"{error.operation} '{error.subject}': {call.describe_retry(error.reason)}{when}")
-
-    def is_retryable(error: BaseException) -> bool:
-        return isinstance(error, errors.CloudStoreError) and error.retryable
-
-    return {"retry": retry_if_exception(is_retryable), "wait": wait, "stop": stop, "before_sleep": announce, "reraise": True}
+    if not error.retryable or call.exhausted:
+        return None
+    pause = 0.0 if call.token_rejected else _backoff(call.attempts) if error.retry_after is None else error.retry_after
+    if pause >= time_left:
+        error.retry_after_too_long = error.retry_after is not None
+        return None
+    when = f" in {pause:.1f} s" if pause else ""
+    on_retry(f"{error.operation} '{error.subject}': {call.describe_retry(error.reason)}{when}")
+    return pause
 
 
 def _backoff(attempts: int) -> float:
-    # By the call's own count, which a download resets when it makes progress; tenacity's is not reset.
     return random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2 ** max(0, attempts - 1)))
-
-
-def _error_of(state: RetryCallState) -> errors.CloudStoreError:
-    # Only for errors that `is_retryable` has accepted.
-    return cast("errors.CloudStoreError", state.outcome and state.outcome.exception())

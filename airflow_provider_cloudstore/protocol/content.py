@@ -100,7 +100,7 @@ def read_content(response: Response) -> Content:
 
 def _decompress(response: Response) -> tuple[bytes, str]:
     """The decoded body, and why it cannot be decoded."""
-    body, too_large = response.body, response.too_large
+    body = response.body
     for coding in _codings(response) if body else ():
         if coding not in ("gzip", "x-gzip", "deflate"):
             return b"", "a body in a content coding that was not requested"
@@ -108,8 +108,9 @@ def _decompress(response: Response) -> tuple[bytes, str]:
             body = _inflate(body, coding)
         except zlib.error:
             return b"", f"a body that is not complete {coding}"
-        too_large |= len(body) > MAX_BODY_BYTES
-    return body, f"a body of more than {MAX_BODY_BYTES // 1024} KiB, which was cut off" if too_large else ""
+        if len(body) > MAX_BODY_BYTES:
+            break
+    return body, f"a body of more than {MAX_BODY_BYTES // 1024} KiB, which was cut off" if len(body) > MAX_BODY_BYTES else ""
 
 
 def _codings(response: Response) -> list[str]:

@@ -17,6 +17,7 @@ anything else                               permanent
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -161,22 +162,13 @@ class Download:
         self._expected = validate_sha256(expected_sha256)
         self._digest = hashlib.sha256()
         self._start = 0
-        self._end: int | None = None
+        self._end = math.inf
         self._link = self._url = Secret("")
         self._redirects = 0
         self._links_rejected = 0
         self._progress = 0  # new bytes since the attempts were last reset
         self._furthest = 0  # the highest position so far: bytes downloaded a second time are no progress
-        self._body_left: int | None = None  # unread bytes of the response's body
-
-    def select_range(self, start: int, end: int) -> None:
-        """Request a range next, with the same link, of the same version.
-
-        :param start: its first byte.
-        :param end: the byte after its last one.
-        """
-        self.position, self._end, self.attempts, self._links_rejected, self._progress = start, end, 0, 0, 0
-        self._start = self._furthest = start
+        self._body_left = math.inf  # unread bytes of the response's body; infinite if only its end tells
 
     def part(self, start: int, end: int) -> Download:
         """Another download, of one range, with the same link and of the same version; any number of them may run at once.
@@ -185,8 +177,8 @@ class Download:
         :param end: the byte after its last one.
         """
         part = Download(self.file_id, self.settings)
-        part.version, part._link = self.version, self._link
-        part.select_range(start, end)
+        part.version, part._link, part._end = self.version, self._link, end
+        part.position = part._start = part._furthest = start
         return part
 
     @property
@@ -195,9 +187,18 @@ class Download:
 
         :raises InvalidResponseError: if the download host does not send it.
         """
-        if self.version is None or self.version.total is None:
-            raise self._error(errors.InvalidResponseError, "the download host does not send the file's size", None)
-        return self.version.total
+        if math.isinf(self._total):
+            raise self._error(errors.InvalidResponseError, "the download host does not send the file's size")
+        return int(self._total)
+
+    @property
+    def _total(self) -> float:
+        """The file's size in bytes; infinite if unknown."""
+        return math.inf if self.version is None or self.version.total is None else self.version.total
+
+    @property
+    def _is_part(self) -> bool:
+        return math.isfinite(self._end)
 
     @property
     def exhausted(self) -> bool:
@@ -226,7 +227,7 @@ class Download:
 
     @property
     def _is_resumable(self) -> bool:
-        return self._end is not None or bool(self.version and self.version.validator)
+        return self._is_part or bool(self.version and self.version.validator)
 
     def describe_retry(self, reason: str) -> str:
         """What failed, and what the next attempt does, for the log.
@@ -242,14 +243,14 @@ class Download:
         """The request for the next bytes, at the link or where it redirected to. It has no access token."""
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
         if self._is_range:
-            headers["Range"] = f"bytes={self.position}-{'' if self._end is None else self._end - 1}"
+            headers["Range"] = f"bytes={self.position}-{self._end - 1 if self._is_part else ''}"
             if self.version and self.version.validator:
                 headers["If-Range"] = self.version.validator
         return Request("GET", self._url.reveal(), headers)
 
     @property
     def _is_range(self) -> bool:
-        return self.position > 0 or self._end is not None
+        return self.position > 0 or self._is_part
 
     def follow_redirect(self, head: Response) -> bool:
         """Whether the response is a redirect; then :meth:`request` goes to its target.
@@ -299,13 +300,15 @@ class Download:
                 "expected_sha256 makes it acceptable",
                 head,
             )
-        self._body_left = None if length is None else int(length)
-        version = FileVersion.from_headers(head.headers, self._body_left)
-        if self._end is None:
+        total = None if length is None else int(length)
+        version = FileVersion.from_headers(head.headers, total)
+        self._body_left = math.inf if total is None else total
+        if not self._is_part:
             self._restart()
+            self.version = version
         elif self.version and not self.version.matches(version):
             raise self._file_changed(head)
-        self.version = version if self._end is None else self.version or version
+        self.version = self.version or version
         return self.position
 
     def _accept_range(self, head: Response) -> int:
@@ -327,22 +330,24 @@ class Download:
 
     def _reject(self, head: Response) -> int:
         status = head.status
-        if status in (412, 416) and self._is_range:
-            if self.version:
-                raise self._file_changed(head)
-            if status == 416 and _EMPTY_RANGE.fullmatch(head.headers.get("content-range", "")):
-                self.version, self._body_left = FileVersion.from_headers(head.headers, 0), 0
-                return 0
+        if self._is_range and self.version and status in (412, 416):
+            raise self._file_changed(head)
+        if self._is_range and status == 416 and _EMPTY_RANGE.fullmatch(head.headers.get("content-range", "")):
+            self.version, self._body_left = FileVersion.from_headers(head.headers, 0), 0
+            return 0
         if status in _LINK_REJECTED:
             raise self._link_rejected(head)
         if status == 407:
             raise self._incomplete(connect_refused(status))
-        if status == 429 or status >= 500:
-            kind: type[errors.CloudStoreError] = errors.RateLimitError if is_rate_limit(head) else errors.TransientServiceError
-        elif 300 <= status < 400:
+        kind: type[errors.CloudStoreError] = errors.InvalidResponseError
+        if is_rate_limit(head):
+            kind = errors.RateLimitError
+        elif status >= 500:
+            kind = errors.TransientServiceError
+        elif status >= 400:
+            kind = errors.RequestRejectedError
+        elif status >= 300:
             raise self._redirected(f"HTTP {status}", head)
-        else:
-            kind = errors.RequestRejectedError if status >= 400 else errors.InvalidResponseError
         raise self._error(kind, f"HTTP {status}", head)
 
     def _link_rejected(self, head: Response) -> errors.CloudStoreError:
@@ -365,7 +370,7 @@ class Download:
 
     def _restarting(self, kind: type[errors.CloudStoreError], reason: str, head: Response) -> errors.CloudStoreError:
         error = self._error(kind, reason, head)
-        error.retryable = self._end is None  # an open file must not mix versions
+        error.retryable = not self._is_part  # an open file must not mix versions
         if error.retryable:
             self.version = None
             self._restart()
@@ -375,15 +380,14 @@ class Download:
         self.position, self._digest = 0, hashlib.sha256()
 
     @property
-    def bytes_wanted(self) -> int | None:
-        """How many bytes of the body to read; None for all."""
-        wanted = None if self._end is None else max(0, self._end - self.position)
-        return self._body_left if wanted is None else wanted if self._body_left is None else min(wanted, self._body_left)
+    def bytes_wanted(self) -> float:
+        """How many bytes of the body to read; infinite if only its end tells."""
+        return min(self._end - self.position, self._body_left)
 
     def skip(self, count: int) -> None:
         """Count bytes of the body that were skipped."""
         self.counts["bytes"] += count
-        self._body_left = None if self._body_left is None else self._body_left - count
+        self._body_left -= count
 
     def accept_body(self, piece: bytes) -> bool:
         """Count and digest the next bytes of the body.
@@ -405,11 +409,10 @@ class Download:
 
         :raises CloudStoreError: if bytes are missing.
         """
-        total = self.version.total if self.version else None
-        end = total if self._end is None else self._end if total is None else min(self._end, total)
-        if failure is None and (self._body_left if end is None else end - self.position) in (None, 0):
-            return
-        raise self._incomplete(failure)
+        end = min(self._end, self._total)
+        missing = end - self.position if math.isfinite(end) else self._body_left
+        if failure or missing not in (0, math.inf):
+            raise self._incomplete(failure)
 
     def _incomplete(self, failure: TransportFailure | None) -> errors.CloudStoreError:
         reason = failure.reason if failure else "the response ended early"
@@ -417,7 +420,7 @@ class Download:
             reason += self._where
         kind = _NEVER_SENT.get(failure.kind) if failure else None
         advice = advice_for(failure, "the download host") if failure and kind else ""
-        return self._error(kind or errors.TransientServiceError, reason, None, advice)
+        return self._error(kind or errors.TransientServiceError, reason, advice=advice)
 
     def out_of_time(self, seconds: float) -> errors.CloudStoreError:
         """The error of a download that ``execution_timeout`` ended.
@@ -426,12 +429,11 @@ class Download:
         """
         speed = (self.position - self._start) / seconds / 1000
         reason = f"the task's execution_timeout ended it{self._where}, after {seconds:.1f} s at {speed:,.0f} kB/s; increase it"
-        return self._error(errors.CloudStoreError, reason, None)
+        return self._error(errors.CloudStoreError, reason)
 
     @property
     def _where(self) -> str:
-        total = self.version.total if self.version else None
-        return f" at byte {self.position:,}" + (f" of {total:,}" if total is not None else "")
+        return f" at byte {self.position:,}" + (f" of {self._total:,}" if math.isfinite(self._total) else "")
 
     def result(self, path: str) -> DownloadedFile:
         """What was downloaded.
@@ -442,11 +444,11 @@ class Download:
         digest = self._digest.hexdigest()
         if self._expected and digest != self._expected:
             reason = f"the SHA-256 of the {self.position:,} bytes is {digest}, not {self._expected}"
-            raise self._error(errors.ChecksumError, reason, None)
+            raise self._error(errors.ChecksumError, reason)
         return DownloadedFile(self.file_id, path, self.position, digest)
 
     def _error(
-        self, kind: type[errors.CloudStoreError], reason: str, head: Response | None, advice: str = ""
+        self, kind: type[errors.CloudStoreError], reason: str, head: Response | None = None, advice: str = ""
     ) -> errors.CloudStoreError:
         return kind(
             reason,

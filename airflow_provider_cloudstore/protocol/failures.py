@@ -276,7 +276,7 @@ def is_rate_limit(response: Response) -> bool:
 
 
 def retry_after(response: Response) -> float | None:
-    """Whole seconds that the service asks to wait, or until an HTTP date to come (RFC 9110 section 10.2.3), at most a day; else None.
+    """Seconds that the service asks to wait: whole ones, or an HTTP date to come (RFC 9110 section 10.2.3); at most a day.
 
     :param response: the response; a date is relative to its arrival.
     """

@@ -74,15 +74,6 @@ class ResponseFilter:
         self.surplus = self.ended and bool(rest)
         return passed + body
 
-    def skip(self, count: int) -> bool:
-        """Count the next bytes, and return True, if they all belong to the body as they are; else :meth:`feed` them."""
-        if not self.status or self._chunks or count > min(self._left, self._bytes_left):
-            return False
-        self._left -= count
-        self._bytes_left -= count
-        self.ended = not self._left
-        return True
-
     def end(self) -> None:
         """Validate that the response may end here, because the connection closed.
 

@@ -43,8 +43,7 @@ class Response:
 
     :param status: the HTTP status.
     :param headers: the headers, their names in lower case; see :func:`headers_of`.
-    :param body: at most :data:`MAX_BODY_BYTES` of the body, its content coding (gzip) not decoded.
-    :param too_large: whether the body was longer.
+    :param body: the body, its content coding (gzip) not decoded; more than :data:`MAX_BODY_BYTES` if it was cut off there.
     :param sent: when the request was sent (Unix time).
     :param received: when the response was complete (Unix time).
     """
@@ -54,7 +53,6 @@ class Response:
     body: bytes = field(repr=False)
     sent: float
     received: float
-    too_large: bool = False
 
     @property
     def sent_at(self) -> DateTime:

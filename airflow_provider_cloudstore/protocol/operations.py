@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from typing import Any, assert_never
+from typing import Any
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__
@@ -67,13 +67,10 @@ class Operation:
         headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         parameter = f"{self.field}={_encode(subject)}"
         query = ""
-        match self.token_location:
-            case TokenLocation.HEADER:
-                headers["Authorization"] = f"Bearer {token}"
-            case TokenLocation.QUERY:
-                query = f"access_token={_encode(token)}&"
-            case _:
-                assert_never(self.token_location)
+        if self.token_location is TokenLocation.HEADER:
+            headers["Authorization"] = f"Bearer {token}"
+        else:
+            query = f"access_token={_encode(token)}&"
         if self.method == "GET":
             headers["Accept"] = "application/json"
             return Request(self.method, f"{url}?{query}{parameter}", headers)

@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 _TOKEN_NAMES = ("download_token", "token")
 _URL_NAMES = ("download_url", "url")
 _EXPIRY_NAMES = ("expires_at", "expires", "expires_in")
-_FILE_ID_NAME = "file_id"
 _BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z_-])[\w.:-]{1,256}", re.ASCII)  # neither "OK" nor "1"
 _MAX_TOKEN_LENGTH = 4096
 _TOKEN = re.compile('[^\\s<>"{}\\\\\x00-\x20\x7f-\xa0\ud800-\udfff\ufffd]+')
@@ -138,7 +137,7 @@ def find_link(
     token = next(tokens, None)
     if token is None:
         return None
-    urls = [value for _, value in _fields(data, _URL_NAMES)]
+    urls = list(_fields(data, _URL_NAMES))
     url = next((value for value in urls if _is_public_url(value, known)), None)
     if urls and url is None:
         log.warning(
@@ -162,7 +161,7 @@ def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Se
         candidates = [_at(data, file_id_path)]
     else:
         bare = data if isinstance(data, str) and _BARE_ID.fullmatch(data) else None
-        candidates = [*(value for _, value in _fields(data, (_FILE_ID_NAME,))), bare]
+        candidates = [*_fields(data, ("file_id",)), bare]
     known = tuple(secrets)
     ids = (text for value in candidates if (text := _as_token(value)))
     return next((text for text in ids if not _repeats(text, known)), None)
@@ -182,13 +181,13 @@ def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
         return False
 
 
-def _fields(body: Json, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """The fields of these names, at the top level and under ``data``."""
+def _fields(body: Json, names: tuple[str, ...]) -> Iterator[Any]:
+    """The values of the fields of these names, at the top level and under ``data``."""
     places = (body, body.get("data")) if isinstance(body, dict) else ()
     for name in names:
         for place in places:
             if isinstance(place, dict) and place.get(name) is not None:
-                yield name, place[name]
+                yield place[name]
 
 
 def _as_token(value: Any) -> str | None:
@@ -210,21 +209,22 @@ def _at(body: Json, path: tuple[str, ...]) -> Any:
 
 def _candidates(body: Json) -> Iterator[Any]:
     """What may be the token, most likely first."""
-    yield from (value for _, value in _fields(body, _TOKEN_NAMES))
-    yield from (_query_value(value, _TOKEN_NAMES) for _, value in _fields(body, _URL_NAMES))
+    yield from _fields(body, _TOKEN_NAMES)
+    yield from map(_token_in_query, _fields(body, _URL_NAMES))
     yield body
 
 
-def _query_value(url: Any, names: tuple[str, ...]) -> str | None:
+def _token_in_query(url: Any) -> str | None:
     if not isinstance(url, str):
         return None
     pairs = [pair.partition("=") for pair in url.partition("?")[2].partition("#")[0].split("&")]
     # Not unquote_plus: a token has no space, so a plus sign is one that the service forgot to encode.
-    return next((unquote(value) for name in names for key, _, value in pairs if unquote(key) == name and value), None)
+    return next((unquote(value) for name in _TOKEN_NAMES for key, _, value in pairs if unquote(key) == name and value), None)
 
 
 def _find_expiry(body: Json, received_at: DateTime) -> DateTime | None:
-    moments = (_moment(value, received_at, relative=name == "expires_in") for name, value in _fields(body, _EXPIRY_NAMES))
+    values = ((name, value) for name in _EXPIRY_NAMES for value in _fields(body, (name,)))
+    moments = (_moment(value, received_at, relative=name == "expires_in") for name, value in values)
     return next((moment for moment in moments if moment is not None), None)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -110,86 +110,46 @@ EXTRA_KEYS = frozenset(one.name for one in fields(Settings)) - {"base_url", "acc
 
 
 _GUARD = "protected_folder_ids"
-OTHER_NAMES = {
-    "timeout": "connect_timeout connection_timeout http_timeout read_timeout request_timeout timeout_ms timeout_seconds",
-    "max_attempts": "attempts max_retries max_tries num_retries retries retry retry_attempts retry_count retry_limit",
-    "verify": "ca_bundle ca_cert ca_certs ca_file ca_path insecure ssl_verify tls_verify verify_cert verify_ssl verify_tls",
-    "proxy": "all_proxy http_proxy https_proxy no_proxy proxies proxy_host proxy_server proxy_url",
-    "allow_http": "allow_insecure allow_plain_http http_allowed insecure_http plain_http use_http",
-    _GUARD: "do_not_delete never_delete no_delete protected read_only undeletable",
-    "token_path": "download_token_path token_field token_json_path token_key",
-    "file_id_path": "file_id_field file_id_json_path file_id_key id_path upload_id_path",
-    "not_found_pattern": "missing_pattern not_found not_found_message not_found_regex",
-    "download_url": "download_base_url download_host download_link download_url_template",
-}
-"""What people write in place of an extra's name."""
+_WORDS = {
+    "timeout": "timeout", "retr": "max_attempts", "ssl": "verify", "tls": "verify", "prox": "proxy",
+    "protect": _GUARD, "delet": _GUARD, "folderids": _GUARD,
+}  # fmt: skip
+"""What the names contain that people write in place of an extra's name."""
+_MEANS_GUARD = re.compile("|".join(word for word, key in _WORDS.items() if key == _GUARD))
 
 
 def _bare(name: str) -> str:
     return re.sub("[^a-z0-9]", "", name.lower())
 
 
-_NAMES = {_bare(name): key for key, others in OTHER_NAMES.items() for name in (key, *others.split())}
+_BARE_KEYS = {_bare(key): key for key in EXTRA_KEYS}
 
 
 def resembled(name: str) -> str:
-    """The known extra that an unknown one resembles, or an empty string.
-
-    Case and separators do not count, nor does a wrong letter: one that is missing, extra, different or transposed; two in a long
-    name. Whatever speaks of protection or of folder ids resembles ``protected_folder_ids``.
+    """The known extra that an unknown one resembles, or an empty string; case and separators do not count.
 
     :param name: the unknown extra; Airflow 2 once wrote ``extra__cloudstore__`` before a name.
     """
-    bare = _bare(name.removeprefix("extra__cloudstore__"))
-    if "protect" in bare or "folderids" in bare:
-        return _GUARD
-    if name.startswith("extra__") and not name.startswith("extra__cloudstore__"):
-        return ""  # of another connection type
-    return next((key for known, key in _NAMES.items() if _differ_little(bare, known, 2 if len(known) > 10 else 1)), "")
-
-
-def _differ_little(one: str, other: str, letters: int) -> bool:
-    if not letters:
-        return one == other
-    if not (one and other):
-        return len(one or other) <= letters
-    if one[0] == other[0]:
-        return _differ_little(one[1:], other[1:], letters)
-    shorter = [(one[1:], other), (one, other[1:]), (one[1:], other[1:])]
-    if one[:2] == other[1::-1]:
-        shorter.append((one[2:], other[2:]))
-    return any(_differ_little(*pair, letters - 1) for pair in shorter)
+    bare = _bare(re.sub("^extra__[a-z]+__", "", name))
+    by_word = next((key for word, key in _WORDS.items() if word in bare), "")
+    return by_word or next((_BARE_KEYS[close] for close in get_close_matches(bare, _BARE_KEYS, 1, 0.8)), "")
 
 
 def _reject_misnamed(extra: Mapping[str, Any]) -> None:
     """Refuse an unknown extra that resembles a known one, or that holds extras: they would have no effect."""
-    for path, value in _unknown_names(extra):
-        *parents, name = path
-        known = name if parents and name in EXTRA_KEYS else resembled(name)
-        if not known or (parents and known != _GUARD and not re.fullmatch("extras?", _bare(parents[0]))):
-            continue
-        if name == f"extra__cloudstore__{known}" and extra.get(known) == value:
+    for name, value in extra.items():
+        known = resembled(name)
+        if name in EXTRA_KEYS or (name == f"extra__cloudstore__{known}" and extra.get(known) == value):
             continue  # Airflow 2.11's Test button sends each field under both names
-        how, then = (
-            f"is unknown, and resembles '{known}'",
-            f"Rename it to '{known}'{'' if known == _GUARD else ', or remove it'}.",
-        )
-        if name == known:
-            how, then = "has no effect there", f"Write '{known}' at the top level."
-        raise ConfigurationError(f"extra '{'.'.join(path)}' of the connection {how}", advice=then)
-
-
-def _unknown_names(extra: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The paths of all names but the known ones at the top, and their values."""
-    pending: list[tuple[tuple[str, ...], Any]] = [((key,), value) for key, value in extra.items() if key not in EXTRA_KEYS]
-    while pending:
-        path, value = pending.pop()
-        yield path, value
-        if isinstance(value, str) and value.lstrip().startswith("{"):
-            with suppress(ValueError, RecursionError):  # not JSON, after all
-                value = json.loads(value)
-        if isinstance(value, dict):
-            pending += [((*path, key), inner) for key, inner in value.items()]
+        problem = f"extra '{name}' of the connection"
+        if known:
+            advice = f"Rename it to '{known}'{'' if known == _GUARD else ', or remove it'}."
+            raise ConfigurationError(f"{problem} is unknown, and resembles '{known}'", advice=advice)
+        is_object = isinstance(value, dict) or str(value).lstrip().startswith("{")
+        if is_object and (_bare(name) in ("extra", "extras") or _MEANS_GUARD.search(_bare(str(value)))):
+            raise ConfigurationError(
+                f"{problem} contains extras, which have no effect there", advice="Write them at the top level."
+            )
 
 
 def is_loopback(host: str) -> bool:
@@ -338,14 +298,8 @@ def _whole_number(extra: Mapping[str, Any], key: str, default: int) -> int:
 
 def _verify(extra: Mapping[str, Any]) -> bool | str:
     value = extra.get("verify", True)
-    if isinstance(value, str) and value.lower() not in ("true", "false"):
-        if not os.path.exists(value):
-            raise ConfigurationError(
-                "extra 'verify' of the connection names a CA bundle that does not exist on this machine: "
-                "use true, false, or the path of an existing file or folder"
-            )
-        return value
-    return _flag(extra, "verify", default=True)
+    is_path = isinstance(value, str) and value.lower() not in ("true", "false")
+    return str(value) if is_path else _flag(extra, "verify", default=True)
 
 
 def _protected(value: Any) -> frozenset[str]:

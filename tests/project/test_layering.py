@@ -14,13 +14,12 @@ PACKAGE = Path(__file__).resolve().parent.parent.parent / "airflow_provider_clou
 OWN = PACKAGE.name
 STANDARD = sys.stdlib_module_names - {"socket", "time", "asyncio", "ssl", "threading", "select", "http"}
 ALLOWED = {
-    "protocol": {OWN, f"{OWN}.protocol", "pendulum", "tenacity", *STANDARD},
+    "protocol": {OWN, f"{OWN}.protocol", "pendulum", *STANDARD},
     "batch": {f"{OWN}.protocol", f"{OWN}.clients", f"{OWN}.batch", "tenacity", *sys.stdlib_module_names},
     "clients": {
         f"{OWN}.protocol",
         f"{OWN}.clients",
         "pendulum",
-        "tenacity",
         "requests",
         "urllib3",
         "aiohttp",

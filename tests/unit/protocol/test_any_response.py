@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.failures import retry_after
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, FailureKind, Response, TransportFailure
 from tests import support
 from tests.support import CALLS
 
@@ -91,11 +91,11 @@ header_values = st.one_of(
 )
 headers = st.dictionaries(st.sampled_from(["content-type", "retry-after", "location", "x"]), header_values)
 responses = st.builds(
-    lambda status, named, body, large: Response(status, named, body, NOW.timestamp(), NOW.timestamp(), too_large=large),
+    lambda status, named, body, large: Response(status, named, body + bytes(large), NOW.timestamp(), NOW.timestamp()),
     st.one_of(st.integers(100, 599), st.sampled_from([200, 200, 200, 401, 404, 429, 503]), st.integers()),
     headers,
     bodies,
-    st.sampled_from([False] * 9 + [True]),
+    st.sampled_from([0] * 9 + [MAX_BODY_BYTES + 1]),
 )
 outcomes = st.one_of(
     responses, responses, responses, st.builds(TransportFailure, st.sampled_from(FailureKind), st.text(max_size=50))

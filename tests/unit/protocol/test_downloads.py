@@ -305,7 +305,7 @@ def test_no_expected_sha256_checks_none(value: Any) -> None:
 def test_a_part_is_asked_for_by_its_bytes_and_skipped_to_where_the_host_knows_no_parts() -> None:
     download = Download("f1", settings())
     download.use_link(link())
-    download.select_range(4, 8)
+    download = download.part(4, 8)
     assert download.start_attempt().headers["Range"] == "bytes=4-7"
     assert download.accept_head(head(200, content_length="10", etag=ETAG)) == 4
     download.skip(4)
@@ -313,7 +313,7 @@ def test_a_part_is_asked_for_by_its_bytes_and_skipped_to_where_the_host_knows_no
     download.accept_body(b"4567")
     download.finish_attempt(None)
     assert download.size == 10
-    download.select_range(8, 10)
+    download = download.part(8, 10)
     assert download.start_attempt().headers["If-Range"] == ETAG
     with pytest.raises(errors.FileChangedError) as changed:
         download.accept_head(head(200, content_length="10", etag='"v2"'))
@@ -323,7 +323,7 @@ def test_a_part_is_asked_for_by_its_bytes_and_skipped_to_where_the_host_knows_no
 def test_an_empty_file_has_no_part() -> None:
     download = Download("f1", settings())
     download.use_link(link())
-    download.select_range(0, 1)
+    download = download.part(0, 1)
     download.start_attempt()
     download.accept_head(head(416, content_range="bytes */0"))
     download.finish_attempt(None)
@@ -333,7 +333,7 @@ def test_an_empty_file_has_no_part() -> None:
 def test_a_size_that_nobody_tells_is_an_error_and_no_guess() -> None:
     download = Download("f1", settings())
     download.use_link(link())
-    download.select_range(0, 1)
+    download = download.part(0, 1)
     download.start_attempt()
     download.accept_head(head(206, content_range="bytes 0-0/*"))
     with pytest.raises(errors.InvalidResponseError, match="size"):

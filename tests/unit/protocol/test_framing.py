@@ -111,22 +111,6 @@ def test_a_response_may_not_have_more_bytes_than_allowed() -> None:
         ResponseFilter(len(COUNTED) + 4).feed(COUNTED + b"hello")
 
 
-def test_only_bytes_of_a_body_that_is_not_chunked_need_not_be_fed() -> None:
-    seen, chunked = ResponseFilter(len(COUNTED) + 5), ResponseFilter()
-    assert not seen.skip(1)
-    seen.feed(COUNTED)
-    assert [seen.skip(6), seen.skip(4), seen.ended, seen.skip(1), seen.ended, seen.skip(1)] == [
-        False,
-        True,
-        False,
-        True,
-        True,
-        False,
-    ]
-    chunked.feed(CHUNKED)
-    assert not chunked.skip(1)
-
-
 @pytest.mark.parametrize(
     "body",
     [

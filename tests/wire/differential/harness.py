@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pendulum
 import pytest
-from tenacity import AsyncRetrying, Retrying
 
 from airflow_provider_cloudstore.clients import asynchronous, blocking, downloads
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
@@ -46,7 +46,7 @@ def _download(case: DownloadCase, settings: Settings, url: str, target: Target) 
     """Download the file of a case into ``target``: all that the net knows of the download client."""
     download = Download("f1", settings, expected_sha256=sha256(case.content).hexdigest() if case.way == "checked" else None)
     if case.way == "part":
-        download.select_range(0, len(case.content))
+        download = download.part(0, len(case.content))
     link = DownloadLink("f1", LINK_TOKEN, url, pendulum.now("UTC"), None)
     with BlockingClient(settings, lambda: settings) as client:
         DownloadClient(client, lambda file_id: link).run(download, target, on_retry=logging.warning)
@@ -57,9 +57,9 @@ def _download(case: DownloadCase, settings: Settings, url: str, target: Target) 
 def _without_pauses(pause: Callable[[float], None], pause_later: Callable[[float], Any]) -> Iterator[None]:
     """Replace the pauses between two attempts: all that the net knows of how the clients retry."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocking, "Retrying", partial(Retrying, sleep=pause))
-        patch.setattr(downloads, "Retrying", partial(Retrying, sleep=pause))
-        patch.setattr(asynchronous, "AsyncRetrying", partial(AsyncRetrying, sleep=pause_later))
+        for module in (blocking, downloads):
+            patch.setattr(module, "time", SimpleNamespace(**{**vars(time), "sleep": pause}))
+        patch.setattr(asynchronous, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": pause_later}))
         yield
 
 
