@@ -1,6 +1,7 @@
 """Reads a batch's URLs from a list, or from a manifest: text with a URL a line, CSV or JSON Lines.
 
-A file that cannot be read reliably to its end is refused, with its name and line, before anything is sent.
+A manifest is copied to a local file without a name: what is counted is what is sent, and nothing of it can stay behind. A file
+that cannot be read reliably to its end is refused, with its name and line, before anything is sent.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import gzip
 import io
 import json
 import re
+import tempfile
 import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,30 +20,17 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import IO, Any, BinaryIO
 
-from airflow_provider_cloudstore.batch.spool import spooled
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, InvalidInputError
 
 MAX_LINE_LENGTH = 128 * 1024
-"""Characters of a line with its end, and of a row of a CSV."""
-_TOO_LONG = f"longer than {MAX_LINE_LENGTH // 1024} KiB"
+"""Characters of a line with its end."""
+_BLOCK_SIZE = 256 * 1024
 _GZIP = b"\x1f\x8b"
-# Other formats that hold URLs, recognised by their first bytes so that the error can name them.
-_OTHER_FORMATS = {
-    _GZIP: "gzip inside gzip",
-    b"PK\x03\x04": "a zip archive or an Excel workbook (.xlsx)",
-    b"\x28\xb5\x2f\xfd": "compressed with zstandard",
-    b"BZh": "compressed with bzip2",
-    b"\xfd7zXZ\x00": "compressed with xz",
-    b"PAR1": "Parquet",
-}
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 _CSV_NAME = re.compile(r"\.(csv|tsv|tab)(\.gz|\.gzip)?$", re.IGNORECASE)
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 _TITLE = re.compile(r"[\w .()-]{1,40}")  # of a column, and no URL or part of one
 _DELIMITERS = ",\t;"
-# A row of RFC 4180: Python's parser accepts quotes within values, too.
-_FIELD = '(?:"(?:[^"]++|"")*+"|[^"{0}]*+)'
-_ROWS = {delimiter: re.compile(f"{_FIELD}(?:{{0}}{_FIELD})*+".format(delimiter)) for delimiter in _DELIMITERS}
 
 _Lines = Iterator[tuple[int, str]]
 
@@ -84,7 +73,31 @@ def spooled_manifest(source: BinaryIO, name: str, column: str, key_column: str |
     :param key_column: the column or key with the manifest's own id of the line.
     :raises BatchInterruptedError: if it cannot be read to its end, or does not fit.
     """
-    return _SpooledManifest(spooled(source, name), name, column, key_column)
+    return _SpooledManifest(_spooled(source, name), name, column, key_column)
+
+
+def _spooled(source: BinaryIO, name: str) -> IO[bytes]:
+    try:
+        copy = tempfile.TemporaryFile()  # noqa: SIM115  (it is closed with its manifest)
+        for block in _blocks(source, name):
+            copy.write(block)
+        copy.flush()
+        return copy
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+    problem = f"the manifest {name} cannot be copied to {tempfile.tempdir or 'TMPDIR'} ({reason})"
+    raise BatchInterruptedError(problem, operation="batch upload", cause="disk")
+
+
+def _blocks(source: BinaryIO, name: str) -> Iterator[bytes]:
+    try:
+        while block := source.read(_BLOCK_SIZE):
+            yield block
+        return
+    except Exception as error:  # noqa: BLE001  (of any store; its text may hold credentials)
+        reason = type(error).__name__
+    problem = f"the manifest {name} cannot be read to its end ({reason})"
+    raise BatchInterruptedError(problem, operation="batch upload", cause="store")
 
 
 class _SpooledManifest:
@@ -109,55 +122,34 @@ class _SpooledManifest:
         content: Any = open(self._copy.fileno(), "rb", closefd=False)  # noqa: SIM115  (the copy stays open for the next reading)
         if content.peek(8).startswith(_GZIP):
             content = gzip.GzipFile(fileobj=content)
-        head = content.peek(8)
-        known = [what for magic, what in _OTHER_FORMATS.items() if head.startswith(magic)]
-        if other := known[0] if known else "UTF-16 text or binary" if b"\0" in head else "":
-            raise self._refused(f"is {other}: a manifest is UTF-8 text, CSV or JSON Lines, plain or gzip")
+        if b"\0" in content.peek(8):
+            raise self._refused("is UTF-16, compressed or binary: a manifest is UTF-8 text, CSV or JSON Lines, plain or gzip")
         lines = _lines(io.TextIOWrapper(content, "utf-8-sig", "surrogateescape"))
         for number, line in lines:
-            if (bare := line.strip()) and not bare.startswith("#"):
-                return self._read(bare, chain([(number, line)], lines))
-        return iter(())
+            if _is_written(line):
+                parse, is_csv = self._parser(line.strip())
+                for at, text in lines if is_csv else chain([(number, line)], lines):
+                    if len(text) > MAX_LINE_LENGTH:
+                        yield Entry(at, problem=f"the line is longer than {MAX_LINE_LENGTH // 1024} KiB")
+                    elif text.strip() if is_csv else _is_written(text):
+                        yield parse(at, text)
 
-    def _read(self, first: str, lines: _Lines) -> Iterator[Entry]:
-        """The entries, in the format that the first line shows."""
+    def _parser(self, first: str) -> tuple[Callable[[int, str], Entry], bool]:
+        """What turns a line into an entry, in the format that the first line shows; and whether that is the header of a CSV."""
         if first.startswith("{"):
-            return self._json_lines(lines)
+            return self._json_entry, False
         if _URL.match(first) and not _CSV_NAME.search(self._name):
-            return self._text(lines)
-        headers = [([_plain(title) for title in _split(first, delimiter)], delimiter) for delimiter in _DELIMITERS]
+            if self._key_column:
+                raise self._refused(f"is text with a URL a line, which has no column '{self._key_column}'")
+            return lambda number, line: Entry(number, line.strip()), False
+        headers = [(_header(first, delimiter), delimiter) for delimiter in _DELIMITERS]
         header, delimiter = max(headers, key=lambda found: (_plain(self._column) in found[0], len(found[0])))
         if _plain(self._column) not in header:
             if _JSON_STRING.fullmatch(first):
-                return self._json_lines(lines)
+                return self._json_entry, False
             if first.startswith("["):
                 raise self._refused("is a JSON array: write JSON Lines, one object or string a line, or pass the list as urls")
-        return self._csv(lines, header, delimiter)
-
-    def _text(self, lines: _Lines) -> Iterator[Entry]:
-        if self._key_column:
-            raise self._refused(f"is text with a URL a line, which has no column '{self._key_column}'")
-        count, ends = 0, {",", ";"}
-        for number, line in lines:
-            url = line.strip()
-            if len(line) > MAX_LINE_LENGTH:
-                yield Entry(number, problem=f"the line is {_TOO_LONG}")
-            elif url and not url.startswith("#"):
-                count += 1
-                ends = ends and {end for end in ends if end in url and "/" not in url.rpartition(end)[2]}
-                yield Entry(number, url)
-        if ends and count > 1:
-            raise self._refused(
-                f"looks like CSV without a header, because each line has a value after '{min(ends)}': add a header with the "
-                f"column '{self._column}', or if the URLs end like this, write JSON Lines"
-            )
-
-    def _json_lines(self, lines: _Lines) -> Iterator[Entry]:
-        for number, line in lines:
-            if len(line) > MAX_LINE_LENGTH:
-                yield Entry(number, problem=f"the line is {_TOO_LONG}")
-            elif (text := line.strip()) and not text.startswith("#"):
-                yield self._json_entry(number, text)
+        return self._csv_parser(header, delimiter), True
 
     def _json_entry(self, number: int, line: str) -> Entry:
         try:
@@ -170,38 +162,23 @@ class _SpooledManifest:
             return Entry(number, problem=f"the line has no key '{self._column}'")
         return Entry(number, row[self._column], key=row.get(self._key_column))
 
-    def _csv(self, lines: _Lines, header: list[str], delimiter: str) -> Iterator[Entry]:
+    def _csv_parser(self, header: list[str], delimiter: str) -> Callable[[int, str], Entry]:
         place = self._place(header, self._column)
         key_place = self._place(header, self._key_column) if self._key_column else None
-        width, rows = len(header), self._rows(lines)
-        next(rows)
-        for first, last, text in rows:
-            row = _split(text, delimiter)
+        width = len(header)
+
+        def parse(number: int, line: str) -> Entry:
+            row = _split(line.removesuffix("\n"), delimiter)
             if not row:
-                raise self._refused(f"is not valid CSV (RFC 4180) in line {first}: quote a value whole, and double quotes in it")
-            if last > first and _holds_rows(row, width, delimiter):
-                closed = f"that is closed only in line {last}, with rows in between; if it is meant, write JSON Lines"
-                raise self._refused(f"has a quote in line {first} {closed}")
+                problem = "quote a value whole and on one line, and double quotes in it, or write JSON Lines"
+                raise self._refused(f"has a stray quote in line {number}: {problem}")
             row += [""] * (width - len(row))
             problem = "" if row[place] else f"the line has no value in column '{self._column}'"
             if any(row[width:]) or (len(row) > width and place == width - 1):  # an unquoted delimiter may have cut the URL
                 problem = f"the line has {len(row):,} fields and the header {width:,}: quote values that hold the delimiter"
-            yield Entry(first, None if problem else row[place], problem, None if key_place is None else row[key_place])
+            return Entry(number, None if problem else row[place], problem, None if key_place is None else row[key_place])
 
-    def _rows(self, lines: _Lines) -> Iterator[tuple[int, int, str]]:
-        """The rows that are not blank, with their first and last line: a row with an open quote goes on in the next line."""
-        for first, line in lines:
-            if line.isspace():
-                continue
-            last, row = first, line
-            if line.count('"') % 2:
-                for last, more in lines:  # noqa: B007  (yielded below)
-                    row += more
-                    if more.count('"') % 2 or len(row) > MAX_LINE_LENGTH:
-                        break
-            if len(row) > MAX_LINE_LENGTH:
-                raise self._refused(f"has a row in line {first} that is {_TOO_LONG}, or a quote that is not closed")
-            yield first, last, row.removesuffix("\n")
+        return parse
 
     def _place(self, header: list[str], column: str) -> int:
         if header.count(_plain(column)) == 1:
@@ -225,16 +202,20 @@ def _lines(text: io.TextIOWrapper) -> _Lines:
             line = text.readline(MAX_LINE_LENGTH + 1)
 
 
-def _split(row: str, delimiter: str) -> list[str]:
-    """The fields of a row; none if its quotes are not those of RFC 4180."""
-    if '"' not in row:
-        return row.split(delimiter)
-    return next(csv.reader([row], delimiter=delimiter)) if _ROWS[delimiter].fullmatch(row) else []
+def _is_written(line: str) -> bool:
+    """Whether a line is neither blank nor a comment."""
+    return not line.isspace() and not line.lstrip().startswith("#")
 
 
-def _holds_rows(row: list[str], width: int, delimiter: str) -> bool:
-    """Whether a quoted value contains rows: everything between two stray quotes is one value, and valid CSV."""
-    return any("://" in line and line.count(delimiter) >= (width - 1) // 2 for value in row for line in value.splitlines()[1:])
+def _split(line: str, delimiter: str) -> list[str]:
+    """The fields of a row that is one line; none if a quote is stray."""
+    with suppress(csv.Error):
+        return next(csv.reader([line], delimiter=delimiter, strict=True))
+    return []
+
+
+def _header(line: str, delimiter: str) -> list[str]:
+    return [_plain(title) for title in _split(line, delimiter)]
 
 
 def _plain(title: str) -> str:

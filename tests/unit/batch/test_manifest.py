@@ -180,22 +180,9 @@ def test_what_begins_like_no_format_is_refused_with_its_columns_unless_they_look
     assert "hunter2" not in refused
 
 
-@pytest.mark.parametrize("end", [",1", ";1", ",", ",x=1", ";a;b"])
-@pytest.mark.parametrize("name", ["urls", "urls.txt"])
-def test_a_csv_without_a_header_is_refused_once_it_is_read(end: str, name: str) -> None:
-    lines = "".join(f"https://e.example/a{number}{end}\n" for number in range(3))
-    refused = refusal_of(lines.encode(), name)
-    assert "looks like CSV without a header, because each line has a value after" in refused
-    assert "add a header with the column 'url'" in refused
-    assert "JSON Lines" in refused
-    assert "e.example" not in refused
-
-
 @pytest.mark.parametrize(
     "lines",
     [
-        ["https://e.example/a,1"],
-        ["https://e.example/a,1", "https://e.example/b"],
         ["https://e.example/a,1", "https://e.example/b;1"],
         ["https://e.example/w_1,h_1/a", "https://e.example/w_1,h_1/b"],
     ],
@@ -230,19 +217,16 @@ def test_a_line_end_may_be_cut_by_a_block() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "what"),
+    "content",
     [
-        (b"PK\x03\x04...", "zip archive or an Excel workbook"), (b"\x28\xb5\x2f\xfd..", "zstandard"), (b"BZh91AY", "bzip2"),
-        (b"\xfd7zXZ\x00..", "xz"), ("http://h/1".encode("utf-16"), "UTF-16"), ("http://h/1".encode("utf-16-le"), "UTF-16"),
-        (b"PAR1....", "Parquet"), (b"\xd0\xcf\x11\xe0\0\0\0\0", "binary"),
-        (gzip.compress(gzip.compress(b"x", mtime=0), mtime=0), "gzip inside gzip"),
+        b"PK\x03\x04...", b"\x28\xb5\x2f\xfd..", b"BZh91AY", b"\xfd7zXZ\x00..", "http://h/1".encode("utf-16"),
+        "http://h/1".encode("utf-16-le"), b"PAR1....", b"\xd0\xcf\x11\xe0\0\0\0\0",
+        gzip.compress(gzip.compress(b"x", mtime=0), mtime=0),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["urls.csv", "urls.txt", "urls.parquet", "urls"])
-def test_every_other_format_is_named(content: bytes, what: str, name: str) -> None:
-    refused = refusal_of(content, name)
-    assert what in refused
-    assert "a manifest is UTF-8 text, CSV or JSON Lines, plain or gzip" in refused
+def test_every_other_format_is_refused(content: bytes, name: str) -> None:
+    assert refusal_of(content, name)
 
 
 @pytest.mark.parametrize("name", ["urls.txt.gz", "urls.csv.gz", "urls.jsonl", "urls.json", "urls"])
@@ -256,16 +240,16 @@ def test_a_truncated_gzip_is_refused(name: str) -> None:
 # --- CSV ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_csv_has_a_named_column_and_quoted_line_breaks() -> None:
-    content = b'id,link\n1,http://h/1\n2,"http://h/2"\n3,\n"4\n\n""4",http://h/4\n5\n'
+def test_csv_has_a_named_column_and_quoted_values() -> None:
+    content = b'id,link\n1,http://h/1\n2,"http://h/2"\n3,\n"4,""4",http://h/4\n5"\n'
     assert read(content, "urls.csv", "link") == [
         (2, "http://h/1", ""),
         (3, "http://h/2", ""),
         (4, None, "the line has no value in column 'link'"),
         (5, "http://h/4", ""),
-        (8, None, "the line has no value in column 'link'"),
+        (6, None, "the line has no value in column 'link'"),
     ]
-    assert [entry.key for entry in entries_of(content, "urls.csv", "link", "id")] == ["1", "2", "3", '4\n\n"4', "5"]
+    assert [entry.key for entry in entries_of(content, "urls.csv", "link", "id")] == ["1", "2", "3", '4,"4', '5"']
 
 
 @pytest.mark.parametrize("content", [b"# exported today\n\n#url,other\nid,url\n1,http://h/1\n", b"id,#url\n1,http://h/1\n"])
@@ -312,41 +296,13 @@ def test_empty_fields_at_the_end_of_a_row_pass_where_no_url_can_have_been_cut() 
     assert urls_of(content, "urls.csv") == ["http://h/1", "http://h/2", "http://h/w_1,h_1"]
 
 
-@pytest.mark.parametrize(
-    ("fifth", "last", "words"),
-    [
-        (
-            '5,"http://h/5',
-            '700,http://h/700"',
-            "has a quote in line 6 that is closed only in line 701, with rows in between",
-        ),
-        ('"5,http://h/5', '7"00,http://h/700', "is not valid CSV (RFC 4180) in line 6:"),
-        ('5,"http://h/5', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
-        (
-            '5,"http://h/5' + 99_999 * "x",
-            "700,http://h/700" + 99_999 * "x",
-            "row in line 6 that is longer than 128 KiB, or a quote",
-        ),
-        ('5,"http://h/"5', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
-        ('5,"http://h/"5"', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
-        ('5,"http://h/"5""', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
-        ('5,http://h/?q="a"', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
-        ('5, "http://h/5"', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
-        ('5,"http://h/5" ', "700,http://h/700", "is not valid CSV (RFC 4180) in line 6:"),
-        ('12",http://h/5', '12",http://h/700', "is not valid CSV (RFC 4180) in line 6:"),
-    ],
-)
-def test_a_stray_quote_swallows_no_rows(fifth: str, last: str, words: str) -> None:
+@pytest.mark.parametrize("row", ['5,"http://h/5', '"5,http://h/5', '5,"http://h/"5', '5,"http://h/"5"', '5,"http://h/5" '])
+def test_a_stray_quote_and_one_that_is_closed_in_a_later_line_refuse_the_file(row: str) -> None:
     rows = [f"{number},http://h/{number}" for number in range(1, 1001)]
-    rows[4], rows[699] = fifth, last
-    assert words in refusal_of("\n".join(["id,url", *rows]).encode(), "urls.csv")
-
-
-@pytest.mark.parametrize(("header", "rest"), [("id,url", ""), ("id,url,a", ",x")])
-def test_rows_inside_a_quoted_value_are_found_even_if_half_of_their_fields_are_missing(header: str, rest: str) -> None:
-    content = f'{header}\n1,"http://h/1\nhttp://h/2{rest}"{"," * (header.count(",") - 1)}\n'
-    words = "has a quote in line 2 that is closed only in line 3, with rows in between"
-    assert words in refusal_of(content.encode(), "urls.csv")
+    rows[4], rows[699] = row, '700,http://h/700"'
+    assert "has a stray quote in line 6: quote a value whole and on one line" in refusal_of(
+        "\n".join(["id,url", *rows]).encode(), "urls.csv"
+    )
 
 
 @pytest.mark.parametrize("row", [b'"' * 131_000 + b",x", b'""' * 65_000 + b'"a"', b'"a",' * 32_000 + b'x"y"', b'a"' * 65_000])
@@ -372,12 +328,10 @@ def test_a_line_of_more_than_128_kib_is_a_bad_line(name: str, before: bytes, aft
     assert [len(found[index][1]) for index in (0, 1, 4)] == [10, MAX_LINE_LENGTH - 1 - len(before + after), 10]
 
 
-def test_a_row_of_more_than_128_kib_refuses_a_csv() -> None:
+def test_a_row_of_more_than_128_kib_is_a_bad_line() -> None:
     longest = b"http://h/1".ljust(MAX_LINE_LENGTH - 3, b"x")
-    for quoted in (longest + b"xx", b'"' + longest + b'"'):
-        assert len(urls_of(b"url\n" + quoted + b"\nhttp://h/1", "u.csv")) == 2
-    for too_long in (longest + b"xxx", b'"' + longest + b'x"', b'"a\n' + longest[:-1] + b'"'):
-        assert "has a row in line 2 that is longer than 128 KiB" in refusal_of(b"url\n" + too_long + b"\nhttp://h/1", "u.csv")
+    found = read(b"url\n" + b"\n".join([longest + b"xx", b'"' + longest + b'"', longest + b"xxx", b"http://h/1"]), "u.csv")
+    assert problems_of(found) == [(4, "the line is longer than 128 KiB")]
 
 
 @pytest.mark.parametrize(
@@ -401,7 +355,7 @@ def test_a_line_without_end_takes_no_memory(name: str, start: bytes, repeated: b
         assert tracemalloc.get_traced_memory()[1] < 8 * 1024 * 1024
     finally:
         tracemalloc.stop()
-    assert bool(refused) is (name == "u.csv" or start == b"")
+    assert bool(refused) is (start in (b"", b'url\n"'))
     assert count <= 2
 
 
