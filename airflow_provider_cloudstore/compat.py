@@ -95,12 +95,3 @@ def has_filesystem(scheme: str) -> bool:
     except ImportError:  # before Airflow 3.1
         io = import_module("airflow.io")
     return bool(io.has_fs(scheme))
-
-
-def is_superseded(error: Exception) -> bool:
-    """Whether the task state store (Airflow 3.3 and later) refused a write because a newer try runs.
-
-    The store belongs to the running try: Airflow's own API answers an older one with 404.
-    """
-    detail = getattr(getattr(error, "error", None), "detail", None)
-    return isinstance(detail, dict) and detail.get("status_code") == 404

@@ -81,7 +81,9 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
             arguments.validate_whole_number("max_consecutive_failures", max_consecutive_failures, 1)
         if requests_per_second is not None:
             arguments.validate_positive(requests_per_second=requests_per_second)
-        arguments.validate_columns(url_column=url_column, **({} if key_column is None else {"key_column": key_column}))
+        arguments.validate_columns(url_column=url_column)
+        if key_column is not None:
+            arguments.validate_columns(key_column=key_column)
         arguments.validate_paths(urls=urls, receipts=receipts)
         self.urls: Any = urls
         self.url_column = url_column

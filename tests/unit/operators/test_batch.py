@@ -143,13 +143,7 @@ def test_a_missing_folder_for_receipts_is_refused_and_creates_none(
 class Store(dict[str, Any]):
     """A task state store."""
 
-    refuses = False
-
     def set(self, key: str, value: Any) -> None:
-        if self.refuses:
-            error = RuntimeError("API_SERVER_ERROR")
-            error.error = SimpleNamespace(detail={"status_code": 404})  # type: ignore[attr-defined]
-            raise error
         self[key] = value
 
     def delete(self, key: str) -> None:
@@ -243,14 +237,6 @@ def test_a_cleared_batch_says_that_it_sent_nothing(
         now, earlier = (5, 0) if try_number == 1 else (0, 5)
         assert f"5 of 5 URLs queued ({now} in this try, {earlier} earlier)" in caplog.text
     assert arrived(emulator) == sorted(urls(5))
-
-
-def test_a_try_whose_state_airflow_refuses_stops_before_it_sends(emulator: Emulator) -> None:
-    store = Store()
-    store.refuses = True
-    with pytest.raises(errors.BatchInterruptedError, match="a newer one has taken over"):
-        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50)).execute(context(store))
-    assert emulator.state()["requests"] == {}
 
 
 def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) -> None:
