@@ -26,6 +26,7 @@ MAX_LINE_LENGTH = 128 * 1024
 """Characters of a line with its end."""
 _BLOCK_SIZE = 256 * 1024
 _GZIP = b"\x1f\x8b"
+_BINARY = re.compile(rb"[\x00-\x08]")  # in the first bytes, as of UTF-16, .xlsx and gzip inside gzip
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 _CSV_NAME = re.compile(r"\.(csv|tsv|tab)(\.gz|\.gzip)?$", re.IGNORECASE)
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
@@ -122,17 +123,20 @@ class _SpooledManifest:
         content: Any = open(self._copy.fileno(), "rb", closefd=False)  # noqa: SIM115  (the copy stays open for the next reading)
         if content.peek(8).startswith(_GZIP):
             content = gzip.GzipFile(fileobj=content)
-        if b"\0" in content.peek(8):
+        if _BINARY.search(content.peek(8)[:8]):
             raise self._refused("is UTF-16, compressed or binary: a manifest is UTF-8 text, CSV or JSON Lines, plain or gzip")
         lines = _lines(io.TextIOWrapper(content, "utf-8-sig", "surrogateescape"))
-        for number, line in lines:
-            if _is_written(line):
-                parse, is_csv = self._parser(line.strip())
-                for at, text in lines if is_csv else chain([(number, line)], lines):
-                    if len(text) > MAX_LINE_LENGTH:
-                        yield Entry(at, problem=f"the line is longer than {MAX_LINE_LENGTH // 1024} KiB")
-                    elif text.strip() if is_csv else _is_written(text):
-                        yield parse(at, text)
+        first = next((found for found in lines if not _is_blank(found[1])), None)
+        if first is None:
+            return
+        parse, is_csv = self._parser(first[1].strip())
+        for number, line in lines if is_csv else chain([first], lines):
+            if line.isspace() or (_is_blank(line) and not is_csv):
+                continue
+            if len(line) > MAX_LINE_LENGTH:
+                yield Entry(number, problem=f"the line is longer than {MAX_LINE_LENGTH // 1024} KiB")
+            else:
+                yield parse(number, line)
 
     def _parser(self, first: str) -> tuple[Callable[[int, str], Entry], bool]:
         """What turns a line into an entry, in the format that the first line shows; and whether that is the header of a CSV."""
@@ -202,9 +206,9 @@ def _lines(text: io.TextIOWrapper) -> _Lines:
             line = text.readline(MAX_LINE_LENGTH + 1)
 
 
-def _is_written(line: str) -> bool:
-    """Whether a line is neither blank nor a comment."""
-    return not line.isspace() and not line.lstrip().startswith("#")
+def _is_blank(line: str) -> bool:
+    """Whether a line is blank or a comment; a row of a CSV may begin like one."""
+    return line.isspace() or line.lstrip().startswith("#")
 
 
 def _split(line: str, delimiter: str) -> list[str]:
