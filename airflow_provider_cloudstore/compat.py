@@ -91,15 +91,6 @@ def has_filesystem(scheme: str) -> bool:
     return bool(io.has_fs(scheme))
 
 
-def is_superseded(error: Exception) -> bool:
-    """Whether the task state store (Airflow 3.3 and later) refused a write because a newer try runs.
-
-    The store belongs to the running try: Airflow's own API answers an older one with 404.
-    """
-    detail = getattr(getattr(error, "error", None), "detail", None)
-    return isinstance(detail, dict) and detail.get("status_code") == 404
-
-
 def date_parameter(dag_test: Callable[..., Any]) -> str:
     """The parameter of ``dag.test`` for the logical date; Airflow 2 calls it the execution date."""
     return "logical_date" if "logical_date" in inspect.signature(dag_test).parameters else "execution_date"

@@ -241,13 +241,13 @@ class FileState:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def load(self) -> Any:
+    def get(self, key: str) -> Any:
         """What was stored."""
         return json.loads(self._path.read_text()) if self._path.exists() else None
 
-    def save(self, state: dict[str, Any]) -> None:
+    def set(self, key: str, value: Any) -> None:
         """Store it."""
-        self._path.write_text(json.dumps(state))
+        self._path.write_text(json.dumps(value))
 
 
 def make_job(url: str, manifest: str, folder: str, number: int = 1, *, receipts: bool, concurrency: int = 16) -> Any:

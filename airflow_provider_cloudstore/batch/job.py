@@ -106,7 +106,7 @@ class Job:
             error = failed
         finally:
             ended.cancel()
-        return conclude(ledger, error, self.options, self.receipts.place if self.receipts else "", is_resumable=bool(place))
+        return conclude(ledger, error, self.options, self.receipts.place if self.receipts else "")
 
     async def _prepare(self, work: Callable[[], T], ended: asyncio.Task[CloudStoreError]) -> T:
         """Blocking work with a store, retried while that fails."""

@@ -145,10 +145,7 @@ class Ledger:
     # While it is sent.
 
     def admit(self, found: Located) -> Located | None:
-        """Admit the next entry, and return it if it needs a request."""
-        if found.entry.problem:
-            self.record(found, Status.FAILED, error=f"line {found.entry.line}: {found.entry.problem}")
-            return None
+        """Admit the next entry, which has a URL, and return it if it needs a request."""
         key = found.digest[:KEY_SIZE]
         known = self._table.get(key)
         if known in (_NEW, _AGAIN):

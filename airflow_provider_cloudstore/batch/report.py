@@ -17,8 +17,9 @@ from airflow_provider_cloudstore.protocol.errors import BatchFailedError, BatchI
 log = logging.getLogger(__name__)
 
 _PROGRESS_INTERVAL = 5.0
-_MEND_FAILED = "Correct what failed, then clear the task: it resends the failed URLs only."
-_MEND_FAILED_AND_RESEND_ALL = "Correct what failed; with neither `receipts` nor a state store, a cleared task resends every URL."
+_MEND_FAILED = (
+    "Correct what failed, then clear the task: with receipts or Airflow's state store, it resends the failed URLs only."
+)
 _CHECK_UNKNOWN = (
     "Check in the service whether the unknown uploads arrived; to resend them, set retry_unknown_outcome=True and clear the task."
 )
@@ -53,12 +54,11 @@ class Report:
         return f"{queued:,} of {self.total:,} URLs queued ({by_try}), {others}"
 
 
-def conclude(ledger: Ledger, error: CloudStoreError | None, options: Options, receipts: str, *, is_resumable: bool) -> Report:
+def conclude(ledger: Ledger, error: CloudStoreError | None, options: Options, receipts: str) -> Report:
     """The report of a try.
 
     :param error: why it ended early, if it did.
     :param receipts: the receipts folder, if there is one.
-    :param is_resumable: whether a cleared task finds what this one did.
     """
     counts = {status: ledger.count(status) for status in Status}
     failed, unknown = counts[Status.FAILED], counts[Status.UNKNOWN]
@@ -69,18 +69,18 @@ def conclude(ledger: Ledger, error: CloudStoreError | None, options: Options, re
     if error:
         error = replace(error, advice=f"Of {_urls(ledger.total)}: {_enumerate(counts)}. {error.advice or error.hint}")
     elif unknown or failed > options.allowed_failures:
-        error = _failed_error(ledger, receipts, is_resumable)
+        error = _failed_error(ledger, receipts)
     elif failed:
         log.warning("%s failed, which allowed_failures=%d permits; %s", _urls(failed), options.allowed_failures, _first(ledger))
     return Report(ledger.total, counts, ledger.earlier[Status.QUEUED], ledger.failures, error)
 
 
-def _failed_error(ledger: Ledger, receipts: str, is_resumable: bool) -> BatchFailedError:
+def _failed_error(ledger: Ledger, receipts: str) -> BatchFailedError:
     failed, unknown = ledger.count(Status.FAILED), ledger.count(Status.UNKNOWN)
     counts = [f"{failed:,} failed"] if failed else []
     counts += [f"{unknown:,} unknown, which may have been queued"] if unknown else []
     where = f"receipts in {receipts} list all" if receipts else "the XCom lists the first ones"
-    advice = [_MEND_FAILED if is_resumable else _MEND_FAILED_AND_RESEND_ALL] if failed else []
+    advice = [_MEND_FAILED] if failed else []
     advice += [_CHECK_UNKNOWN] if unknown else []
     return BatchFailedError(
         f"of {ledger.total:,} URLs {' and '.join(counts)}; {_first(ledger)}; {where}",
@@ -116,13 +116,12 @@ def plan(ledger: Ledger, options: Options, place: str) -> str:
 
 
 async def report_progress(ledger: Ledger, throttle: Throttle, report: Callable[[str], None]) -> None:
-    """Log the progress every five seconds until cancelled. Outages count neither for the rate nor for the time left."""
-    loop = asyncio.get_running_loop()
-    began, finished_before = loop.time(), ledger.finished
+    """Log the progress every five seconds until cancelled, with the rate of the last five and the time left at that rate."""
+    done = ledger.finished
     while True:
         await asyncio.sleep(_PROGRESS_INTERVAL)
-        done = ledger.finished
-        rate = (done - finished_before) / max(0.1, loop.time() - began - throttle.seconds_closed)
+        before, done = done, ledger.finished
+        rate = (done - before) / _PROGRESS_INTERVAL
         left = f", about {(ledger.total - done) / rate:,.0f} s left" if rate else ""
         now = f"; {throttle.waits_for}" if throttle.waits_for else f", {rate:,.0f} a second{left}"
         failed, unknown = ledger.count(Status.FAILED), ledger.count(Status.UNKNOWN)

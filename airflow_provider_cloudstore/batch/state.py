@@ -11,29 +11,26 @@ import hashlib
 import json
 import time
 import zlib
+from contextlib import suppress
 from typing import Any, Protocol
 
 from airflow_provider_cloudstore.batch.outcomes import Status
-from airflow_provider_cloudstore.batch.tries import WAYS_OUT, Try
+from airflow_provider_cloudstore.batch.tries import STATE_KEY, WAYS_OUT, Try
 from airflow_provider_cloudstore.protocol.errors import BatchStoppedError
 
 PLACE = "Airflow's state store"
-_LIMIT = 60_000  # characters, of the 64 KiB that Airflow takes
-_ROOM = 48_000  # the rest is for what is in flight when the batch stops
+_ROOM = 48_000  # characters, of the 64 KiB that Airflow takes: the rest is for what is in flight when the batch stops
 _DIGEST_SIZE = 16
 
 
 class StateStore(Protocol):
-    """Keeps the state of a batch between tries; both methods block."""
+    """What a batch needs of Airflow's task state store; both methods block."""
 
-    def load(self) -> Any:
-        """The stored state, or None."""
+    def get(self, key: str) -> Any:
+        """What is stored, or None."""
 
-    def save(self, state: dict[str, Any]) -> None:
-        """Store the state.
-
-        :raises BatchInterruptedError: if the store refuses this try.
-        """
+    def set(self, key: str, value: Any) -> None:
+        """Store JSON."""
 
 
 class Positions:
@@ -80,14 +77,8 @@ class Positions:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Positions:
-        """The positions that :meth:`to_dict` returned.
-
-        :raises ValueError: or another of ``_DAMAGES``, if it did not return them.
-        """
+        """The positions that :meth:`to_dict` returned."""
         return cls(_decode(stored["settled"]), _decode(stored["unknown"]), int.from_bytes(bytes.fromhex(stored["digest"])))
-
-
-_DAMAGES = (ValueError, TypeError, KeyError, zlib.error)
 
 
 class State:
@@ -112,15 +103,13 @@ class State:
         :raises BatchStoppedError: if what is stored is damaged, or of another format.
         """
         # The mark comes before the reading: what an older try writes when it thaws in between would be lost otherwise.
-        self._store.save({**self._validated(begins=True), "writer": self._writer.to_mark()})
+        self._store.set(STATE_KEY, {**self._validated(begins=True), "writer": self._writer.to_mark()})
         stored = self._validated(begins=True)
         self.is_in_receipts = stored.get("receipts") is True
         if "settled" not in stored:
             return None
-        try:
+        with suppress(ValueError, TypeError, KeyError, zlib.error):
             return Positions.from_dict(stored)
-        except _DAMAGES:
-            pass
         raise BatchStoppedError(
             f"the batch's state in {PLACE} is damaged; nothing was sent", operation="batch upload", cause="state", advice=WAYS_OUT
         )
@@ -130,19 +119,15 @@ class State:
 
         :param positions: what is settled; None if receipts hold the progress.
         :raises BatchInterruptedError: if a newer try has left its mark.
-        :raises BatchStoppedError: if it does not fit.
         """
         self._validated()
         progress = positions.to_dict() if positions else {"receipts": True}
-        size = len(json.dumps(progress))
-        self.is_full = size > _ROOM
-        if size > _LIMIT:
-            raise no_room()
+        self.is_full = len(json.dumps(progress)) > _ROOM
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self._store.save({**progress, "at": now, "writer": self._writer.to_mark()})
+        self._store.set(STATE_KEY, {**progress, "at": now, "writer": self._writer.to_mark()})
 
     def _validated(self, *, begins: bool = False) -> dict[str, Any]:
-        stored = self._store.load()
+        stored = self._store.get(STATE_KEY)
         if stored is None:
             return {}
         fields = stored if isinstance(stored, dict) else {}

@@ -48,7 +48,6 @@ class Throttle:
         self._backoff = 0.0
         self._probing = False
         self._closed_at = 0.0
-        self._earlier_outages = 0.0
         self._changed = asyncio.Event()
         self._ended_by: Exception | None = None
         self._waiting: set[asyncio.Task[Any]] = set()
@@ -61,16 +60,11 @@ class Throttle:
         return self._backoff > 0
 
     @property
-    def seconds_closed(self) -> float:
-        """For how long only single probes were sent, in all."""
-        return self._earlier_outages + (self._time() - self._closed_at if self.is_closed else 0.0)
-
-    @property
     def waits_for(self) -> str:
         """Until when the batch waits for the service; empty if it does not."""
-        if not self.is_closed and self._is_open():
+        if not self.is_closed and not self._is_paused:
             return ""
-        then = "" if self._is_open() else f", next request at {self._to_utc(self._paused_until)} UTC"
+        then = "" if not self._is_paused else f", next request at {self._to_utc(self._paused_until)} UTC"
         if not self.is_closed:
             return f"waiting as the service asks{then}"
         began, ends = (self._to_utc(moment) for moment in (self._closed_at, self._last_healthy + _OUTAGE_LIMIT))
@@ -82,15 +76,13 @@ class Throttle:
         :raises CloudStoreError: if the service has failed for too long.
         :raises Drained: if nothing more is sent.
         """
-        if not self._ended_by and not self._interval and not self._backoff and self._lease.is_valid and self._is_open():
-            self._in_flight += 1  # the usual case
-            return
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._waiting.add(task)
-        try:
-            await self._wait()
-        finally:
-            self._waiting.discard(task)
+        if self._interval or not self._may_send():
+            task = cast("asyncio.Task[Any]", asyncio.current_task())
+            self._waiting.add(task)
+            try:
+                await self._wait()
+            finally:
+                self._waiting.discard(task)
         self._probing = self.is_closed
         self._in_flight += 1
 
@@ -100,29 +92,28 @@ class Throttle:
         for task in self._waiting:
             task.cancel()
 
-    def _is_open(self) -> bool:
-        return not self._paused_until or self._paused_until <= self._time()
+    def _may_send(self) -> bool:
+        """Whether all but the rate allows a request now. While the service fails, one probe is in flight at a time."""
+        if self._ended_by:
+            raise self._ended_by
+        return self._lease.is_valid and not self._is_paused and not (self.is_closed and self._in_flight)
+
+    @property
+    def _is_paused(self) -> bool:
+        return self._paused_until > self._time()
 
     async def _wait(self) -> None:
         while True:
-            if self._ended_by:
-                raise self._ended_by
-            await self._lease.valid()
-            if (left := self._paused_until - self._time()) > 0:
-                await self._change(left)
-            elif self.is_closed and self._in_flight:
-                await self._change()  # one probe at a time
-            elif (left := self._reserve_slot()) > 0:
-                await asyncio.sleep(left)
-                if self._may_send():
-                    return
-            elif self._lease.is_valid:
+            while not self._may_send():
+                if not self._lease.is_valid:
+                    await self._lease.valid()
+                else:
+                    await self._change(self._paused_until - self._time() if self._is_paused else None)
+            if (left := self._reserve_slot()) <= 0:
                 return
-
-    def _may_send(self) -> bool:
-        """Whether a request that waited for its slot may still be sent."""
-        closed = self.is_closed and self._in_flight
-        return self._lease.is_valid and not closed and not self._ended_by and self._is_open()
+            await asyncio.sleep(left)
+            if self._may_send():  # if not, the slot has passed: the next one is reserved once it may be sent
+                return
 
     def _reserve_slot(self) -> float:
         """Reserve the next slot at the rate, and return the seconds until then."""
@@ -163,7 +154,6 @@ class Throttle:
             return  # it was sent before the service failed
         if self.is_closed:
             log.warning("The service works again after %.0f s; resuming at full speed.", self._time() - self._closed_at)
-            self._earlier_outages = self.seconds_closed
         self._last_healthy = self._time()
         self._consecutive_failures, self._backoff, self._probing = 0, 0.0, False
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.operators.base import TypedOperator, validate_columns, validate_flags, validate_limits
+from airflow_provider_cloudstore.operators import arguments
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _TIME_TO_END = 3.0  # before execution_timeout: for responses in transit, the last checkpoint and the XCom
 
 
-class RemoteUrlBatchUploadOperator(TypedOperator):
+class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     """Queue many remote uploads in one task (API document, section 4.2), as fast as the service allows.
 
     A URL is sent once, however often the manifest lists it. Progress is checkpointed before more is sent: after a kill, a freeze
@@ -71,15 +72,18 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
-        from airflow_provider_cloudstore.batch import arguments
-
         super().__init__(**kwargs)
-        validate_flags(retry_unknown_outcome=retry_unknown_outcome, allow_empty=allow_empty)
-        validate_limits(max_concurrency, requests_per_second, max_consecutive_failures, allowed_failures)
-        validate_columns(url_column=url_column, key_column=key_column)
-        arguments.validate_urls(urls)
+        arguments.validate_flags(retry_unknown_outcome=retry_unknown_outcome, allow_empty=allow_empty)
+        arguments.validate_whole_number("max_concurrency", max_concurrency, 1, 500)
+        arguments.validate_whole_number("allowed_failures", allowed_failures, 0)
+        if max_consecutive_failures is not None:
+            arguments.validate_whole_number("max_consecutive_failures", max_consecutive_failures, 1)
+        if requests_per_second is not None:
+            arguments.validate_positive(requests_per_second=requests_per_second)
+        arguments.validate_columns(url_column=url_column)
+        if key_column is not None:
+            arguments.validate_columns(key_column=key_column)
         arguments.validate_paths(urls=urls, receipts=receipts)
-        arguments.validate_shard(shard)
         self.urls: Any = urls
         self.url_column = url_column
         self.key_column = key_column
@@ -99,7 +103,6 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         self._killed: list[bool] = []
 
     def _redact_fields(self) -> None:
-        from airflow_provider_cloudstore.batch.arguments import parse_urls
         from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_path
 
         # A path with credentials is refused, redacted or not.
@@ -108,7 +111,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         if self._unredacted_urls or self._problem:
             return  # rendered before: `urls` is only a label by now
         try:
-            urls = parse_urls(self.urls)
+            urls = arguments.parse_urls(self.urls)
         except ValueError as error:
             self._problem, self.urls = str(error), MASK
             return
@@ -141,7 +144,6 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
         self._killed.append(True)
 
     def _job(self, hook: CloudStoreHook, context: Context) -> Job:
-        from airflow_provider_cloudstore.batch.arguments import parse_shard
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.sending import Options
         from airflow_provider_cloudstore.hooks.time_budget import time_left
@@ -154,7 +156,7 @@ class RemoteUrlBatchUploadOperator(TypedOperator):
             self.max_consecutive_failures,
             self.allowed_failures,
             self.retry_unknown_outcome,
-            parse_shard(self.shard) if self._is_sharded else None,
+            arguments.parse_shard(self.shard) if self._is_sharded else None,
         )
         return Job(
             self._read,

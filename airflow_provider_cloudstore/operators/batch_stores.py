@@ -8,9 +8,9 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_cloudstore.batch.manifest import Manifest, spooled_manifest
 from airflow_provider_cloudstore.batch.receipts import Receipts
-from airflow_provider_cloudstore.batch.state import PLACE, State
-from airflow_provider_cloudstore.batch.tries import STATE_KEY, Try
-from airflow_provider_cloudstore.compat import is_superseded, task_state_store
+from airflow_provider_cloudstore.batch.state import State
+from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.compat import task_state_store
 from airflow_provider_cloudstore.hooks.folders import PathFolder
 from airflow_provider_cloudstore.hooks.targets import object_path
 from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError, InvalidInputError
@@ -24,19 +24,19 @@ def read_manifest(text: str, url_column: str, key_column: str | None) -> Manifes
     :raises BatchInterruptedError: if it cannot be opened for another reason, which may pass, or be copied.
     """
     path = object_path(text, "urls")
-    error: CloudStoreError | None = None
+    error: CloudStoreError  # raised below, so that a store's own error does not become its context
     try:
         stream: Any = path.open("rb")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         what = f"the manifest {text} does not exist, or is a folder: urls is a list, or the path of one file; nothing was sent"
         error = InvalidInputError(what)
-    except Exception as failed:  # noqa: BLE001  (of any store; it must not become the context of ours, which is raised below)
+    except Exception as failed:  # noqa: BLE001  (of any store)
         what = f"the manifest {text} cannot be opened ({type(failed).__name__})"
         error = BatchInterruptedError(what, operation="batch upload", cause="store")
-    if error:
-        raise error
-    with stream:
-        return spooled_manifest(stream, text, url_column, key_column)
+    else:
+        with stream:
+            return spooled_manifest(stream, text, url_column, key_column)
+    raise error
 
 
 def open_receipts(text: str | None, writer: Try) -> Receipts | None:
@@ -53,29 +53,10 @@ def open_receipts(text: str | None, writer: Try) -> Receipts | None:
     return Receipts(PathFolder(path), writer, place)
 
 
-class _TaskState:
-    """The task's state store (Airflow 3.3 and later)."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-
-    def load(self) -> Any:
-        return self._store.get(STATE_KEY)
-
-    def save(self, state: dict[str, Any]) -> None:
-        try:
-            self._store.set(STATE_KEY, state)
-        except Exception as error:
-            if not is_superseded(error):
-                raise
-            reason = f"{PLACE} refused this try: a newer one has taken over"
-            raise BatchInterruptedError(reason, operation="batch upload", cause="superseded") from None
-
-
 def state_of(context: Context, writer: Try) -> State | None:
     """The task's state store, or None before Airflow 3.3."""
     store = task_state_store(context)
-    return State(_TaskState(store), writer) if store is not None else None
+    return State(store, writer) if store is not None else None
 
 
 def try_of(context: Context) -> Try:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_cloudstore.compat import success_callbacks, task_state_store
-from airflow_provider_cloudstore.operators.base import TypedOperator, WaitingOperator, validate_flags
+from airflow_provider_cloudstore.operators.arguments import validate_flags
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
+from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ XCOM_DOWNLOAD_LINK = "download_link"
 XCOM_FILE_ID = "file_id"
 
 
-class DeleteFolderOperator(TypedOperator):
+class DeleteFolderOperator(CloudStoreOperator):
     """Delete a folder and its contents permanently (API document, section 4.1).
 
     Empty and protected ids are rejected before anything is sent, and so is what a template renders when its source is missing.
@@ -77,7 +79,7 @@ class DeleteFolderOperator(TypedOperator):
         return deletion.to_dict()
 
 
-class RemoteUrlUploadOperator(TypedOperator):
+class RemoteUrlUploadOperator(CloudStoreOperator):
     """Queue an upload that the service later fetches from a URL (API document, section 4.2).
 
     The URL's credentials (user info, query) are sent to the service, but never logged or shown in the rendered template.

@@ -7,8 +7,7 @@ a kill lose it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -49,9 +48,7 @@ def send_once(
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
     :raises CloudStoreError: if the store is unavailable; nothing was sent, and Airflow's retries apply.
     """
-    with _required("read", subject):
-        stored = store.get(STATE_KEY)
-    earlier = UploadRecord.from_json(stored)
+    earlier = UploadRecord.from_json(_use_store(lambda: store.get(STATE_KEY), "read", subject))
     if earlier and earlier.settles(record):
         if earlier.result is not None:
             log.info("Try %s queued the upload of %s before it was killed; returning its result", earlier.try_number, subject)
@@ -61,8 +58,7 @@ def send_once(
             _record(store, replace(earlier, state=UploadState.UNKNOWN, max_tries=record.max_tries))
             raise OutcomeUnknownError(reason, operation=_OPERATION, subject=subject, sent=True)
         log.warning("%s '%s': %s; resending it because retry_unknown_outcome=True", _OPERATION, subject, reason)
-    with _required("written", subject):
-        store.set(STATE_KEY, record.to_json())
+    _use_store(lambda: store.set(STATE_KEY, record.to_json()), "written", subject)
     try:
         result = send()
     except (OutcomeUnknownError, TransientServiceError):
@@ -97,13 +93,10 @@ def _record(store: Any, record: UploadRecord | None) -> None:
         )
 
 
-@contextmanager
-def _required(verb: str, subject: str) -> Iterator[None]:
+def _use_store(use: Callable[[], Any], verb: str, subject: str) -> Any:
     try:
-        yield
+        return use()
     except Exception as error:  # noqa: BLE001  (Airflow's, or any of a custom state store backend; the task ends with it)
         failed = type(error).__name__
-    else:
-        return
     reason = f"the task's state store could not be {verb} ({failed})"
-    raise CloudStoreError(reason, operation=_OPERATION, subject=subject, advice=_NOT_RECORDED) from None
+    raise CloudStoreError(reason, operation=_OPERATION, subject=subject, advice=_NOT_RECORDED)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pendulum
 from airflow.providers.common.compat.sdk import (
     AirflowSensorTimeout,
     AirflowSkipException,
@@ -14,7 +16,8 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from airflow_provider_cloudstore.operators.base import validate_flags
+from airflow_provider_cloudstore.operators.arguments import validate_flags
+from airflow_provider_cloudstore.operators.waiting import defer_until_available, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -73,9 +76,6 @@ class FileAvailableSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> bool:
         """Poll once. A deferrable sensor polls for a few seconds, then defers."""
-        import pendulum
-
-        from airflow_provider_cloudstore.operators.waiting import poll_for_sensor
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
         if self._wait is None:
@@ -83,10 +83,26 @@ class FileAvailableSensor(BaseSensorOperator):
             remembered = self.deferrable or not self.reschedule
             self._wait = FileWait(str(self.file_id), self.poke_interval, ends_at, remembered=remembered)
         with self._noting_permanent_errors():
-            available = poll_for_sensor(self, context, self._wait)
+            available = self._poll(context, self._wait)
         if available:
             self._file_available(context)
         return available
+
+    def _poll(self, context: Context, wait: FileWait) -> bool:
+        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+        from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+
+        with CloudStoreHook(self.cloudstore_conn_id) as hook:
+            while isinstance(found := hook.poll_file(self.file_id), CloudStoreError):
+                now = pendulum.now("UTC")
+                if line := wait.not_yet(found, now):
+                    self.log.info(line)
+                if not self.deferrable:
+                    return False
+                if wait.should_defer(now, found):
+                    defer_until_available(self, context, wait, poll_interval=self.poke_interval)
+                time.sleep(wait.pause_on_worker(now, found))
+        return True
 
     def _get_next_poke_interval(self, started_at: Any, run_duration: Callable[[], float], *args: Any, **kwargs: Any) -> float:
         # Airflow's own, for both modes: the only place where a sensor can honor Retry-After.
@@ -96,7 +112,6 @@ class FileAvailableSensor(BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
         """Resume after a deferred wait."""
-        from airflow_provider_cloudstore.operators.waiting import validate_event
         from airflow_provider_cloudstore.protocol.errors import FileWaitTimeoutError
 
         try:

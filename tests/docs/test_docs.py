@@ -160,7 +160,7 @@ def test_the_reference_is_generated_from_the_current_docstrings() -> None:
 
 def test_the_reference_uses_the_import_paths_of_the_readme() -> None:
     listed = dict(re.findall(r"^### `(\w+)`\n\n`from (\S+) import", reference.reference(), re.MULTILINE))
-    assert not {"TypedOperator", "WaitingOperator"} & listed.keys()
+    assert not {"CloudStoreOperator", "WaitingOperator"} & listed.keys()
     assert {listed[name] for name in operators.__all__} == {operators.__name__}
 
 

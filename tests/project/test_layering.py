@@ -33,8 +33,8 @@ AIRFLOW_IN_PROTOCOL = {("errors.py", "airflow.providers.common.compat.sdk.Airflo
 """All that ``protocol/`` knows of Airflow: what a permanent error is."""
 
 LOADED = (
-    "compat", "operators", "operators.base", "operators.batch", "operators.cloudstore", "operators.download", "provider_info",
-    "sensors", "sensors.cloudstore",
+    "compat", "operators", "operators.arguments", "operators.base", "operators.batch", "operators.cloudstore",
+    "operators.download", "operators.waiting", "provider_info", "sensors", "sensors.cloudstore",
 )  # fmt: skip
 """All that a DAG file pays for; what only a running task needs is imported in ``execute``."""
 
@@ -74,12 +74,27 @@ GLUE = (".", "assets", "operators", "sensors", "triggers", "hooks", "fs")
 
 @pytest.mark.parametrize(
     ("layer", "above"),
-    [("hooks", {"triggers", "operators", "sensors", "fs"}), ("triggers", {"operators", "sensors", "fs"}), ("operators", {"fs"})],
+    [
+        ("hooks", {"triggers", "operators", "sensors", "fs"}),
+        ("triggers", {"operators", "sensors", "fs"}),
+        ("operators", {"sensors", "fs"}),
+    ],
 )
 def test_the_arrows_within_the_glue_point_down(layer: str, above: set[str]) -> None:
     for file in (PACKAGE / layer).glob("*.py"):
         own = {name.split(".")[1] for name in imports(file) if name.startswith(f"{OWN}.")}
         assert not own & above, file.name
+
+
+def test_no_module_of_the_operators_imports_itself_through_others() -> None:
+    prefix = f"{OWN}.operators."
+    below = {
+        file.stem: {name.removeprefix(prefix).split(".")[0] for name in imports(file) if name.startswith(prefix)}
+        for file in (PACKAGE / "operators").glob("*.py")
+    }
+    while removed := {module for module, others in below.items() if not others & below.keys()}:
+        below = {module: others for module, others in below.items() if module not in removed}
+    assert not below
 
 
 def test_only_compat_depends_on_the_airflow_version() -> None:

@@ -19,7 +19,7 @@ CHOICES: dict[str, Any] = {
     for name, kind in vars(module).items()
     if re.fullmatch(r"[A-Z]\w+(Operator|Sensor|Hook)", name)
     and kind.__module__.startswith("airflow_provider_cloudstore")
-    and kind.__module__ != "airflow_provider_cloudstore.operators.base"
+    and name not in ("CloudStoreOperator", "WaitingOperator")
 }
 
 

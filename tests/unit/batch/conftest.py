@@ -20,6 +20,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import calls
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import settings
+from tests.unit.batch.folders import MemoryFolder
 
 MakeJob = Callable[..., Job]
 
@@ -32,39 +33,15 @@ class MemoryState:
         self.writes: list[dict[str, Any]] = []
         self.fails: Callable[[], None] = lambda: None
 
-    def load(self) -> Any:
+    def get(self, key: str) -> Any:
         self.fails()
         return json.loads(self.text)
 
-    def save(self, state: dict[str, Any]) -> None:
+    def set(self, key: str, value: dict[str, Any]) -> None:
         self.fails()
-        self.text = json.dumps(state)
+        self.text = json.dumps(value)
         assert len(self.text) < 65_536
-        self.writes.append(state)
-
-
-class MemoryFolder:
-    """A folder in memory, which fails as it is told to."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.fails: Callable[[], None] = lambda: None
-
-    def read(self, name: str) -> bytes | None:
-        self.fails()
-        return self.files.get(name)
-
-    def write(self, name: str, content: bytes) -> None:
-        self.fails()
-        self.files[name] = content
-
-    def names(self) -> list[str]:
-        self.fails()
-        return list(self.files)
-
-    def receipts(self) -> list[dict[str, Any]]:
-        parts = (content for name, content in sorted(self.files.items()) if name.startswith("part-"))
-        return [json.loads(line) for content in parts for line in content.splitlines()]
+        self.writes.append(value)
 
 
 @pytest.fixture

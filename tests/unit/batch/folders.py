@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
@@ -37,20 +39,28 @@ def queued(*urls: str) -> list[tuple[bytes, Status]]:
     return [(digest_of(url), Status.QUEUED) for url in urls]
 
 
-class Kept:
-    """A folder in memory."""
+class MemoryFolder:
+    """A folder in memory, which fails as it is told to."""
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.files = files or {}
+        self.fails: Callable[[], None] = lambda: None
 
     def read(self, name: str) -> bytes | None:
+        self.fails()
         return self.files.get(name)
 
     def write(self, name: str, content: bytes) -> None:
+        self.fails()
         self.files[name] = content
 
     def names(self) -> list[str]:
+        self.fails()
         return list(self.files)
+
+    def receipts(self) -> list[dict[str, Any]]:
+        parts = (content for name, content in sorted(self.files.items()) if name.startswith("part-"))
+        return [json.loads(line) for content in parts for line in content.splitlines()]
 
 
 class SftpLike:

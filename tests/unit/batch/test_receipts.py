@@ -16,11 +16,11 @@ from airflow_provider_cloudstore.batch.receipts import PART_SIZE, Receipts, to_l
 from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, BatchStoppedError
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from tests.unit.batch.folders import SCOPE, Kept, begun, line, queued, read
+from tests.unit.batch.folders import SCOPE, MemoryFolder, begun, line, queued, read
 
 
 def test_an_older_try_and_another_process_of_the_same_try_are_stopped() -> None:
-    folder = Kept()
+    folder = MemoryFolder()
     first, second = (Receipts(folder, Try(SCOPE)) for _ in range(2))
     first.begin()
     second.begin(expects_earlier=True)
@@ -36,7 +36,7 @@ def test_an_older_try_and_another_process_of_the_same_try_are_stopped() -> None:
 
 
 def test_receipts_that_earlier_tries_wrote_and_that_are_gone_are_an_error_as_often_as_one_looks() -> None:
-    folder = Kept()
+    folder = MemoryFolder()
     for _ in range(2):
         with pytest.raises(BatchStoppedError, match="earlier tries kept the batch's progress in receipts, and there are none"):
             Receipts(folder, Try(SCOPE, 2)).begin(expects_earlier=True)
@@ -44,14 +44,14 @@ def test_receipts_that_earlier_tries_wrote_and_that_are_gone_are_an_error_as_oft
 
 
 def test_the_same_try_in_another_process_is_read_after_the_first() -> None:
-    folder = Kept()
+    folder = MemoryFolder()
     for process in ("ff", "aa", "bb"):
         begun(folder, 1, process).write([line(process)])
     assert read(begun(folder, 2)) == queued("ff", "aa", "bb")
 
 
 def test_the_current_part_is_rewritten_until_it_is_full() -> None:
-    folder = Kept()
+    folder = MemoryFolder()
     receipts = begun(folder)
     urls = [f"{number}" for number in range(3_000)]
     for url in urls:
@@ -65,7 +65,7 @@ def test_the_current_part_is_rewritten_until_it_is_full() -> None:
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("failing", range(1, 6))
 def test_lines_that_are_written_again_after_a_failure_are_there_once(stored: bool, failing: int) -> None:
-    class Failing(Kept):
+    class Failing(MemoryFolder):
         writes = 0
 
         def write(self, name: str, content: bytes) -> None:
@@ -93,7 +93,7 @@ def test_lines_that_are_written_again_after_a_failure_are_there_once(stored: boo
 
 
 def test_a_request_that_failed_and_arrives_late_replaces_nothing() -> None:
-    class Late(Kept):
+    class Late(MemoryFolder):
         late: tuple[str, bytes] | None = None
 
         def write(self, name: str, content: bytes) -> None:
@@ -116,13 +116,13 @@ def test_a_request_that_failed_and_arrives_late_replaces_nothing() -> None:
 def test_files_of_other_programs_are_left_alone() -> None:
     hidden = f".part-{Try(SCOPE).batch}-0001-00000000-aa.jsonl.ff"
     names = ("part-00000-abc.parquet", "part-00000000.jsonl", "_SUCCESS", hidden)
-    folder = Kept(dict.fromkeys(names, b"{}"))
+    folder = MemoryFolder(dict.fromkeys(names, b"{}"))
     begun(folder).write([line("1")])
     assert read(begun(folder, 2)) == queued("1")
 
 
 def test_a_batch_whose_mark_disappears_stops() -> None:
-    folder = Kept()
+    folder = MemoryFolder()
     receipts = begun(folder)
     folder.files.clear()
     with pytest.raises(BatchStoppedError, match="s3://b/r was removed or emptied while the batch ran") as error:
@@ -133,7 +133,7 @@ def test_a_batch_whose_mark_disappears_stops() -> None:
 @pytest.mark.parametrize("mark", ["", "null", "{", "[]", "7", '{"number": 1}', '{"number": 1, "format": 4}', "\xff"])
 def test_a_mark_of_another_format_stops_the_batch_before_it_sends(mark: str) -> None:
     name = f"batch-{Try(SCOPE).batch}.json"
-    folder = Kept({name: mark.encode("latin-1")})
+    folder = MemoryFolder({name: mark.encode("latin-1")})
     with pytest.raises(BatchStoppedError, match=f"s3://b/r/{name} holds progress .* nothing was sent") as error:
         begun(folder)
     assert error.value.cause == "format"
@@ -174,20 +174,20 @@ def test_a_damaged_part_is_named_and_is_no_outage(damage: str) -> None:
     name = list(files)[1]
     files[name] = f"{QUEUED}\n{damage}\n{QUEUED}\n".encode("latin-1")
     with pytest.raises(BatchStoppedError, match=f"receipts: line 2 of s3://b/r/{name} is damaged") as error:
-        read(begun(Kept(files), 2))
+        read(begun(MemoryFolder(files), 2))
     assert (error.value.cause, error.value.permanent) == ("receipts", True)
     assert error.value.__context__ is None
 
 
 def test_an_emptied_part_is_damage() -> None:
     with pytest.raises(BatchStoppedError, match="line 1 of"):
-        read(begun(Kept(parts(1, lambda _: b"")), 2))
+        read(begun(MemoryFolder(parts(1, lambda _: b"")), 2))
 
 
 def test_a_few_parts_are_read_at_once_and_no_more() -> None:
     together, lock = threading.Barrier(8), threading.Lock()  # nobody is let on before so many are there
 
-    class Counting(Kept):
+    class Counting(MemoryFolder):
         unread = most = 0
 
         def read(self, name: str) -> bytes | None:
@@ -214,7 +214,7 @@ def test_a_few_parts_are_read_at_once_and_no_more() -> None:
 def test_many_parts_are_read_from_a_store_that_fails_now_and_then() -> None:
     dice = random.Random(1)
 
-    class Unlucky(Kept):
+    class Unlucky(MemoryFolder):
         failures = 0
 
         def read(self, name: str) -> bytes | None:
@@ -232,7 +232,7 @@ def test_a_part_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "wait_random_exponential", lambda *_, **__: lambda _: 0.0)
     seen = []
 
-    class Broken(Kept):
+    class Broken(MemoryFolder):
         def read(self, name: str) -> bytes | None:
             if name.startswith("part"):
                 seen.append(name)

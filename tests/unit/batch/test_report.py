@@ -18,8 +18,7 @@ from airflow_provider_cloudstore.batch.throttle import FAILURES_TO_CLOSE, Thrott
 from airflow_provider_cloudstore.protocol import errors
 from tests.unit.batch.virtual import in_virtual_thread, run_virtually
 
-CORRECT = "Correct what failed, then clear the task: it resends the failed URLs only."
-RESENDS_ALL = "a cleared task resends every URL"
+CORRECT = "Correct what failed, then clear the task: with receipts or Airflow's state store, it resends the failed URLs only."
 CHECK = "Check in the service whether the unknown uploads arrived"
 
 
@@ -49,10 +48,8 @@ def concluded(
     error: errors.CloudStoreError | None = None,
     allowed: int = 0,
     receipts: str = "",
-    *,
-    is_resumable: bool = True,
 ) -> Report:
-    return conclude(ledger, error, Options(allowed_failures=allowed), receipts, is_resumable=is_resumable)
+    return conclude(ledger, error, Options(allowed_failures=allowed), receipts)
 
 
 def reason(report: Report) -> str:
@@ -122,13 +119,6 @@ def test_unknown_uploads_are_named_with_what_to_do_about_them() -> None:
     assert both
     assert both.reason.startswith("of 5 URLs 3 failed and 2 unknown, which may have been queued; ")
     assert both.advice.startswith(f"{CORRECT} {CHECK}")
-
-
-def test_where_nothing_can_be_resumed_the_error_says_that_all_is_resent() -> None:
-    error = concluded(ledger_of(queued=1, failed=2), is_resumable=False).error
-    assert error
-    assert RESENDS_ALL in error.advice
-    assert CORRECT not in error.advice
 
 
 def test_the_error_says_where_all_failures_are_listed() -> None:
@@ -229,7 +219,7 @@ class Progress:
             throttle.record_failure(errors.PermissionDeniedError("HTTP 403"))
 
 
-def test_progress_is_logged_every_five_seconds_with_the_speed_of_this_try_and_the_time_left() -> None:
+def test_progress_is_logged_every_five_seconds_with_the_current_speed_and_the_time_left() -> None:
     progress = Progress()
     run_virtually(progress.run(21))
     assert [moment for moment, _ in progress.lines] == [5, 10, 15, 20]
@@ -249,7 +239,7 @@ def test_while_nothing_is_finished_no_time_left_is_made_up() -> None:
     assert run_virtually(main()) == ["1 of 2 URLs done, 0 failed, 0 unknown, 0 a second"]
 
 
-def test_an_outage_is_named_in_place_of_a_speed_and_counts_neither_for_it_nor_for_the_time_left(
+def test_an_outage_is_named_in_place_of_a_speed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(time, "time", lambda: asyncio.get_running_loop().time())

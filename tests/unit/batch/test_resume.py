@@ -116,7 +116,7 @@ def test_receipts_that_are_added_later_first_take_over_what_the_state_store_hold
     report = run(job(urls(20), store=state, folder=folder, number=3))
     assert (report.counts[Status.QUEUED], report.counts[Status.UNKNOWN], report.queued_earlier) == (19, 1, 18)
     assert requests(emulator) == 21
-    assert "settled" not in state.load()
+    assert "settled" not in state.get(STATE_KEY)
     by_status = {receipt["status"] for receipt in folder.receipts()}
     assert by_status == {"queued", "unknown"}
     assert all("url" in receipt and "hunter" not in receipt["url"] for receipt in folder.receipts())
@@ -167,7 +167,7 @@ def test_progress_of_another_format_is_an_error_and_nothing_is_sent(
     kept = {"store": state} if keep == "state" else {"folder": folder}
     run(job(urls(5), **kept))
     if keep == "state":
-        stored = state.load()
+        stored = state.get(STATE_KEY)
         state.text = json.dumps(stored | {"writer": stored["writer"] | {"format": version}})
     else:
         (mark,) = [name for name in folder.files if name.startswith("batch-")]
@@ -188,7 +188,7 @@ def test_a_damaged_state_is_no_outage_and_nothing_is_sent(
     job: Any, run: Run, urls: Urls, state: Any, emulator: Emulator, caplog: pytest.LogCaptureFixture, damage: Any
 ) -> None:
     run(job(urls(5), store=state))
-    state.text = json.dumps(state.load() | damage if isinstance(damage, dict) else damage)
+    state.text = json.dumps(state.get(STATE_KEY) | damage if isinstance(damage, dict) else damage)
     with pytest.raises(errors.BatchStoppedError, match="nothing was sent") as failed:
         run(job(urls(9), store=state, number=2))
     assert failed.value.permanent

@@ -137,11 +137,11 @@ class Process:
 
     # The state store.
 
-    def load(self) -> Any:
+    def get(self, key: str) -> Any:
         return json.loads(self.world.text)
 
-    def save(self, state: dict[str, Any]) -> None:
-        self.attempt("state", lambda: setattr(self.world, "text", json.dumps(state)))
+    def set(self, key: str, value: Any) -> None:
+        self.attempt("state", lambda: setattr(self.world, "text", json.dumps(value)))
 
     # The receipts' folder.
 

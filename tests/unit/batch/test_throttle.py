@@ -171,23 +171,6 @@ def test_what_was_sent_before_an_outage_neither_opens_nor_prolongs_it() -> None:
     run_virtually(main())
 
 
-def test_closed_time_is_counted_over_all_outages() -> None:
-    async def main() -> None:
-        one = throttle()
-        await asyncio.sleep(5)
-        assert one.seconds_closed == 0
-        for length in (3, 7):
-            await fail(one, times=FAILURES_TO_CLOSE)
-            before = one.seconds_closed
-            await asyncio.sleep(length)
-            assert one.seconds_closed == before + length
-            await succeed(one)
-            await asyncio.sleep(100)
-        assert one.seconds_closed == 10
-
-    run_virtually(main())
-
-
 # --- what the service asks for
 
 

@@ -251,7 +251,7 @@ def test_an_upload_whose_answer_tells_no_id_is_followed_by_a_refusal_that_names_
 @pytest.mark.parametrize("name", ["timeout", "poll_interval"])
 @pytest.mark.parametrize("value", ["1h", "60", None, True, 0, -1, float("nan"), float("inf"), 1e300])
 def test_what_is_no_number_of_seconds_is_refused_in_words_of_our_own(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=rf"{name} must be a number of seconds above 0"):
+    with pytest.raises(ValueError, match=rf"{name} must be a number above 0"):
         DownloadLinkOperator(task_id="link", file_id="f1", **{name: value})
 
 

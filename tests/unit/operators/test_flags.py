@@ -18,7 +18,7 @@ VALID: dict[str, Any] = {
     "target": "/tmp/target",
 }
 TASKS = [
-    *(getattr(operators, name) for name in sorted(vars(operators)) if name.endswith("Operator") and name != "TypedOperator"),
+    *(getattr(operators, name) for name in sorted(vars(operators)) if name.endswith("Operator") and name != "CloudStoreOperator"),
     sensors.FileAvailableSensor,
 ]
 FLAGS = [

@@ -428,7 +428,7 @@ def test_an_interrupted_batch_resumes_where_it_stopped(
         assert sorted(receipt["line"] for receipt in receipts) == list(range(1, 301))
         assert "hunter" not in json.dumps(receipts)
     if keep == "both":
-        assert "settled" not in state.load()
+        assert "settled" not in state.get("cloudstore_batch")
 
 
 def test_with_receipts_a_url_is_found_wherever_it_stands(emulator: Emulator, job: Any, run: Run, urls: Urls, folder: Any) -> None:
@@ -547,7 +547,7 @@ def test_time_in_which_the_process_was_frozen_counts(tmp_path: Any) -> None:
         from airflow_provider_cloudstore.batch.manifest import list_manifest
         from airflow_provider_cloudstore.batch.receipts import Receipts
         from airflow_provider_cloudstore.batch.sending import Options
-        from airflow_provider_cloudstore.batch.tries import Try
+        from airflow_provider_cloudstore.batch.tries import STATE_KEY, Try
         from airflow_provider_cloudstore.hooks.folders import PathFolder
         from airflow_provider_cloudstore.protocol.secrets import Secret
         from airflow_provider_cloudstore.protocol.settings import Settings

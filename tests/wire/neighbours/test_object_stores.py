@@ -26,6 +26,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.dags import batch_dags as dags
 from tests.guarantees import Proof, guarantee
 from tests.support import eventually, run_dag
+from tests.unit.batch.folders import MemoryFolder
 from tests.wire.neighbours.buckets import FIRST, NAME, SECOND, AzureContainer, Bucket, S3Bucket
 from tests.wire.neighbours.gateway import Gateway
 from tests.wire.neighbours.servers import S3, Azurite, Missing
@@ -255,26 +256,10 @@ def killed(scenario: Scenario) -> Figures:
         return scenario.figures(retry.finish(), seconds)
 
 
-class Memory:
-    """A folder in memory."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-
-    def read(self, name: str) -> bytes | None:
-        return self.files.get(name)
-
-    def write(self, name: str, content: bytes) -> None:
-        self.files[name] = content
-
-    def names(self) -> list[str]:
-        return list(self.files)
-
-
 def an_hour_of_receipts() -> tuple[list[str], dict[str, bytes]]:
     """The URLs that a first try has sent in an hour, and the files that it has written meanwhile."""
     urls = [f"https://source.example/{number}" for number in range(CHECKPOINTS * LINES)]
-    memory = Memory()
+    memory = MemoryFolder()
     receipts = Receipts(memory, Try(tuple(str(value) for value in IDENTITY.values()), 1))
     receipts.begin()
     for first in range(0, len(urls), LINES):

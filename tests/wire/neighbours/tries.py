@@ -21,7 +21,7 @@ CONCURRENCY = 8
 _PRELOADED = [
     __name__,
     "airflow_provider_cloudstore.hooks.cloudstore",
-    "airflow_provider_cloudstore.batch.arguments",
+    "airflow_provider_cloudstore.operators.arguments",
     "airflow_provider_cloudstore.operators.batch_stores",
     "airflow.providers.amazon.aws.fs.s3",
     "airflow.providers.amazon.aws.hooks.s3",

@@ -1,0 +1,107 @@
+"""What the operators' arguments mean: checked when Airflow parses a DAG file; a batch's templated ones once they are rendered."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from contextlib import suppress
+from pathlib import PurePath
+from typing import Any
+
+_LARGEST = 1e9  # seconds: thirty years; much longer overflows a date
+_PAIR = re.compile(r"""[(\[]\s*(['"]?)([0-9]{1,9})\1\s*,\s*(['"]?)([0-9]{1,9})\3\s*[)\]]""")
+
+
+def validate_flags(**flags: object) -> None:
+    """Reject strings as flags: ``"no"`` and ``"false"`` would be true.
+
+    :raises ValueError: if one is neither True nor False.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, not {value!r}")
+
+
+def validate_positive(**numbers: object) -> None:
+    """Reject what is no duration or rate.
+
+    :raises ValueError: if one is not a number above 0.
+    """
+    for name, value in numbers.items():
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= _LARGEST:
+            raise ValueError(f"{name} must be a number above 0, not {value!r}")
+
+
+def validate_whole_number(name: str, value: object, least: int, most: int | None = None) -> None:
+    """Reject what is no whole number in a range.
+
+    :raises ValueError: if it is none.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} must be a whole number {limits}, not {value!r}")
+
+
+def validate_columns(**columns: object) -> None:
+    """Reject names of columns that are empty or no strings.
+
+    :raises ValueError: if one is invalid.
+    """
+    for name, value in columns.items():
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{name} must be the name of a column, not {value!r}")
+
+
+def validate_paths(**paths: object) -> None:
+    """Reject paths with a user and a password: Airflow stores and shows what a DAG file says.
+
+    :raises ValueError: if one holds credentials; the message does not repeat them.
+    """
+    for name, path in paths.items():
+        if isinstance(path, str) and "@" in path:
+            from airflow_provider_cloudstore.protocol.secrets import holds_credentials
+
+            if holds_credentials(path):
+                raise ValueError(
+                    f"{name} holds credentials: store them in an Airflow connection, and write s3://conn_id@bucket/..."
+                )
+
+
+def parse_urls(urls: Any) -> list[Any] | None:
+    """The list in ``urls``, or None for the path of a manifest. A list may have been rendered as a string.
+
+    :raises ValueError: if it is neither; the message does not repeat it, because URLs hold credentials.
+    """
+    from airflow_provider_cloudstore.protocol.identifiers import is_nothing
+
+    if isinstance(urls, (bytes, dict, int, float, PurePath)):
+        raise ValueError(f"urls must be a list or, as text, the path of a manifest, not a {type(urls).__name__}")
+    if urls is not None and not isinstance(urls, str):
+        return list(urls)
+    text = str(urls).strip()
+    if text.startswith("["):
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                return list(read(text))
+        raise ValueError("urls begins like a list but cannot be read as one: pass an XCom, or render it with | tojson")
+    if is_nothing(text):
+        missing = "which is what a template renders when its source is missing"
+        raise ValueError(f"urls is {text!r}, {missing}: check that the upstream task ran and returned the value")
+    if text.lower().startswith(("http://", "https://", "ftp://")):
+        raise ValueError("urls begins with a URL: pass a list, or the path of a manifest")
+    return None
+
+
+def parse_shard(shard: Any) -> tuple[int, int]:
+    """A shard as Airflow rendered it: a pair of whole numbers such as ``(0, 4)``, or that pair as text.
+
+    :raises InvalidInputError: if it is neither.
+    """
+    from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+
+    found = _PAIR.fullmatch(str(shard).strip())
+    if found and int(found[2]) < int(found[4]):
+        return int(found[2]), int(found[4])
+    form = "it must be (k, n), a pair of whole numbers with k from 0 to n - 1"
+    raise InvalidInputError(f"shard is {str(shard)[:40]!r}: {form}; nothing was sent")
