@@ -254,7 +254,7 @@ def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) 
         ("missing.csv", None, "does not exist"),
         ("folder/", b"", "is a folder"),
         ("empty.txt", b"", "holds no URL: set allow_empty"),
-        ("urls.xlsx", b"PK\x03\x04....", "is UTF-16, compressed or binary"),
+        ("urls.xlsx", b"PK\x03\x04....", "is a zip archive or an Excel workbook"),
         ("urls.csv.gz", gzip.compress(b"url\nhttps://h/1\n" * 99, mtime=0)[:-9], "damaged or cut short"),
     ],
 )
