@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from tests.wire.differential.failure_table import ERRORS, expected_error, is_rate_limit
 from tests.wire.differential.planted import ACCESS_TOKEN, LINK_TOKEN, SOURCE_PASSWORD, SOURCE_SIGNATURE, found_in
-from tests.wire.differential.responses import Case, DownloadCase, Kind, RawResponse
+from tests.wire.differential.responses import Case, DownloadCase, Kind, RawResponse, Says
+from tests.wire.failure_table import ERRORS, row_for, row_for_status
 
 MAX_ATTEMPTS = 2
 MEMORY_LIMIT = 16 * 1024 * 1024
@@ -91,10 +92,39 @@ def _of_secrets(seen: Seen, secrets: tuple[str, ...]) -> Problems:
         yield "secret told", f"the download token in {seen.logged[-700:]!r} or {said[-700:]!r}"
 
 
+_VALID_RETRY_AFTER = re.compile(r"[0-9]+|.* 2100 .* GMT")
+"""Seconds or a date to come (RFC 9110 section 10.2.3), of those that the responses have."""
+_ROWS = {Says.AN_ERROR: "2xx whose body reports an error", Says.NOTHING: "2xx that is not"}
+
+
+def _is_rate_limit(response: RawResponse) -> bool:
+    """Whether a response asks to come again later, and nothing was done."""
+    retry_after = response.headers.get("retry-after", "")
+    return response.status == 429 or (response.status == 503 and _VALID_RETRY_AFTER.fullmatch(retry_after) is not None)
+
+
+def _expected_error(operation: str, response: RawResponse) -> str | None:
+    """The error of a call that gets nothing but this response; empty for success, None if the table does not say.
+
+    :param response: the response, valid or truncated.
+    """
+    status = response.status
+    if response.kind is Kind.TRUNCATED:
+        return row_for("sent, outcome unknown").error(operation, 500)
+    if not 200 <= status < 300:
+        row = row_for("other 5xx") if status == 503 and not _is_rate_limit(response) else row_for_status(status)
+        return row.error(operation, status) if row else None
+    if response.says is None:
+        return None
+    if response.says is Says.DONE:
+        return "" if response.token else row_for("2xx without a download token").error(operation, status)
+    return row_for(_ROWS[response.says]).error(operation, status)
+
+
 def of_call(case: Case, operation: str, seen: Seen) -> Problems:
     """One call: what the failure table says, and what was stored."""
     first, last = case.response(0), case.response(max(0, seen.requests - 1))
-    if operation == "upload" and seen.requests > 1 and not is_rate_limit(first):
+    if operation == "upload" and seen.requests > 1 and not _is_rate_limit(first):
         yield "upload resent", f"{seen.requests} requests after HTTP {first.status}"
     if seen.requests > MAX_ATTEMPTS:
         yield "requests", f"{seen.requests}, where {MAX_ATTEMPTS} are allowed"
@@ -103,7 +133,7 @@ def of_call(case: Case, operation: str, seen: Seen) -> Problems:
     if isinstance(seen.error, CloudStoreError):
         yield from _of_attempts(seen, seen.error)
     if first.kind is not Kind.MALFORMED and len(case.responses) == 1:
-        expected = expected_error(operation, first)
+        expected = _expected_error(operation, first)
         if expected not in (None, seen.name):
             yield f"{seen.name or 'success'}, not {expected or 'success'}", seen.told()
         if operation == "link" and expected == "" and not seen.error and seen.result.token != first.token:
