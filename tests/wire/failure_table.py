@@ -51,7 +51,7 @@ class Row:
         """
         cell = self.cells[operation]
         if named := re.search(r"`(\w+Error)`", cell):
-            return named[1]
+            return str(named[1])
         if cell == "-":
             return ""
         exact = [str(status)] if str(status) in statuses_in(self.what) else []  # a 503 of the row "other 5xx" is one of them
