@@ -77,7 +77,7 @@ def statuses_in(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\b[1-5](?:\d\d|xx)\b", text))
 
 
-ERRORS = {
+ERRORS: dict[str, ErrorRow] = {
     name: ErrorRow(retried == "yes", permanent == "yes", statuses_in(cell))
     for cell, retried, permanent, _ in rows("| error | retried |")
     for name in re.findall(r"`(\w+Error)`", cell)

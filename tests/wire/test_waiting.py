@@ -191,7 +191,7 @@ def test_an_error_that_waiting_cannot_help_is_the_same(
     assert emulator.state()["requests"] == {"link": before + 1}
 
 
-INCONCLUSIVE = {"kind": "status", "status": 200, "body": "<html>"}
+INCONCLUSIVE: dict[str, Any] = {"kind": "status", "status": 200, "body": "<html>"}
 
 
 def test_a_response_that_says_nothing_of_the_file_is_waited_out(
