@@ -175,32 +175,6 @@ def test_what_happened_is_said_in_a_clause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "again", "permanent"),
-    [
-        (errors.ServiceUnreachableError, True, False),
-        (errors.RateLimitError, True, False),
-        (errors.TransientServiceError, True, False),
-        (errors.OutcomeUnknownError, False, True),
-        (errors.RetryableOutcomeUnknownError, True, False),
-        (errors.ServiceError, False, False),
-        (errors.InvalidResponseError, False, False),
-        (errors.AuthenticationError, False, True),
-        (errors.PermissionDeniedError, False, True),
-        (errors.NotFoundError, False, True),
-        (errors.BadRequestError, False, True),
-        (errors.MethodNotAllowedError, False, True),
-        (errors.RedirectError, False, True),
-        (errors.RequestRejectedError, False, True),
-        (errors.ConfigurationError, False, True),
-        (errors.InvalidInputError, False, True),
-    ],
-)
-def test_each_error_says_whether_it_is_tried_again_here_and_by_airflow(kind: Any, again: bool, permanent: bool) -> None:
-    error = kind("what")
-    assert (error.retryable, error.permanent) == (again, permanent)
-
-
-@pytest.mark.parametrize(
     ("value", "seconds"),
     [
         ("0", 0), ("120", 120), (" 7 ", 7), ("1.5", 1.5),
