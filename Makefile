@@ -25,7 +25,7 @@ IN_TIME := tests/wire/batch/test_job.py tests/wire/clients/test_limits.py tests/
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories test-differential test-wheel \
-  test-canary test-assets test-downloads test-odd-responses test-waiting test-killed-upload test-in-time test-approval test-kill test-distributed test-triggerer neighbours test-neighbours \
+  test-canary test-assets test-downloads test-waiting test-killed-upload test-in-time test-approval test-kill test-distributed test-triggerer neighbours test-neighbours \
   test-ui test-typed test-first-day bench up docs guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
@@ -106,10 +106,6 @@ test-approval: env-new ## test that a person approves or rejects deletions, in a
 
 test-kill: env-new ## kill a batch task fifty times, twice, and twenty times while its stores fail, in a full Airflow
 	@$(BIN)/python -m pytest -m slow -n 2 --dist worksteal -rP tests/airflow/killed_batch/test_killed_batch.py
-
-test-odd-responses: env-new env-old ## test unexpected responses to every operator, in a full Airflow, newest and oldest
-	@$(BIN)/python -m pytest -m slow tests/airflow/odd_responses
-	@$(OLD_BIN)/python -m pytest -m slow tests/airflow/odd_responses
 
 test-killed-upload: env-new env-old ## test an upload killed while it is sent, in a full Airflow, newest and oldest
 	@$(BIN)/python -m pytest -m slow tests/airflow/killed_upload

@@ -1,29 +1,12 @@
-"""The failure table: what each outcome means for each operation, given what is known of the call. Nothing else decides this.
+"""What each outcome of an attempt means for each operation, given what is known of the call: the table in docs/failures.md.
 
-================================================  ====================  =======================  ====================
-outcome                                           delete folder         remote upload            download link
-================================================  ====================  =======================  ====================
-never sent: DNS, refused, connect timeout, TLS    retried               retried                  retried
-407, also from a proxy that refuses CONNECT       permanent             permanent                permanent
-400 from a TLS port that was sent plain HTTP      permanent             permanent                permanent
-429, or 503 with a valid ``Retry-After``          retried after it      retried after it         retried after it
-sent, outcome unknown; other 5xx; 101             retried               ``OutcomeUnknownError``  retried
-401, the first of the call                        retried with a new token; permanent if the connection still holds the same
-401, the second of the call                       permanent             permanent                permanent
-404, 410, or a matching error envelope [1]_       permanent [2]_        permanent [1]_           permanent
-other 4xx, 3xx                                    permanent             permanent                permanent
-2xx with an error envelope                        Airflow retries       Airflow retries          Airflow retries
-2xx that cannot be the service's own              Airflow retries       ``OutcomeUnknownError``  Airflow retries
-2xx without a download token                      success               success                  Airflow retries
-================================================  ====================  =======================  ====================
+Nothing else decides this. Beyond that table:
 
-``OutcomeUnknownError`` is permanent; with ``retry_unknown_outcome`` the upload is retried.
-
-.. [1] An envelope whose message matches extra ``not_found_pattern``. An upload has no subject that could be missing.
-.. [2] Success with ``ignore_missing``, or after an attempt that may have deleted the folder; never if it is a web page.
-
-Once an attempt may have succeeded, no later error but 401 denies it: an upload ends with ``OutcomeUnknownError``, and a later
-request that was never sent counts as ``TransientServiceError``.
+- An error envelope whose message matches extra ``not_found_pattern`` is a 404. An upload has no subject that could be missing.
+- "Not found" is success for a deletion with ``ignore_missing``, or after an attempt that may have deleted the folder; never for a
+  web page.
+- Once an attempt may have succeeded, no later error but 401 denies it: an upload ends with ``OutcomeUnknownError``, and a later
+  request that was never sent counts as ``TransientServiceError``.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, 
 from scripts import reference
 from tests.doc_blocks import PAGES as READ_BY_USERS
 from tests.doc_blocks import PYTHON, ROOT, blocks, code_of
+from tests.wire.failure_table import ERRORS
 
 PACKAGE = ROOT / "airflow_provider_cloudstore"
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -165,13 +166,10 @@ def test_the_reference_uses_the_import_paths_of_the_readme() -> None:
 
 
 def test_the_pages_agree_on_which_errors_are_retried_and_permanent() -> None:
-    page = (ROOT / "docs" / "failures.md").read_text()
-    rows = re.findall(r"^\| (`\w+`[^|]*) \| ([^|]+) \| (yes|no) \| [^|]* \|$", page, re.MULTILINE)
-    written = {name: (retried, permanent) for cell, retried, permanent in rows for name in re.findall(r"`(\w+)`", cell)}
-    kinds: dict[str, type[errors.CloudStoreError]] = {name: vars(errors)[name] for name in written}
-    assert len(written) >= 18
-    flags = {name: [kind.retryable, kind.permanent] for name, kind in kinds.items()}
-    assert written == {name: tuple("yes" if flag else "no" for flag in found) for name, found in flags.items()}
+    assert len(ERRORS) >= 18
+    for name, row in ERRORS.items():
+        kind: type[errors.CloudStoreError] = vars(errors)[name]
+        assert (row.retried, row.permanent) == (kind.retryable, kind.permanent), name
 
 
 def test_every_module_says_first_what_it_decides_and_the_architecture_names_every_part() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.support import NO_RESPONSE, eventually
+from tests.support import eventually
 
 pytestmark = pytest.mark.slow  # make test-in-time
 
@@ -39,7 +39,7 @@ def end_while_sending(process: subprocess.Popen[str], emulator: Emulator, sent: 
 
 
 def test_an_upload_that_is_killed_while_sending_is_not_resent(emulator: Emulator, tmp_path: Path) -> None:
-    emulator.fault(**NO_RESPONSE, operation="upload")
+    emulator.fault("delay", operation="upload", seconds=60)
     process = start("upload", tmp_path / "store", 1)
     end_while_sending(process, emulator, 1, signal.SIGKILL)
     with process:

@@ -276,3 +276,22 @@ def test_deferrable_without_a_wait_is_warned_about_once(
     monkeypatch.setattr(DownloadLinkOperator, "log", logging.getLogger("test"))
     assert DownloadLinkOperator(task_id="link", file_id=store_file(emulator), do_xcom_push=False, **options).execute({})
     assert caplog.text.count("has no effect without wait_for_file=True") == warnings
+
+
+def test_a_response_is_stored_as_plain_data_whatever_airflows_serializers_would_make_of_it(emulator: Emulator) -> None:
+    connection = "airflow.models.connection.Connection"
+    body = {
+        "integer": 2**64,
+        "escapes": "a\ud800\u0000b",
+        "class": {"__classname__": connection, "__version__": 1, "__data__": {}},
+        "type": {"__type": connection, "__var": {"conn_id": "x"}},
+    }
+    emulator.fault("status", status=200, body=json.dumps(body), times=0)
+    state, _, values = run_dag(dags.upload, {"source": SOURCE})
+    assert state == "success"
+    assert values["upload"]["response"] == {
+        "integer": str(2**64),
+        "escapes": "a\ufffd\ufffdb",
+        "class": {"key__classname__": connection, "key__version__": 1, "key__data__": {}},
+        "type": {"key__type": connection, "key__var": {"conn_id": "x"}},
+    }

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -125,17 +124,6 @@ def test_a_forked_process_opens_a_connection_of_its_own(way: Way, serve: Serve) 
                 os._exit(0 if childs().body == b"{}" else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert send().body == b"{}"
-    assert (len(server.requests), server.connections) == (3, 2)
-
-
-def test_another_thread_opens_a_connection_of_its_own(serve: Serve) -> None:
-    server = serve(OK, then=stay_open)
-    with WAYS["blocking"](settings(server.url)) as send:
-        send()
-        thread = threading.Thread(target=send)
-        thread.start()
-        thread.join()
-        send()
     assert (len(server.requests), server.connections) == (3, 2)
 
 

@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.messages import Response
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.raw_server import RawServer
 from tests.support import TOKEN, settings
@@ -168,3 +171,37 @@ def test_only_the_proxy_gets_its_credentials_when_it_opens_a_tunnel(way: Way, se
     assert proxy.connections == 1
     assert [request.startswith(b"CONNECT") for request in proxy.requests] == [True, False, False]
     assert [b"Proxy-Authorization" in request for request in proxy.requests] == [True, False, False]
+
+
+def test_a_request_of_ones_own_to_the_service_is_sent_as_it_is_between_our_calls(
+    serve: Serve, logged: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password mine\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    server = serve(OK, then=stay_open)
+    own = settings(server.url)
+    call = CREATE_DOWNLOAD_LINK.request("f1", own)
+    with BlockingClient(own, lambda: own) as client:
+        for _ in range(2):
+            assert client.session.post(f"{server.url}/a?b=hunter2", data={"d": "e"}).json() == {}
+            answer = client.send(call, 5)
+            assert isinstance(answer, Response)
+            assert answer.body == b"{}"
+    assert [request.split(b" ")[1].decode() for request in server.requests] == ["/a?b=hunter2", call.url[len(server.url) :]] * 2
+    for request in server.requests[::2]:
+        assert request.endswith(b"\r\n\r\nd=e")
+        assert TOKEN.encode() not in request
+        assert b"Authorization" not in request
+    assert logged.records
+    assert "hunter2" not in logged.text
+
+
+def test_a_certificate_is_verified_unless_the_connection_says_otherwise(send: Send, serve: Serve, authority: Authority) -> None:
+    url = f"https://localhost:{serve(handler=partial(authority.respond, name='localhost')).port}"
+    assert send(settings(url)).sent is False
+    for verify in (authority.bundle, False):
+        assert send(settings(url, verify=verify)).body == b"{}"

@@ -1,5 +1,5 @@
 """Whatever is sent back: both clients end as the failure table says, no truncated response is success, no upload is resent, no
-secret shows, and everything stays within time and memory.
+secret shows, and every request ends in time.
 
 Slow: ``make test-differential`` plays 2,000 cases, ``make test-differential CASES=10000`` more of them. The cases depend on
 ``CLOUDSTORE_SEED`` alone; ``CLOUDSTORE_CASE`` plays one of them again.
@@ -8,18 +8,15 @@ Slow: ``make test-differential`` plays 2,000 cases, ``make test-differential CAS
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from contextlib import ExitStack
 
 import pytest
 
-from tests.wire.differential.harness import Harness, Mismatch, memory
-from tests.wire.differential.invariants import MEMORY_LIMIT
+from tests.wire.differential.harness import Harness, Mismatch
 from tests.wire.differential.responses import Case, DownloadCase
 
 pytestmark = pytest.mark.slow
-_WARM_UP = 300  # cases after which a process has its memory
 
 
 def test_any_response_ends_as_the_failure_table_says_and_does_no_harm() -> None:
@@ -28,19 +25,12 @@ def test_any_response_ends_as_the_failure_table_says_and_does_no_harm() -> None:
     numbers = [int(one)] if one else range(int(os.environ.get("CLOUDSTORE_CASES") or 2000))
     print(f"\nCLOUDSTORE_SEED={seed}, {len(numbers)} cases")
     found: list[Mismatch] = []
-    held = 0
-    started, cpu = time.monotonic(), time.process_time()
     with ExitStack() as stack:
         running = Harness(stack)
         for number in numbers:
             found += running.run(Case.generate(seed, number))
             found += running.run_download(DownloadCase.generate(seed, number))
-            if number == _WARM_UP:
-                held = memory()
-        grown = memory() - held if held else 0
-    print(f"{time.monotonic() - started:.0f} s, {time.process_time() - cpu:.0f} s of CPU, {grown / 2**20:.1f} MiB more")
     assert not found, f"CLOUDSTORE_SEED={seed}: {_summary(found)}"
-    assert grown <= MEMORY_LIMIT
 
 
 def _summary(found: list[Mismatch]) -> str:

@@ -42,6 +42,9 @@ class Bucket(Protocol):
     def texts(self, prefix: str) -> list[str]:
         """The contents of all objects whose names begin so."""
 
+    def buckets(self) -> list[str]:
+        """The names of all buckets of the store."""
+
 
 class S3Bucket:
     """A bucket of moto's S3, which does not check credentials."""
@@ -71,6 +74,9 @@ class S3Bucket:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=NAME, Prefix=prefix)
         keys = [one["Key"] for page in pages for one in page.get("Contents", ())]
         return [self.client.get_object(Bucket=NAME, Key=key)["Body"].read().decode() for key in keys]
+
+    def buckets(self) -> list[str]:
+        return [one["Name"] for one in self.client.list_buckets()["Buckets"]]
 
 
 class AzureContainer:
@@ -114,6 +120,9 @@ class AzureContainer:
     def texts(self, prefix: str) -> list[str]:
         names = [blob.name for blob in self.container.list_blobs(name_starts_with=prefix)]
         return [self.container.download_blob(name).readall().decode() for name in names]
+
+    def buckets(self) -> list[str]:
+        return [one.name for one in self.client.list_containers()]
 
 
 def _put(port: int, files: dict[str, bytes], headers: dict[str, str]) -> None:

@@ -24,11 +24,24 @@ from scripts.processes import Program, free_port, until
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 NPM = ROOT / ".neighbours" / "node_modules"
 PROXY_LOGIN, PROXY_PASSWORD = "etl", "proxy-passw0rd"
+LOCATION = "location / { proxy_pass {service}; }"
+HAPROXY = "frontend f\n bind 127.0.0.1:{port}\n default_backend b\nbackend b\n server s {address}\n"
 _SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 
 
 class Missing(Exception):
     """A program is not on this machine; the message says how it comes there."""
+
+
+def server(body: str, more: str = "", listen: str = "127.0.0.1:{port}") -> str:
+    """nginx's configuration of one server, after what stands before it."""
+    return f"{more}\nserver {{ listen {listen}; {body} }}"
+
+
+def limit(rate: str, more: str = "", burst: str = "") -> str:
+    """nginx's configuration of a server that limits the rate of all requests together."""
+    zone = f"limit_req_zone $binary_remote_addr zone=all:1m rate={rate};"
+    return server(f"{LOCATION} limit_req zone=all {burst}; {more}", zone)
 
 
 def _installed(name: str, package: str) -> str:

@@ -5,11 +5,9 @@ Slow, and with needs of its own: ``make test-neighbours`` runs it.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,35 +18,17 @@ from urllib.parse import urlsplit
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.protocol import errors
 from tests.guarantees import Proof, guarantee
 from tests.support import eventually
-from tests.wire.neighbours.servers import FrontEnd, Haproxy, Nginx
+from tests.wire.neighbours.servers import HAPROXY, LOCATION, FrontEnd, Haproxy, Nginx, limit, server
 
 pytestmark = pytest.mark.slow
 
 CONCURRENCY = 16
 RELOADS = 5
-LOCATION = "location / { proxy_pass {service}; }"
-HAPROXY = "frontend f\n  bind 127.0.0.1:{port}\n  default_backend b\nbackend b\n  server s {address}\n"
-
-
-def server(body: str, more: str = "") -> str:
-    return f"{more}\nserver {{ listen 127.0.0.1:{{port}}; {body} }}"
-
-
-def limit(rate: str, burst: int, more: str = "") -> str:
-    zone = f"limit_req_zone $binary_remote_addr zone=all:1m rate={rate};"
-    return server(f"{LOCATION} limit_req zone=all burst={burst} nodelay; {more}", zone)
-
-
-@pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    """An emulator whose uploads stay queued."""
-    with Emulator(fetch_delay=3600) as running:
-        yield running
+BURST = "burst=20 nodelay"
 
 
 @pytest.fixture
@@ -202,7 +182,7 @@ def test_a_batch_whose_front_end_restarts(front_end: Any, emulator: Emulator, ba
 
 @guarantee("front-ends", "nginx: `limit_req` with `limit_req_status 429` while a batch sends 60 URLs")
 def test_a_batch_waits_for_a_limit_that_is_reported_with_429(front_end: Any, batch: Callable[..., Batch], proven: Proof) -> None:
-    nginx = front_end(limit("10r/s", 20, "limit_req_status 429;"))
+    nginx = front_end(limit("10r/s", "limit_req_status 429;", BURST))
     done = batch(60)
     eventually(lambda: '" 429 ' in nginx.logged())
     assert not done.outcomes["unknown"]
@@ -213,7 +193,7 @@ def test_a_batch_waits_for_a_limit_that_is_reported_with_429(front_end: Any, bat
 def test_a_limit_that_is_reported_with_503_makes_outcomes_unknown(
     front_end: Any, batch: Callable[..., Batch], proven: Proof
 ) -> None:
-    front_end(limit("10r/s", 20))
+    front_end(limit("10r/s", burst=BURST))
     done = batch(60)
     assert done.outcomes["unknown"]
     assert not done.outcomes["unknown"] & done.arrived.keys()
@@ -222,7 +202,7 @@ def test_a_limit_that_is_reported_with_503_makes_outcomes_unknown(
 
 @guarantee("front-ends", "nginx: the same limit while a batch sends 60 URLs with a lower `requests_per_second`")
 def test_a_batch_that_is_slower_than_a_limit_never_meets_it(front_end: Any, batch: Callable[..., Batch], proven: Proof) -> None:
-    front_end(limit("10r/s", 20))
+    front_end(limit("10r/s", burst=BURST))
     done = batch(60, requests_per_second=9)
     assert not done.outcomes["unknown"]
     done.hand_in(proven)
@@ -236,25 +216,3 @@ def test_a_batch_over_connections_that_end_after_three_requests(
     done = batch(500)
     assert not done.outcomes["unknown"]
     done.hand_in(proven)
-
-
-def test_a_hook_whose_idle_connection_was_closed_opens_another(front_end: Any, emulator: Emulator) -> None:
-    nginx = front_end(server(f"keepalive_timeout 1s; {LOCATION} location /status {{ stub_status; }}"))
-
-    def is_closed() -> bool:
-        with urllib.request.urlopen(f"http://127.0.0.1:{nginx.port}/status") as status:
-            return b"Active connections: 1 " in status.read()  # this one
-
-    async def asynchronous() -> None:
-        async with CloudStoreAsyncHook() as hook:
-            for number in range(3):
-                await asyncio.to_thread(eventually, is_closed)
-                await hook.upload_from_url(f"https://source.example/asynchronous/{number}")
-
-    with CloudStoreHook() as hook:
-        for number in range(3):
-            eventually(is_closed)
-            hook.upload_from_url(f"https://source.example/blocking/{number}")
-    asyncio.run(asynchronous())
-    state = emulator.state()
-    assert state["requests"] == state["effects"] == {"upload": 6}

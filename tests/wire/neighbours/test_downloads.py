@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator
 from airflow_provider_cloudstore.protocol import errors
+from tests.wire.neighbours.buckets import FIRST, NAME, S3Bucket
 from tests.wire.neighbours.servers import S3
 
 pytestmark = pytest.mark.slow
@@ -25,35 +27,30 @@ MIB = 1024 * 1024
 
 
 @pytest.fixture
+def s3(run_neighbour: Callable[[Callable[[], S3]], S3]) -> S3:
+    return run_neighbour(S3)
+
+
+@pytest.fixture
 def root(s3: S3) -> str:
     """The bucket, with a connection of its own in each test: Airflow keeps a connection's filesystem for as long as it runs."""
-    return f"s3://s3_{s3.port}@files"
+    return f"s3://s3_{s3.port}@{NAME}"
 
 
 @pytest.fixture
 def bucket(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Any:
-    import boto3
-
-    connection = {
-        "conn_type": "aws",
-        "login": "access",
-        "password": "secret-key",
-        "extra": {"endpoint_url": s3.url, "region_name": "us-east-1"},
-    }
-    monkeypatch.setenv(f"AIRFLOW_CONN_S3_{s3.port}", json.dumps(connection))
-    client = boto3.client(
-        "s3", endpoint_url=s3.url, region_name="us-east-1", aws_access_key_id="access", aws_secret_access_key="secret-key"
-    )
-    client.create_bucket(Bucket="files")
-    return client
+    """A client of the bucket."""
+    created = S3Bucket(s3)
+    monkeypatch.setenv(f"AIRFLOW_CONN_S3_{s3.port}", json.dumps(created.connection(s3.url, FIRST)))
+    return created.client
 
 
 def keys(client: Any) -> list[str]:
-    return [one["Key"] for one in client.list_objects_v2(Bucket="files").get("Contents", [])]
+    return [one["Key"] for one in client.list_objects_v2(Bucket=NAME).get("Contents", [])]
 
 
 def uploads(client: Any) -> list[Any]:
-    return list(client.list_multipart_uploads(Bucket="files").get("Uploads", []))
+    return list(client.list_multipart_uploads(Bucket=NAME).get("Uploads", []))
 
 
 @pytest.mark.parametrize("size", [0, 1000, 12 * MIB])
@@ -66,7 +63,7 @@ def test_a_download_through_lost_connections_is_one_whole_object(emulator: Emula
     target = f"{root}/folder/{size}"
     found = DownloadFileOperator(task_id="t", file_id="f1", target=target).execute({})
     assert (found["path"], found["bytes"]) == (target, size)
-    assert bucket.get_object(Bucket="files", Key=f"folder/{size}")["Body"].read() == data
+    assert bucket.get_object(Bucket=NAME, Key=f"folder/{size}")["Body"].read() == data
     assert ObjectStoragePath(found["path"]).read_bytes() == data
     assert uploads(bucket) == []
 
@@ -83,12 +80,12 @@ def test_a_folder_on_s3_gets_the_id_as_one_name_in_it(emulator: Emulator, bucket
 @pytest.mark.parametrize("size", [1000, 12 * MIB])
 def test_a_download_that_fails_leaves_no_object_and_no_upload(emulator: Emulator, bucket: Any, root: str, size: int) -> None:
     emulator.put_file(os.urandom(size), "f1")
-    bucket.put_object(Bucket="files", Key="old", Body=b"old")
+    bucket.put_object(Bucket=NAME, Key="old", Body=b"old")
     for target in (f"{root}/new", f"{root}/old"):
         with pytest.raises(errors.ChecksumError):
             CloudStoreHook().download("f1", target, expected_sha256="0" * 64)
     assert keys(bucket) == ["old"]
-    assert bucket.get_object(Bucket="files", Key="old")["Body"].read() == b"old"
+    assert bucket.get_object(Bucket=NAME, Key="old")["Body"].read() == b"old"
     assert uploads(bucket) == []
 
 
@@ -105,7 +102,7 @@ def test_a_file_that_is_replaced_in_the_middle_is_uploaded_from_its_start(
 
     monkeypatch.setattr(hook.log, "warning", replace_file)
     hook.download("f1", f"{root}/f")
-    assert bucket.get_object(Bucket="files", Key="f")["Body"].read() == data
+    assert bucket.get_object(Bucket=NAME, Key="f")["Body"].read() == data
     assert uploads(bucket) == []
 
 
@@ -114,4 +111,4 @@ def test_airflows_own_transfer_copies_a_file_to_s3(emulator: Emulator, bucket: A
     emulator.put_file(data, "f1")
     source, target = "cloudstore://cloudstore_default@/f1", f"{root}/copy"
     FileTransferOperator(task_id="t", src=source, dst=target).execute({})
-    assert bucket.get_object(Bucket="files", Key="copy")["Body"].read() == data
+    assert bucket.get_object(Bucket=NAME, Key="copy")["Body"].read() == data

@@ -6,10 +6,8 @@ Slow, and with needs of its own: ``make test-neighbours`` runs it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
@@ -20,40 +18,15 @@ from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.hooks.folders import PathFolder
 from airflow_provider_cloudstore.protocol.errors import BatchStoppedError, InvalidInputError
 from airflow_provider_cloudstore.receipts import read_receipts
-from tests.wire.neighbours.buckets import FIRST, NAME, AzureContainer, Bucket, S3Bucket
-from tests.wire.neighbours.gateway import Gateway
-from tests.wire.neighbours.servers import S3, Azurite
+from tests.wire.neighbours.buckets import FIRST, NAME
+from tests.wire.neighbours.conftest import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]
 
 
-@dataclass
-class Store:
-    """A bucket behind a gateway.
-
-    :param bucket: the bucket.
-    :param gateway: counts the requests, and can refuse the credentials.
-    :param root: its URL.
-    """
-
-    bucket: Bucket
-    gateway: Gateway
-    root: str
-
-    def receipts(self, number: int, folder: str = f"{NAME}/receipts") -> Receipts:
-        place = f"{self.root}{folder}"
-        return Receipts(PathFolder(ObjectStoragePath(place)), Try(("dag",), number), place)
-
-
-@pytest.fixture(params=["s3", "azure"])
-def store(
-    request: pytest.FixtureRequest, run_neighbour: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Store]:
-    bucket: Bucket = S3Bucket(run_neighbour(S3)) if request.param == "s3" else AzureContainer(run_neighbour(Azurite))
-    with Gateway(bucket.port, bucket.refusal) as gateway:
-        conn_id = f"store_{request.param}_{gateway.port}"
-        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(bucket.connection(gateway.url, FIRST)))
-        yield Store(bucket, gateway, f"{bucket.scheme}://{conn_id}@")
+def receipts_of(store: Store, number: int, folder: str = f"{NAME}/receipts") -> Receipts:
+    place = f"{store.root}{folder}"
+    return Receipts(PathFolder(ObjectStoragePath(place)), Try(("dag",), number), place)
 
 
 @contextmanager
@@ -71,7 +44,7 @@ def line(url: str) -> str:
 
 
 def test_a_part_is_rewritten_with_one_request_and_read_with_two_at_most(store: Store) -> None:
-    first = store.receipts(1)
+    first = receipts_of(store, 1)
     first.begin()
     urls = [f"{number}" for number in range(1_100)]
     first.write([line(url) for url in urls[:400]])
@@ -84,7 +57,7 @@ def test_a_part_is_rewritten_with_one_request_and_read_with_two_at_most(store: S
     first.write([line("last")])
     texts = store.bucket.texts("receipts/part-")
     assert [text.count("\n") for text in texts] == [1_100, 1]
-    retry = store.receipts(2)
+    retry = receipts_of(store, 2)
     retry.begin(expects_earlier=True)
     read = []
     with requests(store) as found:
@@ -96,16 +69,16 @@ def test_a_part_is_rewritten_with_one_request_and_read_with_two_at_most(store: S
 
 def test_a_missing_bucket_stops_the_batch_and_none_is_created(store: Store) -> None:
     with pytest.raises(BatchStoppedError, match="its bucket or container does not exist") as error:
-        store.receipts(1, "missing/receipts").begin()
+        receipts_of(store, 1, "missing/receipts").begin()
     assert error.value.cause == "receipts"
     with pytest.raises(InvalidInputError, match="there are no receipts at"):
         read_receipts(f"{store.root}missing/receipts")
     with pytest.raises(BatchStoppedError):
-        store.receipts(1, "missing/receipts").begin()
+        receipts_of(store, 1, "missing/receipts").begin()
 
 
 def test_credentials_that_expire_are_no_reason_to_stop(store: Store) -> None:
-    receipts = store.receipts(1)
+    receipts = receipts_of(store, 1)
     receipts.begin()
     store.gateway.expired = store.bucket.marks(FIRST)
     with pytest.raises(Exception, match=r"\S") as error:

@@ -1,0 +1,98 @@
+"""The tables of ``docs/failures.md`` as data: how a call ends, by what happened, and what is true of each error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_PAGE = (Path(__file__).parents[2] / "docs" / "failures.md").read_text()
+_OPERATIONS = ("delete", "upload", "link")
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """What the page says of an error.
+
+    :param statuses: the HTTP statuses that it is for, such as ``404`` and ``5xx``.
+    """
+
+    retried: bool
+    permanent: bool
+    statuses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a call does after something happened.
+
+    :param what: the words of the page.
+    :param cells: by operation.
+    """
+
+    what: str
+    cells: dict[str, str]
+
+    @property
+    def causes(self) -> list[str]:
+        """Everything that the row is for."""
+        return (self.what.partition(": ")[2] or self.what).split(", ")
+
+    def is_retried(self, operation: str) -> bool:
+        """Whether the call sends another request."""
+        return self.cells[operation].startswith("retried")
+
+    def error(self, operation: str, status: int) -> str:
+        """The error that the call ends with if nothing else happens: the one that the cell names, or that of the status.
+
+        :param status: the HTTP status that came; a lost response counts as 5xx.
+        :returns: its name; empty for success.
+        """
+        cell = self.cells[operation]
+        if named := re.search(r"`(\w+Error)`", cell):
+            return str(named[1])
+        if cell == "-":
+            return ""
+        exact = [str(status)] if str(status) in statuses_in(self.what) else []  # a 503 of the row "other 5xx" is one of them
+        statuses = [*exact, f"{status // 100}xx", "5xx"]
+        return next(name for one in statuses for name, row in ERRORS.items() if one in row.statuses)
+
+
+def rows(header: str) -> Iterator[list[str]]:
+    """The cells of the table that begins with this header."""
+    table = _PAGE.partition(f"\n{header}")[2].partition("\n\n")[0]
+    for line in table.splitlines()[2:]:
+        yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def _outcomes() -> Iterator[Row]:
+    for what, *cells in rows("| what happened | delete folder | remote upload |"):
+        told = [cells[0] if cell == "the same" else cell for cell in cells]
+        yield Row(re.sub(r"\[(.+?)\]\(.+?\)", r"\1", what), dict(zip(_OPERATIONS, told, strict=True)))
+
+
+def statuses_in(text: str) -> tuple[str, ...]:
+    """The HTTP statuses, and their families, that a cell names."""
+    return tuple(re.findall(r"\b[1-5](?:\d\d|xx)\b", text))
+
+
+ERRORS: dict[str, ErrorRow] = {
+    name: ErrorRow(retried == "yes", permanent == "yes", statuses_in(cell))
+    for cell, retried, permanent, _ in rows("| error | retried |")
+    for name in re.findall(r"`(\w+Error)`", cell)
+}
+OUTCOMES = list(_outcomes())
+
+
+def row_for(cause: str) -> Row:
+    """The row that has this among its causes, or begins with it."""
+    return next(row for row in OUTCOMES if row.what.startswith(cause) or any(cause.startswith(one) for one in row.causes))
+
+
+def row_for_status(status: int) -> Row | None:
+    """The row that names an HTTP status, or else its family; None for a status that no row names."""
+    for name in (str(status), f"{status // 100}xx"):
+        if row := next((row for row in OUTCOMES if name in statuses_in(row.what) and not row.what.startswith("2xx")), None):
+            return row
+    return None
