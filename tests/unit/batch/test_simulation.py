@@ -249,7 +249,7 @@ def history(seed: int) -> None:
             if world.calm or not clears or dice.random() < 0.5:
                 break
             clears -= 1
-            settled = 0 if report.error else len(world.urls)
+            settled = set() if report.error else {at for at, url in enumerate(world.urls) if world.urls.count(url) == 1}
             change_manifest(world, report)
             now = move_lines(world, 2 * number + 1, now, settled)
     assert process
@@ -269,10 +269,10 @@ def change_manifest(world: World, report: Report) -> None:
         del world.urls[: dice.randrange(3) if len(world.urls) > 3 else 0]
 
 
-def move_lines(world: World, number: int, now: float, settled: int) -> float:
+def move_lines(world: World, number: int, now: float, settled: set[int]) -> float:
     """What a user may not do without receipts: exchange two lines. Then nothing is sent, unless neither was settled.
 
-    :param settled: how many lines certainly were.
+    :param settled: the lines that certainly were; a duplicate need not be.
     """
     if world.keeps_receipts or len(world.urls) < 2:
         return now
@@ -289,7 +289,7 @@ def move_lines(world: World, number: int, now: float, settled: int) -> float:
         assert world.effects == before
         world.urls = kept
     else:
-        assert min(one, other) >= settled or kept[one] == kept[other], "settled lines were exchanged, and nobody noticed"
+        assert not {one, other} & settled, "settled lines were exchanged, and nobody noticed"
     return process.loop.now + 1
 
 
