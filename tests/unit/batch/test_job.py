@@ -279,22 +279,6 @@ def test_a_rotated_token_is_read_again_and_used() -> None:
     assert (tokens.count("old"), len(reloads)) == (1, 1)  # later calls begin with the new one
 
 
-# --- its connections
-
-
-def test_a_session_has_a_connection_for_each_upload() -> None:
-    limits = list[int]()
-    batch = Batch(urls(100))
-
-    def connect(own: Any, reload: Any, limit: int) -> Any:
-        limits.append(limit)
-        return batch.service.connect(own, reload, limit)
-
-    batch.run(max_concurrency=7, connect=connect)
-    assert limits == [7]
-    assert batch.service.peak == 7
-
-
 def test_after_an_upload_is_lost_on_a_kept_alive_connection_each_upload_opens_its_own(
     job: Any, run: Any, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
