@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.tries import FORMAT, STATE_KEY
 from airflow_provider_cloudstore.protocol import errors
 from tests.unit.batch.conftest import MemoryFolder, MemoryState
-from tests.unit.batch.virtual import LOST, VirtualService
+from tests.unit.batch.virtual import LOST, Answer, VirtualService
 from tests.unit.batch.whole_batch import Batch, cause, counts, urls
 
 
@@ -84,8 +84,8 @@ def test_receipts_that_are_added_later_first_take_over_what_the_state_store_hold
 ) -> None:
     monkeypatch.setattr(resume_module, "_LINES_AT_ONCE", 7)
     monkeypatch.setattr(receipts_module, "PART_SIZE", 500)
-    rejected = {"/17?": 400, "/31?": LOST}
-    service = VirtualService(lambda url, now: next((answer for part, answer in rejected.items() if part in url), 200))
+    answers: dict[str, Answer] = {urls(50)[17]: 400, urls(50)[31]: LOST}
+    service = VirtualService(lambda url, now: answers.get(url, 200))
     batch = Batch(urls(50), service, state=state)
     batch.run()
     batch.stores["folder"] = folder
@@ -93,7 +93,7 @@ def test_receipts_that_are_added_later_first_take_over_what_the_state_store_hold
     with pytest.raises(errors.BatchStoppedError, match="the manifest changed"):
         batch.run()
     batch.wanted = urls(50)
-    del rejected["/17?"]
+    del answers[urls(50)[17]]
     report = batch.run()
     assert (counts(report), report.queued_earlier) == ({"queued": 49, "unknown": 1}, 48)
     assert batch.requests == 51

@@ -314,18 +314,21 @@ def test_lists_are_copied_to_lists_and_progress_is_told(emulator: Emulator, fs: 
     assert (tmp_path / "open").read_bytes() == DATA
 
 
-WRITES: dict[str, Callable[[Any, str], Any]] = {
-    **{name: lambda fs, source, name=name: getattr(fs, name)(source, "target") for name in ("put", "put_file", "cp_file", "mv")},
-    "pipe": lambda fs, _: fs.pipe("target", b"x"),
-    **{name: lambda fs, _, name=name: getattr(fs, name)("target") for name in ("mkdir", "makedirs", "touch", "rm", "rm_file")},
-}
-
-
-@pytest.mark.parametrize("work", WRITES)
-def test_a_write_is_refused_with_the_name_of_its_target(fs: CloudStoreFileSystem, tmp_path: Path, work: str) -> None:
+@pytest.mark.parametrize(
+    ("work", "arguments"),
+    [
+        *((name, ("SOURCE", "target")) for name in ("put", "put_file", "upload", "copy", "cp_file", "mv", "rename")),
+        *((name, ("target",)) for name in ("mkdir", "makedirs", "touch", "rm", "rm_file")),
+        ("pipe", ("target", b"x")),
+    ],
+)
+def test_a_write_is_refused_with_the_name_of_its_target(
+    fs: CloudStoreFileSystem, tmp_path: Path, work: str, arguments: tuple[Any, ...]
+) -> None:
     (tmp_path / "source").write_bytes(b"x")
+    given = [str(tmp_path / "source") if argument == "SOURCE" else argument for argument in arguments]
     with pytest.raises(OSError, match="can only be read") as refused:
-        WRITES[work](fs, str(tmp_path / "source"))
+        getattr(fs, work)(*given)
     assert (refused.value.errno, refused.value.filename) == (errno.EROFS, "target")
 
 
