@@ -114,8 +114,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler
 
 
-_KINDS = {"unit": "of the modules", "wire": "over real sockets", "docs": "of the docs", "project": "of the project"}
-"""What a folder of tests proves, for the last line of a run."""
+_KINDS = {
+    "unit": "of the modules",
+    "wire": "over real sockets",
+    "cluster": "of the test cluster",
+    "docs": "of the docs",
+    "project": "of the project",
+}
+"""What the fast tests of a folder prove, for the last line of a run."""
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
@@ -123,13 +129,12 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.option.markexpr == "not slow"
     if exitstatus or not is_whole or config.option.keyword:
         return
-    promises = {report.nodeid.partition("[")[0] for report in terminalreporter.stats.get("passed", [])}
+    tests = [report.nodeid for report in terminalreporter.stats.get("passed", [])]
+    promises = {test.partition("[")[0] for test in tests}  # a test function is one, whatever its parameters
     counts = Counter(promise.split("/")[1] for promise in promises)
-    proven = ", ".join(f"{counts[folder]:,} {kind}" for folder, kind in _KINDS.items())
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    terminalreporter.write_line(
-        f"Checked on Airflow {version('apache-airflow')}, Python {python}: {sum(counts.values()):,} promises, {proven}."
-    )
+    proven = ", ".join(f"{count:,} {_KINDS.get(folder, folder)}" for folder, count in counts.most_common())
+    versions = f"Airflow {version('apache-airflow')}, Python {sys.version_info.major}.{sys.version_info.minor}"
+    terminalreporter.write_line(f"Checked on {versions}: {len(promises):,} promises in {len(tests):,} tests: {proven}.")
 
 
 @pytest.fixture(scope="session")
