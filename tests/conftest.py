@@ -156,5 +156,5 @@ def _forget_masked_secrets() -> Iterator[None]:
     """Let no test wait for the secrets of those before it: for each new one, Airflow's masker recompiles one pattern of all."""
     yield
     for name in ("airflow.sdk._shared.secrets_masker", "airflow._shared.secrets_masker"):
-        if reset := getattr(sys.modules.get(name), "reset_secrets_masker", None):  # since Airflow 3.1
+        if reset := getattr(sys.modules.get(name), "reset_secrets_masker", None):  # older versions have none
             reset()
