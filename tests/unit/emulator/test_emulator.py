@@ -238,13 +238,6 @@ def test_a_raw_response_has_the_effect_only_if_effect_is_true(emulator: Emulator
     assert emulator.state()["effects"] == ({"upload": 1} if effect else {})
 
 
-def test_an_endless_response_ends_with_the_client(emulator: Emulator) -> None:
-    emulator.fault("endless", operation="upload")
-    with post(emulator, "/file/url_upload_add", data={"url": "ftp://h/f"}, stream=True) as response:
-        assert len(next(response.iter_content(1000))) == 1000
-    assert make_link(emulator, "x").status_code == 404
-
-
 @pytest.fixture
 def program() -> Iterator[subprocess.Popen[str]]:
     arguments = ["--access-token", "abc", "--fault", '{"kind": "status", "status": 418}']
