@@ -241,6 +241,14 @@ def test_a_service_that_fails_to_the_end_of_the_manifest_ends_the_batch() -> Non
 # --- when it ends early
 
 
+def test_a_service_that_never_recovers_ends_the_batch_after_15_minutes() -> None:
+    sent = send(urls(100), lambda url, now: 403)
+    assert isinstance(sent.error, errors.BatchInterruptedError)
+    assert sent.error.cause == "service"
+    assert sent.counts["unsent"] > 60
+    assert 800 < sent.took <= 900
+
+
 @pytest.mark.parametrize("in_manifest", [False, True])
 def test_failures_in_a_row_end_the_batch_whether_lines_are_bad_or_urls_are_rejected(in_manifest: bool) -> None:
     wanted: list[Any] = [Entry(at + 1, None, "no URL") for at in range(100)] if in_manifest else urls(100)
