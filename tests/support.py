@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -12,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from airflow.providers.common.compat.sdk import Asset
@@ -125,6 +128,18 @@ def other_server() -> Iterator[OtherServer]:
         yield other
         server.shutdown()
         thread.join()
+
+
+def run_pytest(folder: Path, **env: str) -> str:
+    """Run the tests of a folder as a user does, in an environment without ours.
+
+    :param env: added to it.
+    :returns: what pytest prints.
+    """
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "PYTEST"))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=folder, env=inherited | env, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
 
 
 def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str, str], dict[str, Any]]:

@@ -13,20 +13,11 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "airflow_provider_cloudstore"
 OWN = PACKAGE.name
 STANDARD = sys.stdlib_module_names - {"socket", "time", "asyncio", "ssl", "threading", "select", "http"}
+HTTP = {"requests", "aiohttp", "certifi", "yarl", "urllib3", "http"}
 ALLOWED = {
     "protocol": {OWN, f"{OWN}.protocol", "pendulum", *STANDARD},
     "batch": {f"{OWN}.protocol", f"{OWN}.clients", f"{OWN}.batch", "tenacity", *sys.stdlib_module_names},
-    "clients": {
-        f"{OWN}.protocol",
-        f"{OWN}.clients",
-        "pendulum",
-        "requests",
-        "urllib3",
-        "aiohttp",
-        "certifi",
-        "yarl",
-        *sys.stdlib_module_names,
-    },
+    "clients": {f"{OWN}.protocol", f"{OWN}.clients", "pendulum", *HTTP, *sys.stdlib_module_names},
 }
 
 AIRFLOW_IN_PROTOCOL = {("errors.py", "airflow.providers.common.compat.sdk.AirflowFailException")}
@@ -108,14 +99,7 @@ def test_glue_speaks_no_http() -> None:
     for folder in GLUE[:-1]:
         for file in (PACKAGE / folder).glob("*.py"):
             returned = {"requests"} if (folder, file.name) == ("hooks", "cloudstore.py") else set()  # by get_conn()
-            assert not ({name.split(".")[0] for name in imports(file)} - returned) & {
-                "requests",
-                "aiohttp",
-                "certifi",
-                "yarl",
-                "urllib3",
-                "http",
-            }
+            assert not ({name.split(".")[0] for name in imports(file)} - returned) & HTTP
             assert ".status" not in file.read_text()
 
 

@@ -26,8 +26,8 @@ def write(path: Any, number: int, *outcomes: Outcome, run: str = "run", process:
     writer = Try(("dag", run), number, process)
     receipts = Receipts(PathFolder(path), writer)
     receipts.begin()
-    for start in range(0, len(outcomes), 1_000):
-        receipts.write([line_of(url, status, number, size) for url, status in outcomes[start : start + 1_000]])
+    for start in range(0, len(outcomes), 100):
+        receipts.write([line_of(url, status, number, size) for url, status in outcomes[start : start + 100]])
     return writer
 
 
@@ -102,19 +102,19 @@ def test_a_damaged_file_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 def test_the_receipts_are_streamed(tmp_path: Path) -> None:
-    write(tmp_path, 1, *((f"{number}", Status.QUEUED) for number in range(20_000)), size=1_500)
+    write(tmp_path, 1, *((f"{number}", Status.QUEUED) for number in range(2_000)), size=15_000)
     assert len(list(tmp_path.glob("part-*"))) > 10
     stored = sum(file.stat().st_size for file in tmp_path.iterdir())
     gc.collect()
     tracemalloc.start()
-    assert sum(1 for _ in read_receipts(tmp_path)) == 20_000
+    assert sum(1 for _ in read_receipts(tmp_path)) == 2_000
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 25_000_000 < stored
 
 
 def test_nothing_is_left_running_when_reading_ends_early(tmp_path: Path) -> None:
-    write(tmp_path, 1, *((f"{number}", Status.QUEUED) for number in range(10_000)), size=1_500)
+    write(tmp_path, 1, *((f"{number}", Status.QUEUED) for number in range(1_000)), size=15_000)
     found = read_receipts(tmp_path)
     next(found)
     found.close()  # type: ignore[attr-defined]

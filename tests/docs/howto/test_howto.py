@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import pytest
 from airflow_provider_cloudstore.emulator.dag_runs import DagRunResult, run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.doc_blocks import code_of, dag_of
+from tests.support import run_pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
@@ -128,9 +126,5 @@ def test_the_sample_of_test_your_dag_passes_from_an_empty_folder(tmp_path: Path)
     (tmp_path / "dags" / "share.py").write_text(dag)
     (tmp_path / "conftest.py").write_text(conftest)
     (tmp_path / "test_share.py").write_text(test)
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "PYTEST"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert "2 passed" in done.stdout, done.stdout[-4000:] + done.stderr[-1000:]
+    printed = run_pytest(tmp_path)
+    assert "2 passed" in printed, printed[-5000:]

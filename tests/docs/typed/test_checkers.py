@@ -22,7 +22,7 @@ from tests.doc_blocks import PYTHON, ROOT
 pytest.importorskip("basedpyright", reason="basedpyright is not installed: make test-typed installs it")
 pytestmark = pytest.mark.slow
 
-TYPED = ROOT / "tests" / "typed"
+TYPED = Path(__file__).resolve().parent
 REJECTED = TYPED / "rejected.py"
 AIRFLOWS_OWN = {
     "reportMissingTypeStubs": r'Stub file not found for "airflow\.',

@@ -86,11 +86,6 @@ def test_the_counts_as_a_line_tell_this_try_from_earlier_ones() -> None:
 # --- how it ended
 
 
-def test_a_batch_whose_urls_are_all_queued_succeeds() -> None:
-    assert concluded(ledger_of(queued=3, queued_earlier=2, skipped=4)).error is None
-    assert concluded(ledger_of()).error is None
-
-
 def test_the_error_of_one_failed_url_says_once_what_happened_and_only_what_applies() -> None:
     report = concluded(ledger_of(queued=9, failed=1))
     assert isinstance(report.error, errors.BatchFailedError)
@@ -138,11 +133,6 @@ def test_as_many_urls_may_fail_as_allowed_but_none_may_be_unknown(
     assert (report.error is not None) is fails
     warning = "2 URLs failed, which allowed_failures=2 permits; the first, in line 6: HTTP 400, https://h/failed/0?***"
     assert caplog.messages == ([warning] if failed == 2 else [])
-
-
-def test_one_allowed_failure_is_one_url(caplog: pytest.LogCaptureFixture) -> None:
-    concluded(ledger_of(failed=1), allowed=5)
-    assert caplog.messages[0].startswith("1 URL failed, which")
 
 
 def test_unknown_uploads_of_earlier_tries_fail_the_batch_as_well() -> None:

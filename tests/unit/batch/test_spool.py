@@ -13,15 +13,7 @@ from typing import Any, BinaryIO, cast
 import pytest
 
 from airflow_provider_cloudstore.batch.manifest import spooled_manifest
-from airflow_provider_cloudstore.batch.spool import spooled
 from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError
-
-
-def test_a_file_is_copied_byte_by_byte() -> None:
-    content = os.urandom(700_000)
-    with spooled(io.BytesIO(content), "u.csv") as copy:
-        copy.seek(0)
-        assert copy.read() == content
 
 
 class Source:

@@ -83,13 +83,3 @@ def test_a_claim_stops_older_tries_and_keeps_what_they_stored() -> None:
     assert stopped.value.cause == "superseded"
     with pytest.raises(errors.BatchInterruptedError):
         State(store, Try(("t",), 1)).claim()
-
-
-def test_another_process_of_the_same_try_takes_over() -> None:
-    store = MemoryState()
-    one, other = State(store, Try(("t",), 1, "one")), State(store, Try(("t",), 1, "other"))
-    one.claim()
-    other.claim()
-    other.save(None)
-    with pytest.raises(errors.BatchInterruptedError):
-        one.save(None)

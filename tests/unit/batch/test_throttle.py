@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.batch.lease import LEASE, Lease, Store
-from airflow_provider_cloudstore.batch.throttle import FAILURES_TO_CLOSE, Drained, Throttle, service_error
+from airflow_provider_cloudstore.batch.throttle import FAILURES_TO_CLOSE, Drained, Throttle
 from airflow_provider_cloudstore.protocol import errors
-from tests.unit.batch.virtual import in_virtual_thread, run_virtually, settle
+from tests.unit.batch.virtual import in_virtual_thread, in_virtual_time, now, settle
 
 DOWN = errors.TransientServiceError("HTTP 500", status=500)
 UNREACHABLE = errors.ServiceUnreachableError("connection refused")
@@ -22,10 +22,6 @@ REJECTED = errors.RequestRejectedError("HTTP 400", status=400)
 
 def limited(retry_after: float | None = None) -> errors.RateLimitError:
     return errors.RateLimitError("HTTP 429", status=429, retry_after=retry_after)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def throttle(requests_per_second: float | None = None) -> Throttle:
@@ -60,181 +56,143 @@ async def moments(one: Throttle, error: errors.CloudStoreError, count: int) -> l
     return found
 
 
+of_a_service_that_works = pytest.mark.parametrize("error", [None, REJECTED], ids=["success", "rejected URL"])
+
+
+async def respond(one: Throttle, error: errors.CloudStoreError | None) -> None:
+    """One request, to which the service responds with an error, or with success."""
+    await (fail(one, error) if error else succeed(one))
+
+
 # --- when it closes and opens
 
 
 @pytest.mark.parametrize("error", [DOWN, UNREACHABLE, errors.RequestRejectedError("HTTP 405", status=405)], ids=str)
-def test_five_failures_of_the_service_in_a_row_close_it_and_four_do_not(error: errors.CloudStoreError) -> None:
-    async def main() -> None:
-        one = throttle()
-        await fail(one, error, 4)
-        assert (one.is_closed, one.times_closed) == (False, 0)
-        await fail(one, error)
-        assert (one.is_closed, one.times_closed) == (True, 1)
-
-    run_virtually(main())
+@in_virtual_time
+async def test_five_failures_of_the_service_in_a_row_close_it_and_four_do_not(error: errors.CloudStoreError) -> None:
+    one = throttle()
+    await fail(one, error, 4)
+    assert (one.is_closed, one.times_closed) == (False, 0)
+    await fail(one, error)
+    assert (one.is_closed, one.times_closed) == (True, 1)
 
 
-@pytest.mark.parametrize("healthy", ["a success", "a URL that is rejected"])
-def test_a_service_that_works_in_between_begins_the_count_anew(healthy: str) -> None:
-    async def main() -> None:
-        one = throttle()
-        for _ in range(3):
-            await fail(one, times=4)
-            await (succeed(one) if healthy == "a success" else fail(one, REJECTED))
-        assert not one.is_closed
-        assert one.times_closed == 0
-
-    run_virtually(main())
+@of_a_service_that_works
+@in_virtual_time
+async def test_a_service_that_works_in_between_begins_the_count_anew(error: errors.CloudStoreError | None) -> None:
+    one = throttle()
+    for _ in range(3):
+        await fail(one, times=4)
+        await respond(one, error)
+    assert (one.is_closed, one.times_closed) == (False, 0)
+    assert now() == 0  # nor does a failure alone pause anybody
 
 
-def test_urls_that_are_rejected_never_close_it_and_cost_no_time() -> None:
-    async def main() -> None:
-        one = throttle()
-        await fail(one, REJECTED, 50)
-        assert not one.is_closed
-        assert now() == 0
-
-    run_virtually(main())
+@in_virtual_time
+async def test_urls_that_are_rejected_never_close_it_and_cost_no_time() -> None:
+    one = throttle()
+    await fail(one, REJECTED, 50)
+    assert not one.is_closed
+    assert now() == 0
 
 
-def test_while_it_is_closed_single_probes_are_sent_after_1_2_4_up_to_60_seconds() -> None:
-    async def main() -> None:
-        one = await closed()
-        sent = await moments(one, DOWN, 9)
-        assert [later - earlier for earlier, later in itertools.pairwise([0.0, *sent])] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-
-    run_virtually(main())
+@in_virtual_time
+async def test_while_it_is_closed_single_probes_are_sent_after_1_2_4_up_to_60_seconds() -> None:
+    one = await closed()
+    sent = await moments(one, DOWN, 9)
+    assert [later - earlier for earlier, later in itertools.pairwise([0.0, *sent])] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
-def test_one_probe_is_in_flight_at_a_time() -> None:
-    async def main() -> None:
-        one, admitted = await closed(), list[float]()
+@in_virtual_time
+async def test_one_probe_is_in_flight_at_a_time() -> None:
+    one, admitted = await closed(), list[float]()
 
-        async def work() -> None:
-            await one.acquire()
-            admitted.append(now())
+    async def work() -> None:
+        await one.acquire()
+        admitted.append(now())
 
-        workers = [asyncio.create_task(work()) for _ in range(3)]
-        await asyncio.sleep(30)
-        assert admitted == [1]
+    workers = [asyncio.create_task(work()) for _ in range(3)]
+    await asyncio.sleep(30)
+    assert admitted == [1]
+    one.record_failure(DOWN)
+    await asyncio.sleep(30)
+    assert admitted == [1, 32]
+    one.record_success()
+    await settle()
+    assert len(admitted) == 3
+    await asyncio.gather(*workers)
+
+
+@of_a_service_that_works
+@in_virtual_time
+async def test_a_probe_to_a_service_that_works_opens_it_at_once_and_the_next_outage_begins_with_a_second(
+    error: errors.CloudStoreError | None,
+) -> None:
+    one = await closed()
+    await fail(one, times=2)
+    await respond(one, error)
+    assert not one.is_closed
+    reopened = now()
+    await fail(one, times=FAILURES_TO_CLOSE)
+    assert now() == reopened
+    assert one.times_closed == 2
+    assert await moments(one, DOWN, 2) == [reopened + 1, reopened + 3]
+
+
+@in_virtual_time
+async def test_what_was_sent_before_an_outage_neither_opens_nor_prolongs_it() -> None:
+    one = throttle()
+    for _ in range(FAILURES_TO_CLOSE + 4):
+        await one.acquire()
+    for _ in range(FAILURES_TO_CLOSE):
         one.record_failure(DOWN)
-        await asyncio.sleep(30)
-        assert admitted == [1, 32]
-        one.record_success()
-        await settle()
-        assert len(admitted) == 3
-        await asyncio.gather(*workers)
-
-    run_virtually(main())
-
-
-def test_a_probe_that_succeeds_opens_it_at_once_and_the_next_outage_begins_with_a_second() -> None:
-    async def main() -> None:
-        one = await closed()
-        await fail(one, times=2)
-        await succeed(one)
-        assert not one.is_closed
-        reopened = now()
-        await fail(one, times=FAILURES_TO_CLOSE)
-        assert now() == reopened
-        assert one.times_closed == 2
-        assert await moments(one, DOWN, 2) == [reopened + 1, reopened + 3]
-
-    run_virtually(main())
-
-
-def test_a_url_that_is_rejected_as_a_probe_shows_that_the_service_works() -> None:
-    async def main() -> None:
-        one = await closed()
-        await fail(one, REJECTED)
-        assert not one.is_closed
-
-    run_virtually(main())
-
-
-def test_what_was_sent_before_an_outage_neither_opens_nor_prolongs_it() -> None:
-    async def main() -> None:
-        one = throttle()
-        for _ in range(FAILURES_TO_CLOSE + 4):
-            await one.acquire()
-        for _ in range(FAILURES_TO_CLOSE):
-            one.record_failure(DOWN)
-        one.record_success()
-        one.record_failure(REJECTED)
-        assert one.is_closed
-        for _ in range(2):
-            one.record_failure(DOWN)
-        assert one.times_closed == 1
-        assert await moments(one, DOWN, 2) == [1, 3]
-
-    run_virtually(main())
+    one.record_success()
+    one.record_failure(REJECTED)
+    assert one.is_closed
+    for _ in range(2):
+        one.record_failure(DOWN)
+    assert one.times_closed == 1
+    assert await moments(one, DOWN, 2) == [1, 3]
 
 
 # --- what the service asks for
 
 
-def test_a_pause_that_the_service_asks_for_is_kept() -> None:
-    async def main() -> None:
-        one = throttle()
-        await fail(one, limited(7.5))
-        assert await moments(one, limited(3), 2) == [7.5, 10.5]
-        assert not one.is_closed
-
-    run_virtually(main())
-
-
-@pytest.mark.parametrize("asked", [None, 0.0, 0.2])
-def test_a_pause_takes_at_least_a_second(asked: float | None) -> None:
-    async def main() -> None:
-        one = throttle()
-        await fail(one, limited(asked))
-        assert await moments(one, DOWN, 1) == [1]
-
-    run_virtually(main())
+@pytest.mark.parametrize(("asked", "pause"), [(7.5, 7.5), (None, 1), (0.0, 1), (0.2, 1)])
+@in_virtual_time
+async def test_a_pause_that_the_service_asks_for_is_kept_and_takes_at_least_a_second(asked: float | None, pause: float) -> None:
+    one = throttle()
+    await fail(one, limited(asked))
+    assert await moments(one, limited(3), 2) == [pause, pause + 3]
+    assert not one.is_closed
 
 
-def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
-    async def main() -> None:
-        one = throttle()
-        for _ in range(2):
-            await one.acquire()
-        one.record_failure(limited(30))
-        one.record_failure(limited(2))
-        assert await moments(one, DOWN, 1) == [30]
-
-    run_virtually(main())
+@in_virtual_time
+async def test_a_shorter_pause_does_not_end_a_longer_one() -> None:
+    one = throttle()
+    for _ in range(2):
+        await one.acquire()
+    one.record_failure(limited(30))
+    one.record_failure(limited(2))
+    assert await moments(one, DOWN, 1) == [30]
 
 
-def test_a_probe_is_never_sent_before_the_time_that_the_service_asked_for() -> None:
-    async def main() -> None:
-        one = await closed(limited(20))
-        began = now()
-        assert await moments(one, limited(20), 3) == [began + 20, began + 40, began + 60]
-
-    run_virtually(main())
-
-
-def test_a_failure_of_the_service_alone_pauses_nobody() -> None:
-    async def main() -> None:
-        one = throttle()
-        await fail(one, times=4)
-        assert now() == 0
-
-    run_virtually(main())
+@in_virtual_time
+async def test_a_probe_is_never_sent_before_the_time_that_the_service_asked_for() -> None:
+    one = await closed(limited(20))
+    began = now()
+    assert await moments(one, limited(20), 3) == [began + 20, began + 40, began + 60]
 
 
 @pytest.mark.parametrize(
     ("error", "is_free"),
     [(limited(), True), (UNREACHABLE, True), (DOWN, False), (REJECTED, False), (errors.OutcomeUnknownError("lost"), False)],
 )
-def test_what_had_no_effect_is_resent_at_no_cost(error: errors.CloudStoreError, is_free: bool) -> None:
-    async def main() -> None:
-        one = throttle()
-        await one.acquire()
-        assert one.record_failure(error) is is_free
-
-    run_virtually(main())
+@in_virtual_time
+async def test_what_had_no_effect_is_resent_at_no_cost(error: errors.CloudStoreError, is_free: bool) -> None:
+    one = throttle()
+    await one.acquire()
+    assert one.record_failure(error) is is_free
 
 
 # --- when it gives up
@@ -249,171 +207,148 @@ def test_what_had_no_effect_is_resent_at_no_cost(error: errors.CloudStoreError, 
         (limited(2), "rate_limit", True),
     ],
 )
-def test_fifteen_minutes_without_a_success_end_the_batch(error: errors.CloudStoreError, cause: str, too_long: bool) -> None:
-    async def main() -> None:
-        one = throttle()
-        await asyncio.sleep(1000)
-        await succeed(one)
-        sent = list[float]()
-        for _ in range(1_000):
-            try:
-                await one.acquire()
-            except errors.BatchInterruptedError as raised:
-                found = raised
-                break
-            sent.append(now())
-            one.record_failure(error)
-        assert 1000 + 900 - 60 < sent[-1] <= 1000 + 900
-        assert now() == sent[-1]  # nobody waits for a probe that would come too late
-        assert error.reason in found.reason
-        assert (found.cause, found.permanent, found.retry_after_too_long) == (cause, False, too_long)
-        with pytest.raises(errors.BatchInterruptedError):
+@in_virtual_time
+async def test_fifteen_minutes_without_a_success_end_the_batch(error: errors.CloudStoreError, cause: str, too_long: bool) -> None:
+    one = throttle()
+    await asyncio.sleep(1000)
+    await succeed(one)
+    sent = list[float]()
+    for _ in range(1_000):
+        try:
             await one.acquire()
-
-    run_virtually(main())
-
-
-def test_a_pause_of_more_than_fifteen_minutes_ends_the_batch_at_once() -> None:
-    async def main() -> None:
-        one = throttle()
-        await fail(one, limited(900))
-        one = throttle()
-        await fail(one, limited(901))
-        with pytest.raises(errors.BatchInterruptedError) as ended:
-            await one.acquire()
-        assert now() == 0
-        assert (ended.value.cause, ended.value.retry_after, ended.value.retry_after_too_long) == ("rate_limit", 901, True)
-
-    run_virtually(main())
+        except errors.BatchInterruptedError as raised:
+            found = raised
+            break
+        sent.append(now())
+        one.record_failure(error)
+    assert 1000 + 900 - 60 < sent[-1] <= 1000 + 900
+    assert now() == sent[-1]  # nobody waits for a probe that would come too late
+    assert f"its last response: {error.reason}" in found.reason
+    assert (found.operation, found.status, found.retry_after) == ("batch upload", error.status, error.retry_after)
+    assert (found.cause, found.permanent, found.retry_after_too_long) == (cause, False, too_long)
+    with pytest.raises(errors.BatchInterruptedError):
+        await one.acquire()
 
 
-def test_everybody_who_waits_is_told_that_the_batch_ends() -> None:
-    async def main() -> None:
-        one = await closed()
-        workers = [asyncio.create_task(one.acquire()) for _ in range(3)]
-        await asyncio.sleep(2)
-        one.record_failure(limited(10_000))
-        ended = await asyncio.gather(*workers, return_exceptions=True)
-        assert now() == 2
-        assert [type(error) for error in ended] == [type(None), errors.BatchInterruptedError, errors.BatchInterruptedError]
-
-    run_virtually(main())
-
-
-def test_the_error_of_a_failing_service_carries_what_the_service_said() -> None:
-    error = service_error(limited(5))
-    assert (error.cause, error.status, error.retry_after, error.operation) == ("rate_limit", 429, 5, "batch upload")
-    assert "its last response: HTTP 429" in str(error)
-    assert service_error(DOWN).cause == "service"
+@in_virtual_time
+async def test_a_pause_of_more_than_fifteen_minutes_ends_the_batch_at_once() -> None:
+    one = throttle()
+    await fail(one, limited(900))
+    one = throttle()
+    await fail(one, limited(901))
+    with pytest.raises(errors.BatchInterruptedError) as ended:
+        await one.acquire()
+    assert now() == 0
+    assert (ended.value.cause, ended.value.retry_after, ended.value.retry_after_too_long) == ("rate_limit", 901, True)
 
 
-def test_a_drained_throttle_sends_nothing_more_and_cancels_who_waits() -> None:
-    async def main() -> None:
-        one = await closed()
-        waiting = asyncio.create_task(one.acquire())
-        await settle()
+@in_virtual_time
+async def test_everybody_who_waits_is_told_that_the_batch_ends() -> None:
+    one = await closed()
+    workers = [asyncio.create_task(one.acquire()) for _ in range(3)]
+    await asyncio.sleep(2)
+    one.record_failure(limited(10_000))
+    ended = await asyncio.gather(*workers, return_exceptions=True)
+    assert now() == 2
+    assert [type(error) for error in ended] == [type(None), errors.BatchInterruptedError, errors.BatchInterruptedError]
+
+
+@pytest.mark.parametrize("waits_for", ["the service", "its slot"])
+@in_virtual_time
+async def test_a_drained_throttle_sends_nothing_more_and_cancels_who_waits(waits_for: str) -> None:
+    one = await closed() if waits_for == "the service" else throttle(0.1)
+    if waits_for == "its slot":
+        await one.acquire()
+    waiting = asyncio.create_task(one.acquire())
+    await settle()
+    one.drain()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert now() < 1
+    with pytest.raises(Drained):
+        await one.acquire()
+
+
+@in_virtual_time
+async def test_a_batch_that_the_service_ended_keeps_that_reason_when_it_is_drained() -> None:
+    one = throttle()
+    await fail(one, limited(10_000))
+    one.drain()
+    with pytest.raises(errors.BatchInterruptedError):
+        await one.acquire()
+
+
+@in_virtual_time
+async def test_whoever_was_admitted_is_not_cancelled_by_a_drain() -> None:
+    one = throttle(10)
+    admitted = asyncio.create_task(succeed(one))
+    await admitted
+
+    async def work() -> str:
+        await one.acquire()
         one.drain()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert now() < 1
-        with pytest.raises(Drained):
-            await one.acquire()
-        open_one = throttle()
-        open_one.drain()
-        with pytest.raises(Drained):
-            await open_one.acquire()
+        await asyncio.sleep(1)
+        return "finished"
 
-    run_virtually(main())
-
-
-def test_a_batch_that_the_service_ended_keeps_that_reason_when_it_is_drained() -> None:
-    async def main() -> None:
-        one = throttle()
-        await fail(one, limited(10_000))
-        one.drain()
-        with pytest.raises(errors.BatchInterruptedError):
-            await one.acquire()
-
-    run_virtually(main())
-
-
-def test_whoever_was_admitted_is_not_cancelled_by_a_drain() -> None:
-    async def main() -> None:
-        one = throttle(10)
-        admitted = asyncio.create_task(succeed(one))
-        await admitted
-
-        async def work() -> str:
-            await one.acquire()
-            one.drain()
-            await asyncio.sleep(1)
-            return "finished"
-
-        assert await asyncio.create_task(work()) == "finished"
-
-    run_virtually(main())
+    assert await asyncio.create_task(work()) == "finished"
 
 
 # --- what it tells
 
 
-def test_what_a_batch_waits_for_names_begin_and_latest_end_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        noon = 1_800_000_000 - 1_800_000_000 % 86_400 + 12 * 3600
-        monkeypatch.setattr(time, "time", lambda: noon + now())
-        one = throttle()
-        assert one.waits_for == ""
-        await asyncio.sleep(2)
-        await succeed(one)
-        await asyncio.sleep(3)
-        await fail(one, times=FAILURES_TO_CLOSE)
-        waiting = "waiting for the service since 12:00:05 until at most 12:15:02 UTC"
-        assert one.waits_for == f"{waiting}, next request at 12:00:06 UTC"
-        await asyncio.sleep(40)
-        assert one.waits_for == waiting
-        await succeed(one)
-        assert one.waits_for == ""
-
-    run_virtually(main())
+@pytest.fixture
+def noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test begins at 12:00 UTC."""
+    monkeypatch.setattr(time, "time", lambda: 1_799_971_200 + 12 * 3600 + now())
 
 
-def test_a_pause_that_the_service_asks_for_is_told_with_the_time_of_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        noon = 1_800_000_000 - 1_800_000_000 % 86_400 + 12 * 3600
-        monkeypatch.setattr(time, "time", lambda: noon + now())
-        one = throttle()
-        await fail(one, errors.RateLimitError("HTTP 429", retry_after=20.0))
-        assert one.waits_for == "waiting as the service asks, next request at 12:00:20 UTC"
-        await asyncio.sleep(21)
-        assert one.waits_for == ""
+@pytest.mark.usefixtures("noon")
+@in_virtual_time
+async def test_what_a_batch_waits_for_names_begin_and_latest_end_in_utc() -> None:
+    one = throttle()
+    assert one.waits_for == ""
+    await asyncio.sleep(2)
+    await succeed(one)
+    await asyncio.sleep(3)
+    await fail(one, times=FAILURES_TO_CLOSE)
+    waiting = "waiting for the service since 12:00:05 until at most 12:15:02 UTC"
+    assert one.waits_for == f"{waiting}, next request at 12:00:06 UTC"
+    await asyncio.sleep(40)
+    assert one.waits_for == waiting
+    await succeed(one)
+    assert one.waits_for == ""
 
-    run_virtually(main())
+
+@pytest.mark.usefixtures("noon")
+@in_virtual_time
+async def test_a_pause_that_the_service_asks_for_is_told_with_the_time_of_the_next_request() -> None:
+    one = throttle()
+    await fail(one, limited(20))
+    assert one.waits_for == "waiting as the service asks, next request at 12:00:20 UTC"
+    await asyncio.sleep(21)
+    assert one.waits_for == ""
 
 
-def test_an_outage_that_ends_the_batch_at_once_is_not_said_to_be_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        one = throttle()
-        for _ in range(FAILURES_TO_CLOSE):
-            await one.acquire()
-        for _ in range(FAILURES_TO_CLOSE):
-            one.record_failure(errors.RateLimitError("HTTP 429", retry_after=3600.0))
-
-    run_virtually(main())
+@in_virtual_time
+async def test_an_outage_that_ends_the_batch_at_once_is_not_said_to_be_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    one = throttle()
+    for _ in range(FAILURES_TO_CLOSE):
+        await one.acquire()
+    for _ in range(FAILURES_TO_CLOSE):
+        one.record_failure(limited(3600))
     assert "waiting" not in caplog.text
 
 
-def test_one_warning_tells_of_the_begin_of_an_outage_and_one_of_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        await asyncio.sleep(100)
-        one = await closed()
-        await fail(one, times=4)
-        await fail(one, REJECTED)
-        await succeed(one)
-        await succeed(one)
-
-    with caplog.at_level(logging.INFO):
-        run_virtually(main())
-    began, ended = (record.getMessage() for record in caplog.records)
+@in_virtual_time
+async def test_one_warning_tells_of_the_begin_of_an_outage_and_one_of_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    await asyncio.sleep(100)
+    one = await closed()
+    await fail(one, times=4)
+    await fail(one, REJECTED)
+    await succeed(one)
+    await succeed(one)
+    began, ended = caplog.messages
     assert began.startswith("The service accepts no uploads (HTTP 500): sending single probes; waiting for the service since")
     assert ended == "The service works again after 31 s; resuming at full speed."
 
@@ -421,112 +356,88 @@ def test_one_warning_tells_of_the_begin_of_an_outage_and_one_of_its_end(caplog: 
 # --- the rate
 
 
-def test_a_rate_is_kept() -> None:
-    async def main() -> None:
-        one, sent = throttle(4), list[float]()
+@in_virtual_time
+async def test_a_rate_is_kept() -> None:
+    one, sent = throttle(4), list[float]()
 
-        async def work() -> None:
-            await one.acquire()
-            sent.append(now())
-
-        await asyncio.gather(*(work() for _ in range(9)))
-        assert sent == [number * 0.25 for number in range(9)]
-        await asyncio.sleep(10)
-        await asyncio.gather(*(work() for _ in range(3)))
-        assert sent[9:] == [12, 12.25, 12.5]  # what was not used is not made up for
-
-    run_virtually(main())
-
-
-def test_a_rate_is_kept_after_a_pause_too() -> None:
-    async def main() -> None:
-        one, sent = throttle(10), list[float]()
-
-        async def work() -> None:
-            await one.acquire()
-            sent.append(now())
-            if len(sent) == 1:
-                one.record_failure(limited(5))
-
-        await asyncio.gather(*(work() for _ in range(20)))
-        assert len(sent) == 20
-        assert sent[1] >= 5
-        assert all(later - earlier > 0.0999 for earlier, later in itertools.pairwise(sent))
-        assert sent[-1] < 5 + 2.5
-
-    run_virtually(main())
-
-
-def test_at_a_rate_one_probe_is_sent_at_a_time_too() -> None:
-    async def main() -> None:
-        one, sent = throttle(10), list[float]()
-        await fail(one, times=FAILURES_TO_CLOSE)
-        began = now()
-
-        async def work() -> None:
-            await one.acquire()
-            sent.append(now())
-
-        workers = [asyncio.create_task(work()) for _ in range(5)]
-        await asyncio.sleep(20)
-        assert len(sent) == 1
-        assert sent[0] >= began + 1
-        one.record_success()
-        await asyncio.gather(*workers)
-
-    run_virtually(main())
-
-
-def test_a_drain_ends_who_waits_for_a_slot() -> None:
-    async def main() -> None:
-        one = throttle(0.1)
+    async def work() -> None:
         await one.acquire()
-        waiting = asyncio.create_task(one.acquire())
-        await asyncio.sleep(1)
-        one.drain()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert now() == 1
+        sent.append(now())
 
-    run_virtually(main())
+    await asyncio.gather(*(work() for _ in range(9)))
+    assert sent == [number * 0.25 for number in range(9)]
+    await asyncio.sleep(10)
+    await asyncio.gather(*(work() for _ in range(3)))
+    assert sent[9:] == [12, 12.25, 12.5]  # what was not used is not made up for
+
+
+@in_virtual_time
+async def test_a_rate_is_kept_after_a_pause_too() -> None:
+    one, sent = throttle(10), list[float]()
+
+    async def work() -> None:
+        await one.acquire()
+        sent.append(now())
+        if len(sent) == 1:
+            one.record_failure(limited(5))
+
+    await asyncio.gather(*(work() for _ in range(20)))
+    assert len(sent) == 20
+    assert sent[1] >= 5
+    assert all(later - earlier > 0.0999 for earlier, later in itertools.pairwise(sent))
+    assert sent[-1] < 5 + 2.5
+
+
+@in_virtual_time
+async def test_at_a_rate_one_probe_is_sent_at_a_time_too() -> None:
+    one, sent = throttle(10), list[float]()
+    await fail(one, times=FAILURES_TO_CLOSE)
+    began = now()
+
+    async def work() -> None:
+        await one.acquire()
+        sent.append(now())
+
+    workers = [asyncio.create_task(work()) for _ in range(5)]
+    await asyncio.sleep(20)
+    assert len(sent) == 1
+    assert sent[0] >= began + 1
+    one.record_success()
+    await asyncio.gather(*workers)
 
 
 # --- nothing is sent on credit
 
 
 @pytest.mark.parametrize("rate", [None, 10])
-def test_nothing_is_sent_without_a_valid_lease(rate: float | None) -> None:
-    async def main() -> None:
-        away = [True]
+@in_virtual_time
+async def test_nothing_is_sent_without_a_valid_lease(rate: float | None) -> None:
+    away = [True]
 
-        def write(snapshot: Any) -> None:
-            if away[0]:
-                raise OSError
+    def write(snapshot: Any) -> None:
+        if away[0]:
+            raise OSError
 
-        lease = Lease([Store("task state", lambda: None, write)], 300, now, in_virtual_thread)
-        one, sent = Throttle(lease, rate), list[float]()
+    lease = Lease([Store("task state", lambda: None, write)], 300, now, in_virtual_thread)
+    one, sent = Throttle(lease, rate), list[float]()
 
-        async def work() -> None:
-            while True:
-                await one.acquire()
-                sent.append(now())
-                one.record_success()
-                await asyncio.sleep(0.01)
+    async def work() -> None:
+        while True:
+            await one.acquire()
+            sent.append(now())
+            one.record_success()
+            await asyncio.sleep(0.01)
 
-        renewing, working = asyncio.create_task(lease.renew(lambda: None)), asyncio.create_task(work())
-        await asyncio.sleep(10)
-        assert sent == []
-        away[0] = False
-        await asyncio.sleep(20)
-        away[0] = True
-        count, stopped = len(sent), now()
-        assert count > 50
-        await asyncio.sleep(100)
-        assert stopped + LEASE - 1.1 < sent[-1] < stopped + LEASE
-        away[0] = False
-        await asyncio.sleep(20)
-        assert sent[-1] > now() - 1
-        renewing.cancel()
-        working.cancel()
-
-    run_virtually(main())
+    _tasks = [asyncio.create_task(lease.renew(lambda: None)), asyncio.create_task(work())]
+    await asyncio.sleep(10)
+    assert sent == []
+    away[0] = False
+    await asyncio.sleep(20)
+    away[0] = True
+    count, stopped = len(sent), now()
+    assert count > 50
+    await asyncio.sleep(100)
+    assert stopped + LEASE - 1.1 < sent[-1] < stopped + LEASE
+    away[0] = False
+    await asyncio.sleep(20)
+    assert sent[-1] > now() - 1

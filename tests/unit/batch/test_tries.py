@@ -57,16 +57,6 @@ def test_a_mark_of_another_format_is_an_error_that_says_what_to_do(mark: Any) ->
     assert "clear the task" in stopped.value.advice
 
 
-def test_a_mark_names_the_format_and_the_try() -> None:
-    assert Try(SCOPE, 3, "a1b2c3d4").to_mark() == {"format": 5, "scope": [*SCOPE], "number": 3, "process": "a1b2c3d4"}
-
-
-def test_the_first_try_is_number_one_and_a_process_has_a_short_name() -> None:
-    writer = Try(SCOPE)
-    assert writer.number == 1
-    assert len(writer.process) == 8
-
-
 def test_the_id_of_a_batch_is_short_and_differs_with_each_part_of_its_scope() -> None:
     scopes = [
         SCOPE,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qs
 
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class VirtualSelector(selectors.DefaultSelector):
@@ -54,10 +56,26 @@ def run_virtually(main: Coroutine[Any, Any, T], now: float = 0.0) -> T:
     try:
         return loop.run_until_complete(asyncio.wait_for(main, 100_000))
     finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until(loop.now)
+        if left := asyncio.all_tasks(loop):
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.wait(left))
         loop.close()
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Make a test of a coroutine, which runs in a loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        run_virtually(test(*args, **kwargs))
+
+    return run
+
+
+def now() -> float:
+    """The time of the running loop, in seconds."""
+    return asyncio.get_running_loop().time()
 
 
 def in_virtual_thread(work: Callable[[], Any]) -> Awaitable[Any]:

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +9,7 @@ from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.dags import operator_dags as dags
 from tests.doc_blocks import code_of
+from tests.support import run_pytest
 
 pytestmark = pytest.mark.usefixtures("airflow_db")
 
@@ -63,10 +61,6 @@ def test_run():
     run = DagRunResult("failed", dict.fromkeys(ERRORS, "failed"), {{}}, ERRORS, {{}})
 {assertion}
 """)
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_run.py"],
-        cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    printed = run_pytest(tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")  # plugins import Airflow
     for number in range(5):
-        assert f"task_{number}: failed: NotFoundError: HTTP 404: reason {number}{' and more' * 20}" in done.stdout, done.stdout
+        assert f"task_{number}: failed: NotFoundError: HTTP 404: reason {number}{' and more' * 20}" in printed, printed

@@ -50,17 +50,6 @@ def test_a_range_is_sent_only_of_the_version_that_if_range_names(emulator: Emula
     assert (whole.status_code, whole.content) == (200, b"abcdefghij")
 
 
-def test_a_body_can_be_cut_off_and_a_link_can_expire(emulator: Emulator, url: str) -> None:
-    emulator.fault("drop_body", operation="download", after=4)
-    with pytest.raises(requests.RequestException, match="4 bytes read, 6 more expected"):
-        requests.get(url, timeout=10)
-    emulator.fault("drop_body", operation="link", after=4)
-    with pytest.raises(requests.RequestException, match="4 bytes read"):
-        requests.get(f"{emulator.url}/cloud/api/v2/file/download?access_token={emulator.access_token}&file_id=f1", timeout=10)
-    emulator.expire_links()
-    assert requests.get(url, timeout=10).status_code == 403
-
-
 def test_a_download_can_be_redirected(emulator: Emulator, url: str) -> None:
     emulator.fault("redirect", operation="download")
     found = requests.get(url, timeout=10)

@@ -18,7 +18,6 @@ from urllib.parse import quote
 import fsspec
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
-from airflow.providers.common.io.operators.file_transfer import FileTransferOperator
 from fsspec.callbacks import Callback
 from upath import UPath
 
@@ -65,24 +64,11 @@ def test_airflow_finds_it_by_the_provider(fs: CloudStoreFileSystem, tmp_path: Pa
     assert ObjectStoragePath(str(path)).read_block(5, 10) == DATA[5:15]
 
 
-def test_airflows_own_transfer_copies_a_file(fs: CloudStoreFileSystem, tmp_path: Path) -> None:
-    source, target = "cloudstore://cloudstore_default@/f1", tmp_path / "folder" / "f"
-    FileTransferOperator(task_id="t", src=source, dst=f"file://{target}", overwrite=True).execute({})
-    assert target.read_bytes() == DATA
-    memory = fsspec.filesystem("memory")
-    memory.pipe_file("/f", DATA)
-    FileTransferOperator(task_id="t", src=source, dst=str(tmp_path / "g")).execute({})
-    assert (tmp_path / "g").read_bytes() == DATA
-
-
 def test_parts_and_details_of_a_file(fs: CloudStoreFileSystem) -> None:
     found = fs.info("f1")
     assert (found["name"], found["size"], found["type"]) == ("f1", len(DATA), "file")
     assert found["etag"]
-    assert fs.ls("f1", detail=False) == ["f1"]
-    assert fs.cat_file("f1", 10, 20) == DATA[10:20]
-    assert fs.cat_file("f1", -10) == DATA[-10:]
-    assert fs.cat("f1") == DATA
+    assert (fs.cat_file("f1", 10, 20), fs.cat_file("f1", -10)) == (DATA[10:20], DATA[-10:])
     assert fs.ukey("f1") == fs.ukey("f1")
     assert fs.isfile("f1")
     assert not fs.isdir("f1")
@@ -103,11 +89,6 @@ def test_a_file_that_is_not_there_is_not_found_and_no_other_error_says_so(emulat
     emulator.fault("status", operation="link", status=403)
     with pytest.raises(errors.PermissionDeniedError):
         fs.exists("f1")
-
-
-def test_it_cannot_be_written(fs: CloudStoreFileSystem) -> None:
-    with pytest.raises(OSError, match="read"):
-        fs.open("f1", "wb")
 
 
 def test_a_link_that_ends_between_two_blocks_is_replaced(emulator: Emulator, fs: CloudStoreFileSystem) -> None:
@@ -202,18 +183,11 @@ def test_what_the_service_cannot_list_is_unsupported_and_never_empty(fs: CloudSt
     assert "template" not in str(refused.value)
 
 
-def test_the_root_is_no_file(fs: CloudStoreFileSystem) -> None:
-    for root in (
-        "",
-        "/",
-        "cloudstore://",
-        "cloudstore:///",
-        "cloudstore://cloudstore_default@",
-        "cloudstore://cloudstore_default@/",
-    ):
-        assert not fs.exists(root)
-        assert not fs.isfile(root)
-        assert fs.isdir(root)  # so that a reader lists it, and is told that it cannot
+@pytest.mark.parametrize("root", ["", "/", "cloudstore://", "cloudstore:///", "cloudstore://cloudstore_default@/"])
+def test_the_root_is_no_file(fs: CloudStoreFileSystem, root: str) -> None:
+    assert not fs.exists(root)
+    assert not fs.isfile(root)
+    assert fs.isdir(root)  # so that a reader lists it, and is told that it cannot
 
 
 @pytest.mark.parametrize("path", ["None", "null", "{{ file_id }}", "%20", "a%0Ab", "%00", "%ED%A0%80", "x" * 5000, "[]"])
@@ -275,23 +249,7 @@ def test_an_asset_uri_is_no_path_and_the_error_says_what_to_write(work: Callable
         work("cloudstore://files.example.com/eu/f1")
 
 
-HOSTILE = [
-    "../../x",
-    "a/b",
-    "/etc/passwd",
-    "C:\\x",
-    "..\\x",
-    "%2e%2e",
-    "~",
-    "~root",
-    "ü",
-    "-rf",
-    "x" * 255,
-    "a b",
-    "file:x",
-    "*",
-    "...",
-]
+HOSTILE = ["../../x", "/etc/passwd", "C:\\x", "..\\x", "%2e%2e", "~root", "ü", "-rf", "x" * 255, "a b", "file:x", "*", "..."]
 
 
 @pytest.mark.parametrize("file_id", HOSTILE)
@@ -353,15 +311,22 @@ def test_lists_are_copied_to_lists_and_progress_is_told(emulator: Emulator, fs: 
     assert (tmp_path / "open").read_bytes() == DATA
 
 
-@pytest.mark.parametrize("work", ["put", "put_file", "upload", "copy", "cp", "cp_file", "mv", "move", "rename"])
-def test_a_write_is_refused_with_the_name_of_its_target(fs: CloudStoreFileSystem, tmp_path: Path, work: str) -> None:
+@pytest.mark.parametrize(
+    ("work", "arguments"),
+    [
+        *((name, ("SOURCE", "target")) for name in ("put", "put_file", "upload", "copy", "cp_file", "mv", "rename")),
+        *((name, ("target",)) for name in ("mkdir", "makedirs", "touch", "rm", "rm_file")),
+        ("pipe", ("target", b"x")),
+    ],
+)
+def test_a_write_is_refused_with_the_name_of_its_target(
+    fs: CloudStoreFileSystem, tmp_path: Path, work: str, arguments: tuple[Any, ...]
+) -> None:
     (tmp_path / "source").write_bytes(b"x")
+    given = [str(tmp_path / "source") if argument == "SOURCE" else argument for argument in arguments]
     with pytest.raises(OSError, match="can only be read") as refused:
-        getattr(fs, work)(str(tmp_path / "source"), "target")
+        getattr(fs, work)(*given)
     assert (refused.value.errno, refused.value.filename) == (errno.EROFS, "target")
-    with pytest.raises(OSError, match="can only be read") as refused:
-        fs.pipe("target", b"x")
-    assert refused.value.filename == "target"
 
 
 def test_universal_pathlib_reads_it_by_a_class_of_its_own(emulator: Emulator) -> None:
@@ -387,9 +352,3 @@ def test_airflow_3_2_and_later_know_the_path_without_a_warning() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1:] == ["a%2Fb"], done.stderr
-
-
-@pytest.mark.parametrize("work", ["mkdir", "makedirs", "touch", "rm", "rm_file"])
-def test_nothing_can_be_written_or_removed(work: str) -> None:
-    with pytest.raises(OSError, match="can only be read"):
-        getattr(cloudstore.get_fs(None), work)("f1")

@@ -1,0 +1,101 @@
+"""A whole batch in virtual time, over several tries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from airflow_provider_cloudstore.batch.job import Job
+from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.report import Report
+from airflow_provider_cloudstore.batch.sending import Options
+from airflow_provider_cloudstore.batch.state import State
+from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.protocol import errors
+from tests.support import settings
+from tests.unit.batch.conftest import manifest_of
+from tests.unit.batch.virtual import VirtualService, run_virtually, settle
+
+SETTINGS = settings(max_attempts=3, timeout=1e6)
+HANGS = 1e6
+
+
+def urls(count: int) -> list[str]:
+    return [f"https://source.example/{number}?sig=hunter2" for number in range(count)]
+
+
+class Batch:
+    """A batch over several tries, with a service and stores in memory.
+
+    :param wanted: the manifest: URLs or entries.
+    :param stores: where progress is kept: ``state``, ``folder`` or both.
+    :ivar delay: how long blocking work takes from now on, in seconds.
+    :ivar kill_at: when the task is terminated, in seconds after the begin of the try.
+    :ivar took: for how long the last try ran.
+    :ivar left: how many of its tasks still ran after it.
+    :ivar log: the lines of its log.
+    """
+
+    def __init__(self, wanted: list[Any], service: VirtualService | None = None, **stores: Any) -> None:
+        self.wanted, self.stores = wanted, stores
+        self.service = service or VirtualService()
+        self.delay: Callable[[], float] = lambda: 0.0
+        self.kill_at = float("inf")
+        self.took, self.tries, self.left = 0.0, 0, 0
+        self.log: list[str] = []
+
+    @property
+    def requests(self) -> int:
+        return len(self.service.arrivals)
+
+    def run(self, *, during: Callable[[asyncio.Task[Report]], Awaitable[None]] | None = None, **more: Any) -> Report:
+        """Run the next try, and let ``during`` run at the same time."""
+        self.tries += 1
+        self.log = []
+        return run_virtually(self._run(during, more))
+
+    async def _run(self, during: Any, more: dict[str, Any]) -> Report:
+        loop = asyncio.get_running_loop()
+        writer = Try(("batch",), self.tries)
+        if "state" in self.stores:
+            more["state"] = State(self.stores["state"], writer)
+        if "folder" in self.stores:
+            more["receipts"] = Receipts(self.stores["folder"], writer, "the folder")
+        options = Options(**{name: more.pop(name) for name in list(more) if name in Options.__dataclass_fields__})
+        defaults: dict[str, Any] = {
+            "killed": lambda: loop.time() >= self.kill_at,
+            "report": self.log.append,
+            "connect": self.service.connect,
+            "clock": loop.time,
+            "in_thread": self.in_thread,
+        }
+        reload = more.pop("reload", lambda: SETTINGS)
+        job = Job(lambda: manifest_of(self.wanted), SETTINGS, reload, options, writer=writer, **(defaults | more))
+        before = asyncio.all_tasks()
+        try:
+            running = asyncio.create_task(job.run())
+            if during:
+                await during(running)
+            return await running
+        finally:
+            self.took = loop.time()
+            await settle()
+            self.left = len(asyncio.all_tasks() - before)
+
+    def in_thread(self, work: Callable[[], Any]) -> Awaitable[Any]:
+        async def run() -> Any:
+            await asyncio.sleep(self.delay())
+            return work()
+
+        return asyncio.get_running_loop().create_task(run())
+
+
+def counts(report: Report) -> dict[str, int]:
+    assert sum(report.counts.values()) == report.total
+    return {status.value: count for status, count in report.counts.items() if count}
+
+
+def cause(report: Report) -> str:
+    assert isinstance(report.error, (errors.BatchInterruptedError, errors.BatchStoppedError)), report.error
+    return report.error.cause
