@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
@@ -8,8 +7,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from airflow_provider_cloudstore import __version__
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
-from airflow_provider_cloudstore.protocol import errors, operations
+from airflow_provider_cloudstore.protocol import operations
 from airflow_provider_cloudstore.protocol.calls import Call
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import (
@@ -21,7 +19,6 @@ from airflow_provider_cloudstore.protocol.operations import (
     TokenLocation,
 )
 from airflow_provider_cloudstore.protocol.secrets import redact_url
-from tests.doc_blocks import ROOT
 from tests.support import CALLS, settings
 
 ALL = OPERATIONS
@@ -176,28 +173,6 @@ def test_every_operation_is_registered_once_and_has_a_type_of_call() -> None:
     assert {kind.operation.key for kind in Call.__subclasses__()} == CALLS.keys()
     for names in zip(*((one.key, one.name, (one.method, one.path)) for one in OPERATIONS), strict=True):
         assert len(set(names)) == len(OPERATIONS)
-
-
-@pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
-def test_every_operation_has_hook_methods_an_operator_and_a_place_in_the_docs(
-    operation: Operation,
-) -> None:
-    kind, _ = CALLS[operation.key]
-    method = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
-    for hook in (CloudStoreHook, CloudStoreAsyncHook):
-        assert callable(vars(hook)[method])
-    assert f'task_id=f"{operation.key}.{{conn_id}}"' in (ROOT / "tests" / "airflow" / "canary" / "dags" / "canary.py").read_text()
-    docs = ROOT / "docs"
-    table = (docs / "failures.md").read_text().partition("| what happened |")[2].partition("\n")[0]
-    assert f" {operation.name} |" in table
-    assert f"`{method}(" in (docs / "reference.md").read_text()
-
-
-def test_an_error_has_hints_for_names_that_exist_only() -> None:
-    names = {*(operation.name for operation in OPERATIONS), "download", "connection test"}
-    for kind in vars(errors).values():
-        if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError):
-            assert kind.hint_for.keys() <= names
 
 
 @pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)

@@ -63,11 +63,6 @@ def ended_after(wait: FileWait, polls: Sequence[tuple[float, CloudStoreError]]) 
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_one_response_that_says_nothing_of_the_file_ends_no_wait(kind: type[CloudStoreError]) -> None:
-    assert ended_after(FileWait("f1", 5, LATER), [(0, kind("x")), (1, errors.NotFoundError("y"))]) is None
-
-
-@pytest.mark.parametrize("kind", ODD)
 @pytest.mark.parametrize(
     ("seconds", "end"),
     [
