@@ -336,14 +336,6 @@ def test_a_mocked_download_resumes_also_with_a_new_link(mock: Mock, hook: CloudS
     assert (mock.count("link"), ranges(mock)) == (2, [None, "bytes=1000-", "bytes=1000-"])
 
 
-def test_a_mocked_redirect_of_a_download_is_followed(mock: Mock, hook: CloudStoreHook, target: Path) -> None:
-    mock.script("download", Answer(302, b"", {"Location": URLS["elsewhere"][1]}))
-    mock.script("elsewhere", whole())
-    hook.download("f1", target)
-    assert target.read_bytes() == DATA
-    assert (mock.count("download"), mock.count("elsewhere")) == (1, 1)
-
-
 @pytest.mark.parametrize(("answers", "kind"), [
     ([whole(b"other")], errors.ChecksumError),
     ([Answer(302, b"", {"Location": "http://elsewhere.example.com/f"})], errors.RedirectError),

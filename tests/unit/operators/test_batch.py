@@ -16,10 +16,6 @@ import pytest
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.protocol import errors
-from tests.dags import batch_dags as dags
-from tests.support import rendered_fields, run_dag
-
-pytestmark = pytest.mark.usefixtures("airflow_db")
 
 
 @pytest.fixture
@@ -45,15 +41,15 @@ def rendered(wanted: Any, receipts: str) -> RemoteUrlBatchUploadOperator:
 
 
 def test_a_list_of_a_template_is_queued_and_shown_by_its_length(emulator: Emulator, tmp_path: Path) -> None:
-    state, _, values = run_dag(dags.batch, {"urls": urls(30), "receipts": str(tmp_path)})
-    assert state == "success"
-    assert values["batch"] == {
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls="{{ params.urls }}", receipts="{{ params.receipts }}")
+    operator.render_template_fields({"params": {"urls": urls(30), "receipts": str(tmp_path)}})
+    assert operator.urls == "30 URLs"
+    assert operator.execute(context(Store())) == {
         "total": 30, "queued": 30, "failed": 0, "unknown": 0, "skipped": 0, "unsent": 0, "queued_earlier": 0,
-            "receipts": str(tmp_path),
+        "receipts": str(tmp_path),
         "failures": [],
     }  # fmt: skip
     assert arrived(emulator) == sorted(urls(30))
-    assert rendered_fields("batch", "batch")[-1]["urls"] == "30 URLs"
 
 
 def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(emulator: Emulator, tmp_path: Path) -> None:
@@ -298,9 +294,9 @@ def test_the_error_of_one_bad_line_says_once_what_happened_and_what_applies(emul
 
 
 def test_a_path_with_credentials_is_refused_and_redacted_in_the_rendered_fields(emulator: Emulator) -> None:
-    operator = RemoteUrlBatchUploadOperator(task_id="t", urls="{{ place }}/urls.txt", receipts="{{ place }}/receipts")
-    operator.render_template_fields({"place": "s3://KEY:hunter2@bucket"})
-    assert (operator.urls, operator.receipts) == ("s3://***:***@bucket/urls.txt", "s3://***:***@bucket/receipts")
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls="{{ params.place }}/urls", receipts="{{ params.place }}/r")
+    operator.render_template_fields({"params": {"place": "s3://KEY:hunter2@bucket"}})
+    assert (operator.urls, operator.receipts) == ("s3://***:***@bucket/urls", "s3://***:***@bucket/r")
     with pytest.raises(errors.InvalidInputError) as refused:
         operator.execute(context(Store()))
     assert "hunter2" not in str(refused.value)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import trustme
-from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
@@ -81,16 +81,6 @@ def test_a_deferred_wait_ends_in_the_same_download(emulator: Emulator, tmp_path:
     operator = DownloadFileOperator(task_id="t", file_id="f1", target=str(tmp_path / "f"), wait_for_file=True, deferrable=True)
     assert operator.execute_complete({}, {"status": "available"})["sha256"] == SHA256
     assert emulator.state()["requests"] == {"link": 1, "download": 1}
-
-
-def test_a_deferrable_operator_leaves_the_worker_while_the_file_is_missing(emulator: Emulator, tmp_path: Path) -> None:
-    operator = DownloadFileOperator(
-        task_id="t", file_id="f1", target=str(tmp_path / "f"), wait_for_file=True, deferrable=True, poll_interval=0.1
-    )
-    emulator.fault("status", operation="link", status=503, headers={"Retry-After": "60"})
-    with pytest.raises(TaskDeferred):
-        operator.execute({})
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_not_the_expected_file_leaves_no_target_and_spends_no_retry(emulator: Emulator, tmp_path: Path) -> None:

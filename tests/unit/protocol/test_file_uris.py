@@ -6,6 +6,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as cases
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
@@ -49,6 +50,7 @@ def is_file_id(text: str) -> bool:
         return False
 
 
+@cases(deadline=None)
 @given(st.sampled_from(BASES), st.text(min_size=1).filter(is_file_id))
 def test_a_uri_is_its_own_normal_form_and_holds_its_file_as_one_segment(base: str, file_id: str) -> None:
     uri = file_uri(base, file_id)

@@ -149,12 +149,14 @@ def test_an_ordinary_id_is_sent_as_it_is(folder_id: str) -> None:
     assert DELETE_FOLDER.validate(folder_id, settings()) == folder_id
 
 
+@cases(deadline=None)
 @given(st.from_regex(r"[a-zA-Z][\w-]{0,20}(/[a-zA-Z][\w-]{0,20})?", fullmatch=True))
 def test_any_id_that_begins_with_a_letter_is_sent_as_it_is(folder_id: str) -> None:
     if not is_nothing(folder_id):
         assert DELETE_FOLDER.validate(folder_id, settings()) == folder_id
 
 
+@cases(deadline=None)
 @given(st.integers(1, 10**30))
 def test_any_number_but_zero_is_an_id(number: int) -> None:
     assert DELETE_FOLDER.validate(number, settings()) == DELETE_FOLDER.validate(str(number), settings()) == str(number)
@@ -170,6 +172,7 @@ def test_what_says_something_is_not_nothing(text: str) -> None:
     assert not is_nothing(text)
 
 
+@cases(deadline=None)
 @given(st.text())
 def test_reading_an_id_ends_and_reading_it_again_changes_nothing(text: str) -> None:
     for path in readings(text):
