@@ -119,11 +119,6 @@ def a_file_in_its_place(path: Path) -> Path:
     return path
 
 
-def a_file_as_its_parent(path: Path) -> Path:
-    path.write_text("")
-    return path / "receipts"
-
-
 def a_link_to_nothing(path: Path) -> Path:
     path.symlink_to(path.parent / "missing")
     return path
@@ -134,7 +129,6 @@ def a_link_to_nothing(path: Path) -> Path:
     ("make", "reason"),
     [
         (a_file_in_its_place, "Not a directory"),
-        (a_file_as_its_parent, "Not a directory"),
         (a_link_to_nothing, "File exists"),
         (lambda path: path / ("x" * 300), "File name too long"),
     ],

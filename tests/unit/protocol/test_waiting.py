@@ -158,12 +158,6 @@ def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> No
     assert wait.pause(LATER.add(seconds=3), errors.NotFoundError("x")) == 0
 
 
-def test_the_wait_is_over_at_the_deadline() -> None:
-    wait = FileWait("f1", 10, LATER)
-    assert not wait.over(LATER.add(seconds=-0.1))
-    assert wait.over(LATER)
-
-
 def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_words() -> None:
     assert str(file_wait_timeout("f1", 90, "HTTP 404: no")) == (
         "wait 'f1': the file was not available within 90 s; last response: HTTP 404: no.\n"

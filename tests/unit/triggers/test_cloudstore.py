@@ -104,14 +104,6 @@ def test_a_service_that_cannot_be_reached_is_waited_out(emulator: Emulator, monk
     assert "connection refused" in event["message"]
 
 
-def test_what_looking_again_cannot_help_ends_the_wait_at_once(emulator: Emulator) -> None:
-    emulator.fault("status", status=400, times=0)
-    event = run(trigger())
-    assert (event["status"], event["error"]["kind"], event["error"]["status"]) == ("failed", "BadRequestError", 400)
-    assert emulator.state()["requests"] == {"link": 1}
-    json.dumps(event)
-
-
 def test_what_says_nothing_of_the_file_for_long_enough_ends_the_wait(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "ODD_SECONDS", 0.3)
     emulator.fault("status", times=0, status=200, body="<html>maintenance</html>")
