@@ -197,7 +197,6 @@ def envelope(status: int = 200, **data: Any) -> Answer:
 LINK = envelope(download_token=LINK_TOKEN, download_url=f"{STORE}?download_token={LINK_TOKEN}")
 OK = {"delete": envelope(), "upload": envelope(file_id="f9"), "link": LINK}
 PAUSED = Answer(429, b"slow down", {"Retry-After": "7"})
-MISSING = Answer(404, b"no such thing")
 UNKNOWN = errors.OutcomeUnknownError
 
 
@@ -243,11 +242,8 @@ TABLE = {
     "success": Row(lambda usual: usual, None, None),
     "gzip": Row(zipped, None, None),
     "401": gives(Answer(401, b"expired"), errors.AuthenticationError),
-    "403": gives(Answer(403), errors.PermissionDeniedError),
-    "404": gives(MISSING, errors.NotFoundError),
+    "404": gives(Answer(404, b"no such thing"), errors.NotFoundError),
     "redirect": gives(Answer(302, b"", {"Location": URLS["elsewhere"][1]}), errors.RedirectError),
-    "error envelope": gives(Answer(200, b'{"_status": "error", "response": "no"}'), errors.ServiceError),
-    "malformed JSON": Row(lambda usual: Answer(200, b'{"data": '), errors.InvalidResponseError, UNKNOWN),
     "429": never_sent(PAUSED),
     "ConnectTimeout": never_sent(Answer(error=requests.ConnectTimeout())),
     "500": unknown(lambda usual: Answer(500, b"oh")),

@@ -156,6 +156,8 @@ def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> No
     assert wait.pause(NOW, errors.RateLimitError("x", retry_after=300)) == 60
     assert wait.pause(LATER.add(seconds=-3), errors.NotFoundError("x")) == 3
     assert wait.pause(LATER.add(seconds=3), errors.NotFoundError("x")) == 0
+    assert not wait.over(LATER.add(seconds=-0.1))
+    assert wait.over(LATER)
 
 
 def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_words() -> None:
