@@ -319,3 +319,20 @@ def test_shards_may_be_rendered_and_the_key_stands_in_the_receipts(emulator: Emu
     assert found.keys() == {f"k{number}" for number in range(60)}
     assert found["k7"]["digest"] == hashlib.sha256(urls(60)[7].encode()).hexdigest()
     assert found["k7"]["line"] == 9
+
+
+def test_a_manifest_that_cannot_be_opened_is_an_error_of_ours_that_airflow_retries(emulator: Emulator, tmp_path: Path) -> None:
+    manifest = tmp_path / "urls.txt"
+    manifest.symlink_to(manifest)
+    with pytest.raises(errors.BatchInterruptedError, match=r"urls.txt cannot be opened \(OSError\)") as failed:
+        RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest)).execute(context(Store()))
+    assert not failed.value.permanent
+    assert emulator.state()["requests"] == {}
+
+
+def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) -> None:
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50))
+    copy.copy(operator).on_kill()
+    with pytest.raises(errors.BatchInterruptedError):
+        operator.execute(context(Store()))
+    assert emulator.state()["requests"] == {}

@@ -222,3 +222,10 @@ def test_deferrable_without_a_wait_is_warned_about_once(
     monkeypatch.setattr(DownloadLinkOperator, "log", logging.getLogger("test"))
     assert DownloadLinkOperator(task_id="link", file_id=store_file(emulator), do_xcom_push=False, **options).execute({})
     assert caplog.text.count("has no effect without wait_for_file=True") == warnings
+
+
+@pytest.mark.parametrize("name", ["timeout", "poll_interval"])
+@pytest.mark.parametrize("value", ["1h", "60", None, True, 0, -1, float("nan"), float("inf"), 1e300])
+def test_what_is_no_number_of_seconds_is_refused_in_words_of_our_own(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be a number of seconds above 0"):
+        DownloadLinkOperator(task_id="link", file_id="f1", **{name: value})
