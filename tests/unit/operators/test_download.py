@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import trustme
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
@@ -221,3 +221,13 @@ def test_a_part_is_named_by_its_try_in_operators_and_taskflow_code_alike(emulato
     assert re.fullmatch(r"\.f1\.[0-9a-f]{12}-1\.part", of_taskflow)
     assert of_operator != of_taskflow
     assert {one.name for one in tmp_path.rglob("*")} == {"operator", "taskflow", "f1"}
+
+
+def test_a_deferrable_operator_leaves_the_worker_while_the_file_is_missing(emulator: Emulator, tmp_path: Path) -> None:
+    operator = DownloadFileOperator(
+        task_id="t", file_id="f1", target=str(tmp_path / "f"), wait_for_file=True, deferrable=True, poll_interval=0.1
+    )
+    emulator.fault("status", operation="link", status=503, headers={"Retry-After": "60"})
+    with pytest.raises(TaskDeferred):
+        operator.execute({})
+    assert list(tmp_path.iterdir()) == []
