@@ -12,14 +12,8 @@ from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 START = datetime(2026, 1, 1)
 REPORT = Asset("cloudstore://files.example.com/test-report")
 
-with DAG("asset_sensor", schedule=None, start_date=START) as sensor:
-    FileAvailableSensor(task_id="wait", file_id="f1", poke_interval=0.1, timeout=20, outlets=[REPORT])
-
 with DAG("asset_deferred_sensor", schedule=None, start_date=START) as deferred_sensor:
     FileAvailableSensor(task_id="wait", file_id="f1", deferrable=True, poke_interval=0.1, timeout=20, outlets=[REPORT])
-
-with DAG("asset_link", schedule=None, start_date=START) as link:
-    DownloadLinkOperator(task_id="link", file_id="f1", outlets=[REPORT])
 
 with DAG("asset_download", schedule=None, start_date=START, params={"target": ""}) as download:
     DownloadFileOperator(task_id="download", file_id="f1", target="{{ params.target }}", outlets=[REPORT])

@@ -16,11 +16,8 @@ from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 
 START = datetime(2026, 1, 1)
 
-with DAG("delete", schedule=None, start_date=START, params={"folder": "staging"}) as delete:
-    DeleteFolderOperator(task_id="delete", folder_id="{{ params.folder }}")
-
-with DAG("delete_missing", schedule=None, start_date=START, params={"folder": "gone"}) as delete_missing:
-    DeleteFolderOperator(task_id="delete", folder_id="{{ params.folder }}", ignore_missing=True)
+with DAG("upload", schedule=None, start_date=START, params={"source": ""}) as upload:
+    RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}")
 
 with DAG("uploaded_id", schedule=None, start_date=START, params={"source": ""}) as uploaded_id:
     queued = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}")
@@ -64,9 +61,6 @@ for name, mode in MODES.items():
 
 with DAG("execution_timeout", schedule=None, start_date=START) as execution_timeout:
     FileAvailableSensor(poke_interval=60, execution_timeout=timedelta(seconds=2), **SOFT)
-
-with DAG("upload", schedule=None, start_date=START, params={"source": Param("", type="string")}) as upload:
-    RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}")
 
 with DAG("mapped_upload", schedule=None, start_date=START, params={"sources": Param([], type="array")}) as mapped_upload:
 

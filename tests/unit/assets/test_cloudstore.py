@@ -86,20 +86,10 @@ def test_the_consumer_finds_each_file_once_in_the_order_of_the_events() -> None:
 
 
 @pytest.mark.usefixtures("airflow_db")
-@pytest.mark.parametrize("dag", [asset_dags.sensor, asset_dags.deferred_sensor, asset_dags.link, asset_dags.mapped_links])
-def test_the_event_of_a_file_that_is_there_holds_its_id_and_no_token(emulator: Emulator, dag: Any) -> None:
+@pytest.mark.parametrize("dag", [asset_dags.deferred_sensor, asset_dags.mapped_links, asset_dags.download])
+def test_the_event_of_a_file_holds_its_id_and_no_token(emulator: Emulator, tmp_path: Path, dag: Any) -> None:
     store_file(emulator)
     activate(dag, asset_dags.REPORT)
-    run = run_dag(dag)
-    assert run.state == "success", run
-    extras = asset_events(asset_dags.REPORT.uri)
-    assert extras == [{"file_id": "f1"}]
-
-
-@pytest.mark.usefixtures("airflow_db")
-def test_the_event_of_a_download_holds_the_files_id(emulator: Emulator, tmp_path: Path) -> None:
-    store_file(emulator)
-    activate(asset_dags.download, asset_dags.REPORT)
-    run = run_dag(asset_dags.download, {"target": str(tmp_path / "target")})
+    run = run_dag(dag, {"target": str(tmp_path / "target")} if dag is asset_dags.download else {})
     assert run.state == "success", run
     assert asset_events(asset_dags.REPORT.uri) == [{"file_id": "f1"}]

@@ -23,7 +23,7 @@ from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import settings, store_file
 
-USERS = 2000
+USERS = 200
 
 
 class Clock:
@@ -90,21 +90,6 @@ def test_those_who_start_together_read_once(source: Source) -> None:
     assert source.reads == 1
 
 
-def test_those_who_come_while_it_is_read_wait_for_that_read(source: Source) -> None:
-    async def start() -> None:
-        goes_on = asyncio.Event()
-        source.delay = goes_on.wait
-        waiting = []
-        for _ in range(100):
-            waiting.append(asyncio.create_task(source.open()))
-            await asyncio.sleep(0)
-        goes_on.set()
-        await asyncio.gather(*waiting)
-
-    asyncio.run(start())
-    assert source.reads == 1
-
-
 def test_those_who_come_one_after_another_share_a_read_too(source: Source, clock: Clock) -> None:
     async def start() -> None:
         for _ in range(100):
@@ -154,20 +139,6 @@ def test_one_in_use_is_renewed_in_the_background_at_most_once_a_minute(source: S
 
     asyncio.run(use())
     assert source.reads == 4  # the last one was not in use
-
-
-def test_what_is_read_unchanged_stays_the_same_object(source: Source, clock: Clock) -> None:
-    async def use() -> None:
-        async with AsyncExitStack() as stack:
-            user = await opened(stack, source)
-            before = user.current(source.read)
-            clock.now += RENEW_SECONDS
-            user.current(source.read)
-            await settle()
-            assert source.reads == 2
-            assert user.current(source.read) is before
-
-    asyncio.run(use())
 
 
 def test_a_renewal_that_fails_changes_nothing_and_is_logged_once(
@@ -294,23 +265,13 @@ def test_each_event_loop_and_each_connection_has_its_own(source: Source) -> None
     assert source.reads == 4
 
 
-class HoldsTheLoop(Exception):
-    """As the frames of a traceback may."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_the_last_user_leaves_neither_a_task_nor_the_loop_behind(source: Source, fails: bool) -> None:
+def test_the_last_user_leaves_neither_a_task_nor_the_loop_behind(source: Source) -> None:
     async def start() -> weakref.ref[asyncio.AbstractEventLoop]:
-        source.error = HoldsTheLoop() if fails else None
-        await asyncio.gather(*(source.open() for _ in range(3)), return_exceptions=True)
+        await asyncio.gather(*(source.open() for _ in range(3)))
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return weakref.ref(asyncio.get_running_loop())
 
     loop = asyncio.run(start())
-    asyncio.run(start())  # what an error holds goes with the next loop
     gc.collect()
     assert loop() is None
 
@@ -376,21 +337,6 @@ def test_a_token_rotated_under_a_crowd_of_hooks_costs_one_read(
     asyncio.run(use())
     assert connections.reads == 2
     assert "rotated-token" in masked
-
-
-def test_a_refused_token_costs_a_crowd_of_hooks_one_read(
-    emulator: Emulator, connections: Connections, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection(emulator.url, "wrong-token"))
-
-    async def use() -> None:
-        async with AsyncExitStack() as stack:
-            hooks = [await stack.enter_async_context(CloudStoreAsyncHook()) for _ in range(200)]
-            found = await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))
-            assert {type(error).__name__ for error in found} == {"AuthenticationError"}
-
-    asyncio.run(use())
-    assert connections.reads == 2
 
 
 def test_a_hook_in_use_notices_another_address_within_a_minute(

@@ -10,16 +10,16 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
-from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
+from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadLinkOperator,
     RemoteUrlUploadOperator,
 )
 from airflow_provider_cloudstore.protocol import waiting
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError, NotFoundError
 from tests.dags import operator_dags as dags
-from tests.support import error_envelope, rendered_fields, run_dag, store_file
+from tests.support import rendered_fields, run_dag, store_file
 
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
 SHOWN = "ftp://***@127.0.0.1:9/file?***"
@@ -40,23 +40,13 @@ def test_subject_and_connection_are_templates(operator: type[BaseOperator], fiel
 
 
 def test_deleting_returns_what_was_asked_when_and_what_the_service_said(emulator: Emulator) -> None:
-    state, _, values = run_dag(dags.delete)
-    assert state == "success"
-    assert values["delete"].keys() == {"folder_id", "requested_at", "response", "existed"}
-    assert values["delete"]["existed"] is True
-    assert values["delete"]["folder_id"] == "staging"
-    assert datetime.fromisoformat(values["delete"]["requested_at"]).utcoffset() is not None
-    assert values["delete"]["response"]["_status"] == "success"
+    deleted = DeleteFolderOperator(task_id="delete", folder_id="staging").execute({})
+    assert deleted.keys() == {"folder_id", "requested_at", "response", "existed"}
+    assert deleted["existed"] is True
+    assert deleted["folder_id"] == "staging"
+    assert datetime.fromisoformat(deleted["requested_at"]).utcoffset() is not None
+    assert deleted["response"]["_status"] == "success"
     assert emulator.state()["effects"] == {"delete": 1}
-
-
-def test_uploading_sends_the_real_url_and_shows_the_redacted_one(emulator: Emulator) -> None:
-    state, _, values = run_dag(dags.upload, {"source": SOURCE})
-    assert state == "success"
-    assert values["upload"].keys() == {"url", "requested_at", "response"}
-    assert values["upload"]["url"] == SHOWN
-    assert emulator.state()["files"][0]["source"] == SOURCE
-    assert [fields["url"] for fields in rendered_fields("upload", "upload")] == [SHOWN]
 
 
 def test_mapped_uploads_send_the_real_urls_and_show_the_redacted_ones(emulator: Emulator) -> None:
@@ -174,50 +164,24 @@ def test_with_soft_fail_a_refused_token_fails_and_costs_no_retry(emulator: Emula
     assert emulator.state()["requests"] == {"link": 2}
 
 
-def test_with_soft_fail_a_misconfigured_connection_fails_and_costs_no_retry(
-    emulator: Emulator, soft_fail: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection("http://files.example.com", "token"))
-    assert outcome(soft_fail) == ("failed", 1)
-
-
 def test_a_folder_that_is_gone_is_an_error_that_names_the_way_out(emulator: Emulator) -> None:
-    run = run_and_tell(dags.delete, {"folder": "gone"})
-    assert run.tasks == {"delete": "failed"}
-    assert "ignore_missing=True" in run.errors["delete"]
-    assert "upload" not in run.errors["delete"]
+    with pytest.raises(NotFoundError, match="ignore_missing=True") as failed:
+        DeleteFolderOperator(task_id="delete", folder_id="gone").execute({})
+    assert "upload" not in str(failed.value)
 
 
 def test_a_folder_that_is_gone_is_a_success_that_says_so_where_that_was_asked_for(emulator: Emulator) -> None:
-    run = run_and_tell(dags.delete_missing)
+    for folder_id, existed in (("gone", False), (emulator.make_folder("there"), True)):
+        deleted = DeleteFolderOperator(task_id="delete", folder_id=folder_id, ignore_missing=True).execute({})
+        assert deleted["existed"] is existed
+    assert emulator.state()["effects"] == {"delete": 1}
+
+
+def test_the_id_of_an_uploaded_file_works_in_taskflow_and_as_an_argument(emulator: Emulator) -> None:
+    run = run_and_tell(dags.uploaded_id, {"source": emulator.serve(b"a")})
     assert run.state == "success", run
-    assert run.values["delete"]["existed"] is False
-    assert emulator.state()["effects"] == {}
-    run = run_and_tell(dags.delete_missing, {"folder": emulator.make_folder("there")})
-    assert run.values["delete"]["existed"] is True
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        {"kind": "status", "status": 404, "body": "<html>no such page</html>", "headers": {"Content-Type": "text/html"}},
-        error_envelope("no such folder"),
-        {"kind": "status", "status": 403, "body": "no"},
-    ],
-)
-def test_what_does_not_say_that_the_folder_is_gone_is_no_success(emulator: Emulator, fault: dict[str, Any]) -> None:
-    emulator.fault(fault.pop("kind"), operation="delete", times=0, **fault)
-    assert run_and_tell(dags.delete_missing).state == "failed"
-
-
-@pytest.mark.parametrize("shape", ["envelope", "plain", "text"])
-def test_the_id_of_an_uploaded_file_works_in_taskflow_and_as_an_argument(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
-    with Emulator(answers=shape) as emulator:
-        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
-        run = run_and_tell(dags.uploaded_id, {"source": emulator.serve(b"a")})
-        assert run.state == "success", run
-        assert run.values["echo"] == emulator.state()["files"][0]["file_id"]
-        assert run.values["upload"].keys() == {"url", "requested_at", "response"}
+    assert run.values["echo"] == emulator.state()["files"][0]["file_id"]
+    assert run.values["upload"].keys() == {"url", "requested_at", "response"}
 
 
 def test_the_ids_of_mapped_uploads_meet_their_own_links(emulator: Emulator) -> None:
@@ -228,31 +192,13 @@ def test_the_ids_of_mapped_uploads_meet_their_own_links(emulator: Emulator) -> N
     assert tokens == {stored["file_id"] for stored in emulator.state()["files"]}
 
 
-def test_an_upload_whose_answer_tells_no_id_is_followed_by_a_refusal_that_names_the_extra(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    odd = {"kind": "status", "status": 200, "body": json.dumps({"result": {"key": "f77"}})}
-    emulator.fault("status", operation="upload", status=200, body=odd["body"])
+def test_an_upload_whose_answer_tells_no_id_is_followed_by_a_refusal_that_names_the_extra(emulator: Emulator) -> None:
+    emulator.fault("status", operation="upload", status=200, body=json.dumps({"result": {"key": "f77"}}))
     run = run_and_tell(dags.uploaded_id, {"source": "http://127.0.0.1:9/x"})
     assert run.tasks == {"upload": "success", "echo": "success", "link": "failed"}  # failed, and not up_for_retry
     assert "'file_id_path'" in run.errors["link"]
     assert run.values["echo"] == ""  # the XCom, which is pushed all the same
     assert emulator.state()["requests"] == {"upload": 1}
-
-    emulator.put_file(b"a", "f77")
-    emulator.fault("status", operation="upload", status=200, body=odd["body"])
-    connection = json.loads(emulator.connection) | {"extra": {"file_id_path": "result.key"}}
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
-    run = run_and_tell(dags.uploaded_id, {"source": "http://127.0.0.1:9/x"})
-    assert run.state == "success", run
-    assert run.values["echo"] == "f77"
-
-
-@pytest.mark.parametrize("name", ["timeout", "poll_interval"])
-@pytest.mark.parametrize("value", ["1h", "60", None, True, 0, -1, float("nan"), float("inf"), 1e300])
-def test_what_is_no_number_of_seconds_is_refused_in_words_of_our_own(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=rf"{name} must be a number above 0"):
-        DownloadLinkOperator(task_id="link", file_id="f1", **{name: value})
 
 
 @pytest.mark.parametrize(
@@ -295,3 +241,10 @@ def test_a_response_is_stored_as_plain_data_whatever_airflows_serializers_would_
         "class": {"key__classname__": connection, "key__version__": 1, "key__data__": {}},
         "type": {"key__type": connection, "key__var": {"conn_id": "x"}},
     }
+
+
+@pytest.mark.parametrize("name", ["timeout", "poll_interval"])
+@pytest.mark.parametrize("value", ["1h", "60", None, True, 0, -1, float("nan"), float("inf"), 1e300])
+def test_what_is_no_number_of_seconds_is_refused_in_words_of_our_own(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be a number above 0"):
+        DownloadLinkOperator(task_id="link", file_id="f1", **{name: value})

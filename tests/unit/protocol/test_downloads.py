@@ -27,11 +27,17 @@ def head(status: int, **headers: str) -> Response:
     )
 
 
-def interrupted(headers: dict[str, str] | None = None, *, total: int = 10, received: bytes = b"01234") -> Download:
-    """A download that broke after ``received``."""
+def started() -> Download:
+    """A download whose first request is on its way."""
     download = Download("f1", settings())
     download.use_link(link())
     download.start_attempt()
+    return download
+
+
+def interrupted(headers: dict[str, str] | None = None, *, total: int = 10, received: bytes = b"01234") -> Download:
+    """A download that broke after ``received``."""
+    download = started()
     assert download.accept_head(head(200, content_length=str(total), **(headers or {"etag": ETAG}))) == 0
     if received:
         download.accept_body(received)
@@ -193,9 +199,7 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
     ],
 )
 def test_every_other_response_is_an_error_that_says_whether_to_try_again(response: Response, kind: Any, again: bool) -> None:
-    download = Download("f1", settings())
-    download.use_link(link())
-    download.start_attempt()
+    download = started()
     with pytest.raises(kind) as failed:
         download.accept_head(response)
     assert failed.value.retryable is again
@@ -232,9 +236,7 @@ def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known()
     ],
 )
 def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> None:
-    download = Download("f1", settings())
-    download.use_link(link())
-    download.start_attempt()
+    download = started()
     response = head(302, location=location)
     if not problem:
         assert download.follow_redirect(response)
@@ -257,9 +259,7 @@ def test_this_machine_may_redirect_to_itself() -> None:
 
 
 def test_redirects_are_followed_a_bounded_number_of_times() -> None:
-    download = Download("f1", settings())
-    download.use_link(link())
-    download.start_attempt()
+    download = started()
     for _ in range(MAX_REDIRECTS):
         assert download.follow_redirect(head(301, location="/next"))
     with pytest.raises(errors.RequestRejectedError, match="more than 5 redirects"):

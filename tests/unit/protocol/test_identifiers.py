@@ -15,23 +15,15 @@ from tests.support import examples, settings
 ROOTS = [
     "0",
     "00",
-    "+0",
-    "-0",
     "0.0",
     "0x0",
-    "0b0",
-    "0o0",
     "0_0",
     "0e5",
     "0x0p3",
-    "0/",
-    "/0",
     "/0/",
     "/",
-    "//",
     ".",
     "..",
-    "...",
     "./..",
     "\\",
     "a/..",
@@ -41,19 +33,14 @@ ROOTS = [
     "a/..;x=1",
     "/?x",
     "/#x",
-    "0?x=1",
     "a/..?x",
     "./a/..",
     "a\\..",
-    "a/b/../..",
-    "a/b/...",
     "\u0660",
     "\uff10",
-    "\u3007",
     "\u96f6",
     "\u24ea",
     "\uff0e\uff0e",
-    "\u2215",
     "~",
     "*",
     "00000000-0000-0000-0000-000000000000",
@@ -61,14 +48,10 @@ ROOTS = [
     "&#47;",
     "\\u002f",
     "&#x2e;&#x2e;",
-    "&period;&period;",
     "a&sol;..",
     "a&amp;sol;..",
-    "a%26sol%3b..",
     "\\u002e\\u002e",
     "a%5Cu002f..",
-    "&#48;",
-    "\\u0030",
     "&ZeroWidthSpace;",
     "&bsol;",
     "a\\/..",
@@ -79,59 +62,41 @@ ORDINARY = [
     "folder-0",
     "a/b",
     "..a",
-    "a..",
     "2024",
     "1.0",
-    "100",
-    "1e0",
     "0x1",
     "0/a",
-    "a/0",
     "ordner-ä",
     "\u6587\u4ef6\u5939",
-    "папка",
     "a%2Fb",
     "../a",
     "a&b",
-    "Q&A",
     "R&amp;D",
     "a\\b",
     "a\\u0041",
-    "x\\new",
     "NA",
     "none-a",
-    "nullable",
-    "set",
     "dict",
 ]
 NOTHING = [
     "",
     " ",
     "None",
-    "NONE",
     "null",
-    "undefined",
     "Undefined",
     "False",
-    "nil",
     "nan",
-    "-nan",
     "NaT",
     "<NA>",
     "[]",
     "{}",
-    "()",
-    "set()",
-    "[None]",
     "('None',)",
     "['']",
     '""',
     '"None"',
     "None/None",
-    "/None/",
     "None\u200b",
     "\uff2e\uff4f\uff4e\uff45",
-    "%4eone",
     "%254eone",
 ]
 HIDING = st.sampled_from(["", " ", "\u200b", "\u2060", "\ufeff", "\u3164", "\u00ad", "\ufe0f", "\u034f", "\u2800"])
@@ -181,12 +146,14 @@ def test_an_ordinary_id_is_sent_as_it_is(folder_id: str) -> None:
     assert DELETE_FOLDER.validate(folder_id, settings()) == folder_id
 
 
+@cases(deadline=None)
 @given(st.from_regex(r"[a-zA-Z][\w-]{0,20}(/[a-zA-Z][\w-]{0,20})?", fullmatch=True))
 def test_any_id_that_begins_with_a_letter_is_sent_as_it_is(folder_id: str) -> None:
     if not is_nothing(folder_id):
         assert DELETE_FOLDER.validate(folder_id, settings()) == folder_id
 
 
+@cases(deadline=None)
 @given(st.integers(1, 10**30))
 def test_any_number_but_zero_is_an_id(number: int) -> None:
     assert DELETE_FOLDER.validate(number, settings()) == DELETE_FOLDER.validate(str(number), settings()) == str(number)
@@ -202,6 +169,7 @@ def test_what_says_something_is_not_nothing(text: str) -> None:
     assert not is_nothing(text)
 
 
+@cases(deadline=None)
 @given(st.text())
 def test_reading_an_id_ends_and_reading_it_again_changes_nothing(text: str) -> None:
     for path in readings(text):

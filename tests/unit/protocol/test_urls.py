@@ -18,7 +18,6 @@ from tests.support import examples, settings
     ("url", "says"),
     [
         ("https://user:hunter/2pass@host/x", "an '@' that may end user info"),
-        ("https://user:12/hunter2@host/x", "an '@' that may end user info"),
         ("https://hunter/2@host/x", "an '@' that may end user info"),
         ("https://user:p@hunter/2@host/x", "an '@' that may end user info"),
         ("https://user:hunter#2@host/x", "has a port that is not a number"),
@@ -26,14 +25,11 @@ from tests.support import examples, settings
         ("https://user:hunter2\\@host/x", "a backslash"),
         ("https://user:hunter 2@host/x", "a space"),
         ("user:hunter2@host/x", "no scheme"),
-        ("//user:hunter2@host/x", "no scheme"),
         ("https:/user:hunter2@host/x", "no scheme"),
         ("https://user:hunter2@host:99999/x", "not a number from 1 to 65535"),
         ("https://user:hunter2@host:/x", "not a number from 1 to 65535"),
-        ("https://user:hunter2@host:0/x", "not a number from 1 to 65535"),
         ("https://user:hunter2@[bad/x", "no valid host"),
         ("https://user:hunter2@a..b/x", "no valid host"),
-        ("https://user:hunter2@/x", "no valid host"),
     ],
 )
 def test_an_ambiguous_source_is_refused_with_what_is_wrong_and_not_shown(url: str, says: str) -> None:
