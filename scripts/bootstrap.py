@@ -52,7 +52,7 @@ def main(name: str, extras: str = "test") -> int:
         subprocess.run([*pip, "hatchling", "editables", "setuptools", "wheel", "uv"], check=True, cwd=ROOT)
         packages = ["-c", str(constraints), "--no-build-isolation", f"apache-airflow=={airflow}", "-e", f".[{extras}]"]
         uv = [str(home / "bin" / "uv"), "pip", "install", "-q", "--compile-bytecode"]
-        if not (_may_use_uv(home) and _run([*uv, *packages], home)):
+        if not (may_use_uv(home) and _run([*uv, *packages], home)):
             subprocess.run([*pip, *packages], check=True, cwd=ROOT)
         stamp.write_text(expected)
     return 0
@@ -72,8 +72,11 @@ def find_python(version: str) -> str | None:
     return None
 
 
-def _may_use_uv(home: Path) -> bool:
-    """Whether uv would use the same index as pip, whose settings it ignores."""
+def may_use_uv(home: Path) -> bool:
+    """Whether uv would use the same index as pip, whose settings it ignores.
+
+    :param home: a virtual environment with pip.
+    """
     asked = [str(home / "bin" / "python"), "-m", "pip", "config", "get", "global.index-url"]
     return "PIP_INDEX_URL" not in os.environ and subprocess.run(asked, capture_output=True, check=False).returncode != 0
 

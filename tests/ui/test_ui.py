@@ -1,6 +1,6 @@
 """The first day in a browser: ``make up`` and one click, and the connection form filled in, tested and saved.
 
-Slow: ``make test-ui`` runs it on Airflow 3.3.2 and 2.11.2. It needs Debian's Chromium; its pictures are in ``.up/pictures``.
+Slow: ``make test-ui`` runs it on both Airflows. It needs Debian's Chromium; the last test's picture is in ``.up/pictures``.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+LIMIT = 60_000
+"""Milliseconds that anything on a page may take: a busy machine renders slowly."""
 WORKS = re.compile(r"works", re.IGNORECASE)
 
 pytestmark = [
@@ -51,15 +53,11 @@ def page() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1400, "height": 1000})
         page.route(lambda url: not url.startswith("http://127.0.0.1:"), lambda route: route.abort())
-        page.set_default_timeout(20_000)
-        sync_api.expect.set_options(timeout=20_000)
+        page.set_default_timeout(LIMIT)
+        sync_api.expect.set_options(timeout=LIMIT)
         yield page
         page.screenshot(path=PICTURES / f"{'2' if AIRFLOW_2 else '3'}-last.png")
         browser.close()
-
-
-def picture(page: Any, name: str) -> None:
-    page.screenshot(path=PICTURES / f"{'2' if AIRFLOW_2 else '3'}-{name}.png")
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +90,6 @@ def test_one_click_runs_an_example_green(up: dict[str, str], page: Any, dag_id: 
     dialog = page.get_by_role("dialog")
     submit = dialog.get_by_role("button", name="Trigger")
     sync_api.expect(submit).to_be_enabled()
-    picture(page, f"{dag_id}-form")
     submit.click()
     sync_api.expect(dialog).not_to_be_visible()
 
@@ -102,9 +99,6 @@ def test_one_click_runs_an_example_green(up: dict[str, str], page: Any, dag_id: 
         return not {"queued", "running"} & set(states) and states
 
     assert set(eventually(state, seconds=180)) == {"success"}
-    page.goto(f"{up['Airflow']}/dags/{dag_id}")
-    page.wait_for_timeout(2000)
-    picture(page, f"{dag_id}-run")
 
 
 @pytest.mark.skipif(AIRFLOW_2, reason="make up runs Airflow 3")
@@ -119,8 +113,6 @@ def click_test(page: Any, conn_id: str) -> bool:
     with page.expect_response("**/connections/test") as response:
         row.get_by_role("button", name="Test Connection").click()
     reported = response.value.json()
-    page.wait_for_timeout(1000)
-    picture(page, f"tested-{conn_id.partition('_')[0]}")
     assert WORKS.search(reported.get("message", "")), reported
     return bool(reported["status"])
 
@@ -135,6 +127,7 @@ def test_the_connection_form_is_filled_in_saved_and_tested(up: dict[str, str], p
         dialog.locator("input[name=connection_id]").fill(conn_id)
         dialog.get_by_role("combobox").focus()
         page.keyboard.type("cloudstore")
+        sync_api.expect(page.get_by_role("option")).to_have_count(1)  # the types are loaded after the form
         page.keyboard.press("Enter")
         sync_api.expect(dialog.get_by_text("Base URL")).to_be_visible()
         host, _, port = emulator.url.rpartition(":")
@@ -142,7 +135,6 @@ def test_the_connection_form_is_filled_in_saved_and_tested(up: dict[str, str], p
         sync_api.expect(dialog.locator("[name=port]")).to_have_attribute("placeholder", re.compile("^443 "))
         dialog.locator("[name=port]").fill(port)
         dialog.locator("[name=password]").fill(emulator.access_token)
-        picture(page, "form")
         dialog.get_by_role("button", name="Save").click()
         sync_api.expect(dialog).not_to_be_visible()
         assert click_test(page, conn_id) is True
@@ -170,15 +162,11 @@ def test_airflow_2_shows_fills_tests_and_saves_the_same_form(page: Any, tmp_path
         page.locator("#host").fill(emulator.url)
         page.locator("#password").fill(emulator.access_token)
         page.locator("#extra__cloudstore__timeout").fill("20")
-        picture(page, "form")
         page.locator("#test-connection").click()
         sync_api.expect(page.get_by_text(WORKS).first).to_be_visible()
-        page.get_by_text(WORKS).first.scroll_into_view_if_needed()
-        picture(page, "tested")
         assert emulator.state()["requests"] == {"link": 1}
         page.get_by_role("button", name=re.compile("Save")).first.click()
         sync_api.expect(page.get_by_text("Added Row")).to_be_visible()
-        picture(page, "saved")
         assert airflow.rows("select conn_type, host from connection where conn_id = 'from_the_form'") == [
             ("cloudstore", emulator.url)
         ]

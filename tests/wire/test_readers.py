@@ -1,4 +1,4 @@
-"""pandas, pyarrow, polars and DuckDB read files, some of them in several threads. ``make test-downloads`` runs it."""
+"""pandas, pyarrow, polars and DuckDB read files, some of them in several threads. ``make test-readers`` runs it."""
 
 from __future__ import annotations
 

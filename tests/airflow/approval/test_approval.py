@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 import requests
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.doc_blocks import code_of
 from tests.real_airflow import RealAirflow
 
 pytestmark = [
@@ -75,28 +73,9 @@ class Approvals:
 
 
 @pytest.fixture(scope="module")
-def emulator() -> Iterator[Emulator]:
-    with Emulator() as emulator:
-        yield emulator
-
-
-@pytest.fixture(scope="module")
-def approvals(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Approvals]:
-    work = tmp_path_factory.mktemp("approvals")
-    (work / "dags").mkdir()
-    code = code_of("approve-a-deletion.md-0")
-    (work / "dags" / f"{DAG}.py").write_text(code)
-    (work / "dags" / f"{PROPOSALS}.py").write_text(code_of("approve-a-deletion.md-1"))
-    impatient = code.replace(f'"{DAG}"', '"impatient"').replace("timedelta(days=2)", "timedelta(seconds=2)")
-    (work / "dags" / "impatient.py").write_text(impatient)
-    env = {
-        "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": emulator.connection,
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
-        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-    }
-    with RealAirflow(work / "home", work / "dags", **env) as airflow:
-        airflow.start_all()
-        yield Approvals(airflow)
+def approvals(airflow: RealAirflow) -> Approvals:
+    airflow.unpause(DAG)
+    return Approvals(airflow)
 
 
 def deletions(emulator: Emulator) -> int:
@@ -107,7 +86,6 @@ def test_what_was_listed_is_shown_and_deleted_once_it_is_approved(approvals: App
     for folder_id in [*FOLDERS, "kept"]:
         emulator.make_folder(folder_id)
     before = deletions(emulator)
-    approvals.airflow.until("the DAG is parsed", lambda: approvals.call("GET", f"/dags/{DAG}").ok)
     approvals.airflow.finish(approvals.airflow.trigger(PROPOSALS))
     # A scheduled run may have proposed the same.
     run_id = approvals.airflow.rows("select run_id from dag_run where dag_id = ? order by id", DAG)[0][0]
@@ -168,7 +146,6 @@ def test_no_response_in_time_fails_the_run_and_deletes_nothing(approvals: Approv
 
 @pytest.mark.parametrize("folder_ids", [[], None, "a"])
 def test_a_run_without_a_list_is_refused(approvals: Approvals, folder_ids: Any) -> None:
-    approvals.airflow.until("the DAG is parsed", lambda: approvals.call("GET", f"/dags/{DAG}").ok)
     conf = {} if folder_ids is None else {"folder_ids": folder_ids}
     response = approvals.call("POST", f"/dags/{DAG}/dagRuns", {"logical_date": None, "conf": conf})
     assert response.status_code in (400, 422), response.text

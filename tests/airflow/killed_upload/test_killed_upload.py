@@ -5,12 +5,9 @@ Slow: ``make test-killed-upload`` runs it on Airflow 3.3.2 and 2.11.2.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,40 +18,7 @@ from tests.support import NO_RESPONSE
 
 pytestmark = pytest.mark.slow
 
-DAGS = Path(__file__).resolve().parent / "dags"
 needs_a_state_store = pytest.mark.skipif(AIRFLOW_2, reason="Airflow 2 has no task state store: its retry sends again")
-
-
-@pytest.fixture(scope="module")
-def pids(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pids")
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Emulator]:
-    with Emulator(fetch_delay=3600) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def airflow(service: Emulator, pids: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAirflow]:
-    home = tmp_path_factory.mktemp("killed") / "home"
-    with RealAirflow(home, DAGS, KILLED_PIDS=str(pids)) as running:
-        running.store({"cloudstore_default": json.loads(service.connection)}, {})
-        running.start_all()
-        yield running
-
-
-@pytest.fixture
-def emulator(service: Emulator) -> Emulator:
-    def reset(running: Any) -> None:
-        running.store.requests.clear()
-        running.store.effects.clear()
-        running.store.files.clear()
-        running.faults.script.clear()
-
-    service.call(reset)
-    return service
 
 
 def uploads(emulator: Emulator) -> int:
@@ -74,12 +38,12 @@ def figures(emulator: Emulator, at_most: int) -> dict[str, int]:
     }
 
 
-def killed_while_sending(dag_id: str, airflow: RealAirflow, emulator: Emulator, pids: Path) -> str:
+def killed_while_sending(dag_id: str, airflow: RealAirflow, emulator: Emulator, folder: Path) -> str:
     """Run a DAG whose first try is killed after the service has queued the upload and before its response has come."""
     emulator.fault(**NO_RESPONSE, operation="upload")
-    run_id = airflow.trigger(dag_id)
+    run_id = airflow.trigger(dag_id, folder=str(folder))
     airflow.until("the upload is queued", lambda: emulator.state()["effects"].get("upload") == 1)
-    os.kill(int((pids / f"{dag_id}.1").read_text()), signal.SIGKILL)
+    os.kill(int((folder / "1.pid").read_text()), signal.SIGKILL)
     return run_id
 
 
@@ -99,9 +63,9 @@ def log(airflow: RealAirflow, run_id: str, number: int) -> str:
 @needs_a_state_store
 @guarantee("uploads", "its process is killed before the service's response")
 def test_a_retry_after_a_kill_sends_nothing_and_says_what_to_look_for(
-    airflow: RealAirflow, emulator: Emulator, pids: Path, proven: Proof
+    airflow: RealAirflow, emulator: Emulator, tmp_path: Path, proven: Proof
 ) -> None:
-    run_id = killed_while_sending("killed_while", airflow, emulator, pids)
+    run_id = killed_while_sending("killed_while", airflow, emulator, tmp_path)
     assert airflow.finish(run_id) == {("upload", -1): "failed"}
     assert uploads(emulator) == 1
     proven(**figures(emulator, at_most=0))
@@ -121,9 +85,9 @@ def test_a_retry_after_a_kill_sends_nothing_and_says_what_to_look_for(
 @needs_a_state_store
 @guarantee("uploads", "the same, with `retry_unknown_outcome=True`")
 def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(
-    airflow: RealAirflow, emulator: Emulator, pids: Path, proven: Proof
+    airflow: RealAirflow, emulator: Emulator, tmp_path: Path, proven: Proof
 ) -> None:
-    run_id = killed_while_sending("killed_while_again", airflow, emulator, pids)
+    run_id = killed_while_sending("killed_while_again", airflow, emulator, tmp_path)
     assert airflow.finish(run_id) == {("upload", -1): "success"}
     proven(**figures(emulator, at_most=1))
     assert uploads(emulator) == 2
@@ -133,9 +97,9 @@ def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(
 @needs_a_state_store
 @guarantee("uploads", "its process is killed after the service's response")
 def test_a_try_that_was_killed_after_its_upload_was_queued_hands_its_result_to_the_retry(
-    airflow: RealAirflow, emulator: Emulator, proven: Proof
+    airflow: RealAirflow, emulator: Emulator, tmp_path: Path, proven: Proof
 ) -> None:
-    run_id = airflow.trigger("killed_after")
+    run_id = airflow.trigger("killed_after", folder=str(tmp_path))
     assert airflow.finish(run_id) == {("upload", -1): "success"}
     proven(**figures(emulator, at_most=0))
     assert tries(airflow, run_id) == 2
@@ -148,7 +112,7 @@ def test_a_try_that_was_killed_after_its_upload_was_queued_hands_its_result_to_t
 
 
 @pytest.mark.skipif(not AIRFLOW_2, reason="Airflow 3.3 has a task state store")
-def test_before_airflow_3_3_a_retry_after_a_kill_sends_again(airflow: RealAirflow, emulator: Emulator, pids: Path) -> None:
-    run_id = killed_while_sending("killed_while", airflow, emulator, pids)
+def test_before_airflow_3_3_a_retry_after_a_kill_sends_again(airflow: RealAirflow, emulator: Emulator, tmp_path: Path) -> None:
+    run_id = killed_while_sending("killed_while", airflow, emulator, tmp_path)
     assert airflow.finish(run_id) == {("upload", -1): "success"}
     assert uploads(emulator) == 2

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from scripts.source_server import serving
 from tests.guarantees import Proof, guarantee
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 
@@ -28,7 +27,7 @@ ACCESS_TOKEN = "access-token-of-the-waiting-test"
 
 @pytest.fixture(scope="module")
 def emulator() -> Iterator[Emulator]:
-    with Emulator(access_token=ACCESS_TOKEN, fetch_delay=45) as running:
+    with Emulator(access_token=ACCESS_TOKEN, fetch_delay=3600) as running:
         yield running
 
 
@@ -63,32 +62,34 @@ def test_a_slow_upload_is_waited_for_without_a_worker_and_ends_in_one_link(
     def reset(service: Any) -> None:
         service.store.requests.clear()
         service.store.effects.clear()
+        service.store.files.clear()
 
     emulator.call(reset)
-    with serving(CONTENT) as source:
-        run_id = airflow.trigger("waiting", source=source)
+    run_id = airflow.trigger("waiting")
 
-        def waiting() -> bool:
-            states = airflow.states(run_id)
-            assert "failed" not in states.values(), airflow.failures(run_id)
-            return states.get(("link", -1)) == states.get(("sensor", -1)) == "deferred"
+    def waiting() -> bool:
+        states = airflow.states(run_id)
+        assert "failed" not in states.values(), airflow.failures(run_id)
+        return states.get(("link", -1)) == states.get(("sensor", -1)) == "deferred"
 
-        airflow.until("both waits are deferred", waiting)
-        # There is one worker slot. No other task could run if a wait occupied it.
-        airflow.until("the slot is free", lambda: airflow.states(run_id).get(("meanwhile", -1)) == "success")
+    airflow.until("both waits are deferred", waiting)
+    # There is one worker slot. No other task could run if a wait occupied it.
+    airflow.until("the slot is free", lambda: airflow.states(run_id).get(("meanwhile", -1)) == "success")
+    assert waiting()
+    seen = deferred_rows(airflow)
+    polls = emulator.state()["requests"]["link"]
+    airflow.until("the triggerer polls", lambda: emulator.state()["requests"]["link"] > polls + 2)
+    if kill:
+        airflow.stop("triggerer", signal.SIGKILL)
+        polls, killed_at = emulator.state()["requests"]["link"], time.monotonic()
         assert waiting()
-        seen = deferred_rows(airflow)
-        airflow.until("the triggerer polls", lambda: emulator.state()["requests"].get("link", 0) > 4)
-        if kill:
-            airflow.stop("triggerer", signal.SIGKILL)
-            polls, killed_at = emulator.state()["requests"]["link"], time.monotonic()
-            assert waiting()
-            airflow.start("triggerer")
-            airflow.until("the new triggerer polls", lambda: emulator.state()["requests"]["link"] > polls)
-            seconds = time.monotonic() - killed_at
-            airflow.until("both waits are polled", lambda: emulator.state()["requests"]["link"] > polls + 2)
-        seen += deferred_rows(airflow)
-        states = airflow.finish(run_id)
+        airflow.start("triggerer")
+        airflow.until("the new triggerer polls", lambda: emulator.state()["requests"]["link"] > polls)
+        seconds = time.monotonic() - killed_at
+        airflow.until("both waits are polled", lambda: emulator.state()["requests"]["link"] > polls + 2)
+    seen += deferred_rows(airflow)
+    emulator.put_file(CONTENT, emulator.state()["files"][0]["file_id"])
+    states = airflow.finish(run_id)
     seen += deferred_rows(airflow)
     assert set(states.values()) == {"success"}
     state = emulator.state()

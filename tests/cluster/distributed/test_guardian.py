@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.airflow_home import ROOT
-from scripts.processes import Program, until
+from scripts.processes import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the guardian is a Linux subreaper")
 
@@ -56,26 +55,3 @@ def test_nothing_is_left_of_a_program_whose_parent_is_killed(number: int, tmp_pa
         assert all(map(_alive, family))
         parent.send_signal(number)
     until("all are gone", lambda: not any(map(_alive, family)), 30)
-
-
-def test_a_kill_reaches_orphans_in_sessions_of_their_own_also_while_they_are_frozen(tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    program = Program("family", [sys.executable, "-c", FAMILY, str(pids)], tmp_path / "log")
-    program.start()
-    family = _family(pids)
-    program.freeze()
-    until("all have stopped", lambda: set(map(_state, family)) == {"T"}, 30)
-    program.kill()
-    assert not any(map(_alive, family))
-    assert not program.runs
-
-
-def test_what_a_program_leaves_behind_when_it_ends_is_killed(tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    program = Program("family", [sys.executable, "-c", FAMILY, str(pids)], tmp_path / "log")
-    program.start()
-    family = _family(pids)
-    os.kill(program.pids[0], signal.SIGTERM)
-    until("it has ended", lambda: program.ended_by_itself, 30)
-    assert not any(map(_alive, family))
-    program.kill()

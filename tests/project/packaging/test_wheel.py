@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS, UI_FIELD_BEHAVIOUR
+from scripts import bootstrap
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
@@ -35,7 +36,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Runs a program of the empty environment, outside the checkout."""
     folder = tmp_path_factory.mktemp("elsewhere")
-    venv.create(folder / "venv", with_pip=True)
+    # uv takes the files from its cache; pip would take most of this test's time.
+    with_uv = bootstrap.may_use_uv(Path(sys.prefix))
+    venv.create(folder / "venv", with_pip=not with_uv)
     airflow = version("apache-airflow")
     constraints = ROOT / "constraints" / f"airflow-{airflow}.txt"
     env = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "PYTHON"))}
@@ -47,8 +50,16 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         assert done.returncode == 0, done.stderr[-2000:]
         return done.stdout
 
-    run("pip", "install", "-qq", "--disable-pip-version-check", "-c", str(constraints), f"apache-airflow=={airflow}", str(wheel))
+    uv = [str(Path(sys.prefix) / "bin" / "uv"), "pip", "install", "-q", "--python", str(folder / "venv")]
+    pip = [str(folder / "venv" / "bin" / "pip"), "install", "-qq", "--disable-pip-version-check"]
+    packages = ["-c", str(constraints), f"apache-airflow=={airflow}", str(wheel)]
+    subprocess.run([*(uv if with_uv else pip), *packages], env=env, check=True)
     return run
+
+
+@pytest.fixture(scope="module")
+def probed(elsewhere: Any) -> dict[str, Any]:
+    return dict(json.loads(elsewhere("python", str(Path(__file__).with_name("probe.py"))).splitlines()[-1]))
 
 
 def test_the_wheel_contains_the_package_its_types_and_license_and_nothing_else(wheel: Path) -> None:
@@ -69,22 +80,17 @@ def test_airflow_lists_the_provider_and_its_connection_type(elsewhere: Any) -> N
     assert hook["class"] == "airflow_provider_cloudstore.hooks.cloudstore.CloudStoreHook"
 
 
-def test_every_module_imports_and_the_emulator_starts_without_the_checkout(elsewhere: Any) -> None:
-    found = probed(elsewhere)
-    assert str(ROOT) not in found["file"]
-    assert "airflow_provider_cloudstore.operators.cloudstore" in found["modules"]
+def test_every_module_imports_and_the_emulator_starts_without_the_checkout(elsewhere: Any, probed: dict[str, Any]) -> None:
+    assert str(ROOT) not in probed["file"]
+    assert "airflow_provider_cloudstore.operators.cloudstore" in probed["modules"]
     assert "--token-ttl" in elsewhere("python", "-m", "airflow_provider_cloudstore.emulator", "--help")
 
 
-def test_the_connection_form_has_its_fields_where_this_airflow_can_show_them(elsewhere: Any) -> None:
-    form = probed(elsewhere)["form"]
+def test_the_connection_form_has_its_fields_where_this_airflow_can_show_them(probed: dict[str, Any]) -> None:
+    form = probed["form"]
     if version("apache-airflow").startswith(("3.0.", "3.1.")):  # their forms need Flask AppBuilder, which they do not install
         assert form == {"fields": [], "behaviour": None}
         return
     assert form["fields"] == sorted(CONN_FIELDS)
     assert form["behaviour"]["hidden_fields"] == UI_FIELD_BEHAVIOUR["hidden-fields"]
     assert form["behaviour"]["relabeling"] == UI_FIELD_BEHAVIOUR["relabeling"]
-
-
-def probed(elsewhere: Any) -> dict[str, Any]:
-    return dict(json.loads(elsewhere("python", str(Path(__file__).with_name("probe.py"))).splitlines()[-1]))

@@ -19,7 +19,7 @@ class Killable(RemoteUrlUploadOperator):
     """The operator, which notes its process id."""
 
     def execute(self, context: Any) -> Any:
-        (Path(os.environ["KILLED_PIDS"]) / f"{self.dag_id}.{context['ti'].try_number}").write_text(str(os.getpid()))
+        (Path(context["params"]["folder"]) / f"{context['ti'].try_number}.pid").write_text(str(os.getpid()))
         result = super().execute(context)
         if self.dag_id == "killed_after" and context["ti"].try_number == 1:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -27,6 +27,6 @@ class Killable(RemoteUrlUploadOperator):
 
 
 for dag_id, again in {"killed_while": False, "killed_while_again": True, "killed_after": False}.items():
-    with DAG(dag_id, schedule=None, start_date=datetime(2026, 1, 1)) as dag:
+    with DAG(dag_id, schedule=None, start_date=datetime(2026, 1, 1), params={"folder": ""}) as dag:
         Killable(task_id="upload", url=SOURCE, retry_unknown_outcome=again, retries=2, retry_delay=timedelta(seconds=0))
     globals()[dag_id] = dag
