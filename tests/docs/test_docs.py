@@ -89,7 +89,7 @@ def test_every_message_that_the_failures_page_explains_is_one_that_the_package_p
     messages = [message for row in table.splitlines()[2:] for message in re.findall(r"`([^`]+)`", row.split("|")[1])]
     parts = {part.strip() for message in messages for part in message.split("…") if len(part.strip()) > 2}
     printed = printed_by_the_package()
-    assert len(messages) >= 20
+    assert messages
     assert not sorted(part for part in parts if not any(part in text for text in printed))
 
 
