@@ -47,19 +47,12 @@ class Job:
     """One try of a batch.
 
     :param read: reads the manifest; it blocks.
-    :param settings: the connection.
     :param reload: rereads the connection; it may block.
-    :param options: how the batch is sent.
-    :param writer: this try.
-    :param state: the state store, if there is one.
     :param receipts: the receipts, if the task has any: then they hold the progress.
     :param killed: whether the task is being terminated; polled ten times a second.
     :param time_limit: seconds after which the batch ends.
     :param allow_empty: whether a manifest may have no URL.
     :param report: logs a line.
-    :param connect: creates the client.
-    :param clock: the lease's clock.
-    :param in_thread: runs blocking work.
     """
 
     read: Callable[[], Manifest]

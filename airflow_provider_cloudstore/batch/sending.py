@@ -41,15 +41,9 @@ class Options:
 
 @dataclass(eq=False, repr=False)
 class Sender:
-    """The workers of a batch.
+    """The workers of a batch: the ledger decides what is sent, the throttle when.
 
-    :param client: sends the requests.
     :param settings: returns the connection as last read.
-    :param throttle: decides when a request is sent.
-    :param ledger: decides what is sent, and records the outcomes.
-    :param entries: the manifest.
-    :param options: how the batch is sent.
-    :param in_thread: runs blocking work.
     """
 
     client: AsyncClient
