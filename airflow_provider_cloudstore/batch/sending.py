@@ -135,7 +135,7 @@ class Sender:
         except errors.InvalidInputError as error:
             self._fail_url(found, error.reason.removesuffix("; nothing was sent"))
         except errors.AuthenticationError as error:
-            raise _token_error(error) from None
+            raise errors.BatchStoppedError(error.reason, operation="batch upload", status=error.status, cause="token") from None
         except (errors.ConfigurationError, errors.BatchInterruptedError):
             raise
         except CloudStoreError as error:
@@ -200,7 +200,3 @@ class Sender:
         else:
             what = f"{limit:,} URLs in a row failed (max_consecutive_failures), last: {error.reason}"
             self.fail(errors.BatchStoppedError(what, operation="batch upload", subject=error.subject, cause="refused"))
-
-
-def _token_error(error: errors.AuthenticationError) -> errors.BatchStoppedError:
-    return errors.BatchStoppedError(error.reason, operation="batch upload", status=error.status, cause="token")
