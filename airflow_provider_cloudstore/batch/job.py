@@ -17,11 +17,11 @@ from airflow_provider_cloudstore.batch.receipts import Receipts
 from airflow_provider_cloudstore.batch.report import Report, conclude, plan, report_progress
 from airflow_provider_cloudstore.batch.resume import Resume
 from airflow_provider_cloudstore.batch.sending import Options, Sender
-from airflow_provider_cloudstore.batch.state import PLACE, State, no_room
+from airflow_provider_cloudstore.batch.state import PLACE, State
 from airflow_provider_cloudstore.batch.throttle import Throttle
 from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
-from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError
+from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, BatchStoppedError, CloudStoreError
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
@@ -144,7 +144,9 @@ class Job:
 
     def _check_room(self, sender: Sender) -> None:
         if self.state and self.state.is_full:
-            sender.fail(no_room())
+            what = "the progress no longer fits into the 64 KiB of Airflow's state store: too many URLs failed between others"
+            advice = "Set `receipts` and clear the task: it takes over what is stored, and resumes."
+            sender.fail(BatchStoppedError(what, operation="batch upload", cause="state", advice=advice))
 
     async def _reload(self) -> Settings:
         self.settings = await self.in_thread(self.reload)

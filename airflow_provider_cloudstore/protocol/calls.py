@@ -221,6 +221,16 @@ class UploadFromUrl(Call[RemoteUpload]):
         return RemoteUpload(self._redacted, response.sent_at, self._storable(content), file_id)
 
 
+class QueueUpload(Call[bool]):
+    """The same, for a batch that keeps no receipts: only whether the service accepted it."""
+
+    operation = UPLOAD_FROM_URL
+
+    def result(self, response: Response, content: Content, existed: bool | None) -> bool:
+        """True: the upload is queued."""
+        return True
+
+
 class CreateDownloadLink(Call[DownloadLink]):
     """Create a download token for a file (API document, section 4.3)."""
 
