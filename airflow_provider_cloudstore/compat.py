@@ -82,15 +82,6 @@ def triggering_events(context: Context) -> Mapping[Any, Any]:
     return events or {}
 
 
-def has_filesystem(scheme: str) -> bool:
-    """Whether ``ObjectStoragePath`` has a filesystem for a scheme, such as ``s3``."""
-    try:
-        io = import_module("airflow.sdk.io.fs")
-    except ImportError:  # before Airflow 3.1
-        io = import_module("airflow.io")
-    return bool(io.has_fs(scheme))
-
-
 def date_parameter(dag_test: Callable[..., Any]) -> str:
     """The parameter of ``dag.test`` for the logical date; Airflow 2 calls it the execution date."""
     return "logical_date" if "logical_date" in inspect.signature(dag_test).parameters else "execution_date"

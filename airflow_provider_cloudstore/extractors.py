@@ -26,6 +26,5 @@ class FileTransferExtractor(BaseExtractor):  # type: ignore[misc]  # not in ever
         source = self.operator.src
         path = ObjectStoragePath(source, conn_id=self.operator.source_conn_id) if isinstance(source, str) else source
         if found and path.protocol == SCHEME:
-            name = dataset_of_url(path.fs.asset_uri(path.path))
-            found.inputs = [Dataset(namespace=name.namespace, name=name.name)]
+            found.inputs = [Dataset(*dataset_of_url(path.fs.asset_uri(path.path)))]
         return found

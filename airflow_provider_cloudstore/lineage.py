@@ -72,7 +72,7 @@ def operator_lineage(lineage: Lineage | None) -> OperatorLineage:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     def datasets(uris: tuple[str, ...]) -> list[Dataset]:
-        return [Dataset(namespace=name.namespace, name=name.name) for name in map(dataset_of_url, uris)]
+        return [Dataset(*dataset_of_url(uri)) for uri in uris]
 
     found = lineage or Lineage()
     return OperatorLineage(inputs=datasets(found.inputs), outputs=datasets(found.outputs))

@@ -15,7 +15,6 @@ from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileWai
 
 log = logging.getLogger(__name__)
 
-PREFIX = "cloudstore"
 # The first match applies. Error classes may be renamed, these names may not.
 _OUTCOMES: tuple[tuple[type[errors.CloudStoreError], str], ...] = (
     (errors.RateLimitError, "rate_limited"),
@@ -29,30 +28,25 @@ _OUTCOMES: tuple[tuple[type[errors.CloudStoreError], str], ...] = (
     (errors.RequestRejectedError, "rejected"),
 )
 _OTHER = "error"
-SUCCESS = "success"
-
-OUTCOMES = (SUCCESS, *(name for _, name in _OUTCOMES), _OTHER)
-WAIT_OUTCOMES = ("available", "timeout", "failed")
-BATCH_COUNTS = ("queued", "failed", "unknown", "skipped")
-DOWNLOAD_COUNTS = ("bytes", "resumptions", "replaced_links")
+_SUCCESS = "success"
 
 
 def _count(name: str, count: int = 1) -> None:
     try:
-        Stats.incr(name, count)
+        Stats.incr(f"cloudstore.{name}", count)
     except Exception as error:  # noqa: BLE001  (of any metrics client; what is counted has happened and must not fail)
-        log.warning("Could not count %s (%s)", name, type(error).__name__)
+        log.warning("Could not count cloudstore.%s (%s)", name, type(error).__name__)
 
 
 @contextmanager
 def counted_requests(call: Call[Any]) -> Iterator[None]:
     """Count the requests that a call sends within the block, by outcome."""
-    before = len(call.outcomes)
+    before, operation = len(call.outcomes), call.operation.name.replace(" ", "_")
     try:
         yield
     finally:
         for error in call.outcomes[before:]:
-            _count(request_metric(call.operation.name, outcome_of(error)))
+            _count(f"requests.{operation}.{outcome_of(error)}")
 
 
 @contextmanager
@@ -61,31 +55,36 @@ def counted_wait() -> Iterator[None]:
     try:
         yield
     except (FileWaitTimeoutError, AirflowSensorTimeout, AirflowTaskTimeout):
-        _count(wait_metric("timeout"))
+        _count("waits.timeout")
         raise
     except CloudStoreError:
-        _count(wait_metric("failed"))
+        _count("waits.failed")
         raise
-    _count(wait_metric("available"))
+    _count("waits.available")
 
 
 def count_download(counts: Mapping[str, int]) -> None:
     """Count what a download did, whether it succeeded or not.
 
-    :param counts: by :data:`~airflow_provider_cloudstore.metrics.DOWNLOAD_COUNTS`.
+    :param counts: ``bytes``, ``resumptions`` and ``replaced_links``.
     """
     for name, count in counts.items():
         if count:
-            _count(download_metric(name), count)
+            _count(f"downloads.{name}", count)
 
 
 def count_batch(summary: Mapping[str, int], *, final: bool) -> None:
-    """Count what a try of a batch did, from its summary.
+    """Count what a try of a batch did. Earlier tries have counted what they queued.
 
-    :param final: whether no later try will resume it.
+    :param summary: the batch's counts.
+    :param final: whether no later try resumes it: only then are the failures final.
     """
-    for name, count in batch_counts(summary, final=final).items():
-        _count(name, count)
+    counts = {"queued": summary["queued"] - summary["queued_earlier"]}
+    if final:
+        counts |= {name: summary[name] for name in ("failed", "unknown", "skipped")}
+    for name, count in counts.items():
+        if count > 0:
+            _count(f"batch.{name}", count)
 
 
 def outcome_of(error: type[errors.CloudStoreError] | None) -> str:
@@ -94,42 +93,5 @@ def outcome_of(error: type[errors.CloudStoreError] | None) -> str:
     :param error: the error's type, or None for success.
     """
     if error is None:
-        return SUCCESS
+        return _SUCCESS
     return next((name for kind, name in _OUTCOMES if issubclass(error, kind)), _OTHER)
-
-
-def request_metric(operation: str, outcome: str) -> str:
-    """The counter of requests.
-
-    :param operation: the operation's name, such as ``delete folder``.
-    :param outcome: one of :data:`OUTCOMES`.
-    """
-    return f"{PREFIX}.requests.{operation.replace(' ', '_')}.{outcome}"
-
-
-def wait_metric(outcome: str) -> str:
-    """The counter of waits for a file.
-
-    :param outcome: one of :data:`WAIT_OUTCOMES`.
-    """
-    return f"{PREFIX}.waits.{outcome}"
-
-
-def download_metric(name: str) -> str:
-    """A counter of downloads.
-
-    :param name: one of :data:`DOWNLOAD_COUNTS`.
-    """
-    return f"{PREFIX}.downloads.{name}"
-
-
-def batch_counts(summary: Mapping[str, int], *, final: bool) -> dict[str, int]:
-    """The counts of one try of a batch, by metric. Earlier tries have counted what they queued.
-
-    :param summary: the batch's counts.
-    :param final: whether no later try resumes it: only then are the failures final.
-    """
-    counts = {"queued": summary["queued"] - summary["queued_earlier"]}
-    if final:
-        counts |= {name: summary[name] for name in BATCH_COUNTS if name != "queued"}
-    return {f"{PREFIX}.batch.{name}": count for name, count in counts.items() if count > 0}

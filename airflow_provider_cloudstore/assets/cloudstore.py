@@ -74,8 +74,7 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
 
     from airflow_provider_cloudstore.protocol.file_uris import dataset_of_url
 
-    name = dataset_of_url(asset.uri)
-    return Dataset(namespace=name.namespace, name=name.name)
+    return Dataset(*dataset_of_url(asset.uri))
 
 
 def attach_file_id(task: Any, context: Context, file_id: str) -> None:

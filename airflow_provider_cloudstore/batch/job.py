@@ -17,11 +17,11 @@ from airflow_provider_cloudstore.batch.receipts import Receipts
 from airflow_provider_cloudstore.batch.report import Report, conclude, plan, report_progress
 from airflow_provider_cloudstore.batch.resume import Resume
 from airflow_provider_cloudstore.batch.sending import Options, Sender
-from airflow_provider_cloudstore.batch.state import PLACE, State, no_room
+from airflow_provider_cloudstore.batch.state import PLACE, State
 from airflow_provider_cloudstore.batch.throttle import Throttle
 from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
-from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError
+from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, BatchStoppedError, CloudStoreError
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
@@ -47,19 +47,12 @@ class Job:
     """One try of a batch.
 
     :param read: reads the manifest; it blocks.
-    :param settings: the connection.
     :param reload: rereads the connection; it may block.
-    :param options: how the batch is sent.
-    :param writer: this try.
-    :param state: the state store, if there is one.
     :param receipts: the receipts, if the task has any: then they hold the progress.
     :param killed: whether the task is being terminated; polled ten times a second.
     :param time_limit: seconds after which the batch ends.
     :param allow_empty: whether a manifest may have no URL.
     :param report: logs a line.
-    :param connect: creates the client.
-    :param clock: the lease's clock.
-    :param in_thread: runs blocking work.
     """
 
     read: Callable[[], Manifest]
@@ -151,7 +144,9 @@ class Job:
 
     def _check_room(self, sender: Sender) -> None:
         if self.state and self.state.is_full:
-            sender.fail(no_room())
+            what = "the progress no longer fits into the 64 KiB of Airflow's state store: too many URLs failed between others"
+            advice = "Set `receipts` and clear the task: it takes over what is stored, and resumes."
+            sender.fail(BatchStoppedError(what, operation="batch upload", cause="state", advice=advice))
 
     async def _reload(self) -> Settings:
         self.settings = await self.in_thread(self.reload)

@@ -25,15 +25,6 @@ MAX_LINE_LENGTH = 128 * 1024
 """Characters of a line with its end, and of a row of a CSV."""
 _TOO_LONG = f"longer than {MAX_LINE_LENGTH // 1024} KiB"
 _GZIP = b"\x1f\x8b"
-# Other formats that hold URLs, recognised by their first bytes so that the error can name them.
-_OTHER_FORMATS = {
-    _GZIP: "gzip inside gzip",
-    b"PK\x03\x04": "a zip archive or an Excel workbook (.xlsx)",
-    b"\x28\xb5\x2f\xfd": "compressed with zstandard",
-    b"BZh": "compressed with bzip2",
-    b"\xfd7zXZ\x00": "compressed with xz",
-    b"PAR1": "Parquet",
-}
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 _CSV_NAME = re.compile(r"\.(csv|tsv|tab)(\.gz|\.gzip)?$", re.IGNORECASE)
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
@@ -109,10 +100,8 @@ class _SpooledManifest:
         content: Any = open(self._copy.fileno(), "rb", closefd=False)  # noqa: SIM115  (the copy stays open for the next reading)
         if content.peek(8).startswith(_GZIP):
             content = gzip.GzipFile(fileobj=content)
-        head = content.peek(8)
-        known = [what for magic, what in _OTHER_FORMATS.items() if head.startswith(magic)]
-        if other := known[0] if known else "UTF-16 text or binary" if b"\0" in head else "":
-            raise self._refused(f"is {other}: a manifest is UTF-8 text, CSV or JSON Lines, plain or gzip")
+        if b"\0" in content.peek(8):
+            raise self._refused("is binary or UTF-16: a manifest is UTF-8 text, CSV or JSON Lines, plain or gzip")
         lines = _lines(io.TextIOWrapper(content, "utf-8-sig", "surrogateescape"))
         for number, line in lines:
             if (bare := line.strip()) and not bare.startswith("#"):

@@ -21,11 +21,7 @@ _LINES_AT_ONCE = 4_000
 class Resume:
     """The progress of earlier tries. All methods block.
 
-    :param options: how the batch is sent.
-    :param writer: this try.
     :param secrets: what receipts must not hold.
-    :param state: the state store, if there is one.
-    :param receipts: the receipts, if the task has any.
     """
 
     options: Options

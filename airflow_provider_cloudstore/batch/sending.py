@@ -42,15 +42,9 @@ class Options:
 
 @dataclass(eq=False, repr=False)
 class Sender:
-    """The workers of a batch.
+    """The workers of a batch: the ledger decides what is sent, the throttle when.
 
-    :param client: sends the requests.
     :param settings: returns the connection as last read.
-    :param throttle: decides when a request is sent.
-    :param ledger: decides what is sent, and records the outcomes.
-    :param entries: the manifest.
-    :param options: how the batch is sent.
-    :param in_thread: runs blocking work.
     """
 
     client: AsyncClient
@@ -143,7 +137,7 @@ class Sender:
         except errors.InvalidInputError as error:
             self._fail_url(found, error.reason.removesuffix("; nothing was sent"))
         except errors.AuthenticationError as error:
-            raise _token_error(error) from None
+            raise errors.BatchStoppedError(error.reason, operation="batch upload", status=error.status, cause="token") from None
         except (errors.ConfigurationError, errors.BatchInterruptedError):
             raise
         except CloudStoreError as error:
@@ -211,7 +205,3 @@ class Sender:
         else:
             what = f"{limit:,} URLs in a row failed (max_consecutive_failures), last: {error.reason}"
             self.fail(errors.BatchStoppedError(what, operation="batch upload", subject=error.subject, cause="refused"))
-
-
-def _token_error(error: errors.AuthenticationError) -> errors.BatchStoppedError:
-    return errors.BatchStoppedError(error.reason, operation="batch upload", status=error.status, cause="token")

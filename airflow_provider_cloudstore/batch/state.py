@@ -135,16 +135,6 @@ class State:
         return fields
 
 
-def no_room() -> BatchStoppedError:
-    """The error of a batch whose progress no longer fits."""
-    return BatchStoppedError(
-        "the progress no longer fits into the 64 KiB of Airflow's state store: too many URLs failed between others",
-        operation="batch upload",
-        cause="state",
-        advice="Set `receipts` and clear the task: it takes over what is stored, and resumes.",
-    )
-
-
 def _has(bits: bytearray, position: int) -> bool:
     return position >> 3 < len(bits) and bool(bits[position >> 3] >> (position & 7) & 1)
 

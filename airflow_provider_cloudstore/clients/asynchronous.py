@@ -40,12 +40,7 @@ _KEEP_ALIVE = 60.0
 
 
 class AsyncClient:
-    """Performs calls over a session.
-
-    :param settings: the address, the token and the timeouts.
-    :param reload: reads the settings again, once per call, after the service rejects the token.
-    :param session: the session; see :func:`shared_session`.
-    """
+    """Performs calls as ``BlockingClient`` does, over the session of :func:`shared_session`."""
 
     def __init__(self, settings: Settings, reload: Callable[[], Awaitable[Settings]], session: Session) -> None:
         self._settings = settings
@@ -60,12 +55,9 @@ class AsyncClient:
         on_retry: Callable[[str], None] = log.warning,
         attempt: Callable[[Call[T], float], Awaitable[T]] | None = None,
     ) -> T:
-        """Make attempts until the call succeeds or fails permanently.
+        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`.
 
-        :param budget: seconds for all attempts and the pauses between them.
-        :param on_retry: called with a log line before each pause.
         :param attempt: makes an attempt in place of :meth:`attempt`, and may wait before it does.
-        :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         make_attempt, ends_at = attempt or self.attempt, time.monotonic() + budget
         while True:
@@ -78,21 +70,14 @@ class AsyncClient:
             await asyncio.sleep(pause)
 
     async def attempt(self, call: Call[T], time_left: float) -> T:
-        """Send one request of a call.
-
-        :param time_left: maximum seconds, if the connection's timeout is not shorter.
-        :raises CloudStoreError: if the attempt failed.
-        """
+        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.attempt`."""
         if call.token_rejected:
             call.replace_credentials(await self._reload())
         async with self._session.slots:
             return call.handle_outcome(await self.send(call.request(), time_left))
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
-        """Send one request and read its response, up to the first piece that makes the body too large.
-
-        :param time_left: maximum seconds for both, if the connection's timeout is not shorter.
-        """
+        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`."""
         limit = max(0.001, min(self._settings.timeout, time_left))
         in_flight = _InFlight()
         _in_flight.set(in_flight)  # read in this task

@@ -35,7 +35,7 @@ class DownloadClient:
         its body. Five minutes limit attempts and pauses without 64 KiB of progress.
     :param create_link: creates a link; its errors are final.
     :param time_left: returns the seconds until the task's ``execution_timeout``.
-    :param count: is told what each download did, by :data:`~airflow_provider_cloudstore.metrics.DOWNLOAD_COUNTS`.
+    :param count: is told what each download did, ``bytes``, ``resumptions`` and ``replaced_links``.
     """
 
     def __init__(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
@@ -11,7 +10,6 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 _CHUNK = 256 * 1024
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
 class RangedFile(web.StreamResponse):
@@ -26,7 +24,7 @@ class RangedFile(web.StreamResponse):
         found = path.stat()
         etag, modified = f'"{found.st_mtime_ns:x}-{found.st_size:x}"', formatdate(found.st_mtime, usegmt=True)
         headers = {"Content-Type": "application/octet-stream", "ETag": etag, "Last-Modified": modified, "Accept-Ranges": "bytes"}
-        part = _part(request.headers.get("Range", ""), found.st_size)
+        part = _part(request, found.st_size)
         if request.headers.get("If-Range", etag) not in (etag, modified):
             part = None
         self._path, self._part = path, part if part is not None else range(found.st_size)
@@ -56,14 +54,10 @@ class RangedFile(web.StreamResponse):
                 left -= len(piece)
 
 
-def _part(text: str, size: int) -> range | None:
+def _part(request: web.Request, size: int) -> range | None:
     """Return the bytes that ``Range`` names: an empty range for a 416, None for the whole file or an unsupported header."""
-    found = _RANGE.fullmatch(text)
-    if found is None or not (found[1] or found[2]):
+    try:
+        wanted = request.http_range
+    except ValueError:
         return None
-    if not found[1]:
-        return range(max(0, size - int(found[2])), size)
-    first, last = int(found[1]), int(found[2]) if found[2] else size - 1
-    if found[2] and last < first:
-        return None
-    return range(first, min(last + 1, size)) if first < size else range(0)
+    return range(size)[wanted] if "Range" in request.headers else None

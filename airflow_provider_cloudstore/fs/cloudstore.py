@@ -145,11 +145,6 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         found = super().cat(path, *args, **kwargs)
         return {_name(path): content for path, content in found.items()} if isinstance(found, dict) else found
 
-    def ukey(self, path: str) -> str:
-        """What changes with the file's content, as far as the download's host tells."""
-        found = self.info(path)
-        return f"{found['size']}-{found['etag']}-{found['last_modified']}"
-
     def asset_uri(self, path: str) -> str:
         """The asset URI of a file.
 

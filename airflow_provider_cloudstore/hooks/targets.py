@@ -14,7 +14,6 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, ObjectStoragePath, get_current_context
 
-from airflow_provider_cloudstore.compat import has_filesystem
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import file_name
 from airflow_provider_cloudstore.protocol.operations import validate_present
@@ -39,19 +38,13 @@ def object_path(given: Any, name: str) -> Any:
             f"{name} holds a user and a password, which Airflow and its logs would show; nothing was sent",
             advice=f"Store them in an Airflow connection, and write its id in their place: {scheme}://conn_id@bucket/...",
         )
-    is_invalid = False
-    try:
-        with suppress(ImportError):  # the scheme's provider lacks a library
-            path: Any = ObjectStoragePath(given) if isinstance(given, str) else given
-            getattr(path, "fs", None)
-            return path
-    except ValueError:
-        is_invalid = has_filesystem(scheme)
-    if is_invalid:
-        raise InvalidInputError(f"{name} is not a valid path for '{scheme}': check its bucket, host and port; nothing was sent")
+    with suppress(ImportError, ValueError):  # the scheme's provider lacks a library; the scheme is unknown, or the path invalid
+        path: Any = ObjectStoragePath(given) if isinstance(given, str) else given
+        getattr(path, "fs", None)
+        return path
     raise InvalidInputError(
-        f"{name}: no filesystem for '{scheme}': check its spelling, or install the Airflow provider that brings it, such as "
-        "apache-airflow-providers-amazon[s3fs] for s3; nothing was sent"
+        f"{name}: no filesystem for '{scheme}' opens it: check its spelling, or install the Airflow provider that brings one, "
+        "such as apache-airflow-providers-amazon[s3fs] for s3; nothing was sent"
     )
 
 

@@ -22,28 +22,17 @@ class RetryAfterPolicy(RetryPolicy):
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
     ) -> RetryDecision:
-        """Decide on the worker, after a failed try, when the task is retried."""
-        task = context["ti"].task if context else None
-        planned = task.retry_delay if task else timedelta(0)
-        delay = retry_delay(exception, planned.total_seconds() if isinstance(planned, timedelta) else float(planned))
-        if delay is None:
+        """Decide on the worker, after a failed try, when the task is retried.
+
+        If a call gave up because ``Retry-After`` exceeded its remaining time, the retry comes at the requested time. If it gave
+        up for another reason, the retry comes after ``retry_delay``, but never before the requested time.
+        """
+        from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+
+        if not isinstance(exception, CloudStoreError) or exception.retry_after is None:
             return RetryDecision.default()
-        return RetryDecision.retry(timedelta(seconds=delay), f"the service asked to wait {delay:g} s (Retry-After)")
-
-
-def retry_delay(error: BaseException, planned: float) -> float | None:
-    """Seconds until the retry that the service asked for, or None if the task's ``retry_delay`` applies.
-
-    If a call gave up because ``Retry-After`` exceeded its remaining time, the retry comes at the requested time. If it gave up
-    for another reason, the retry comes after ``retry_delay``, but never before the requested time.
-
-    :param error: what ended the task.
-    :param planned: the task's ``retry_delay`` in seconds.
-    """
-    from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-
-    if not isinstance(error, CloudStoreError) or error.retry_after is None:
-        return None
-    if not error.retry_after_too_long and error.retry_after <= planned:
-        return None
-    return error.retry_after
+        delay = timedelta(seconds=exception.retry_after)
+        planned = context["ti"].task.retry_delay if context else timedelta(0)
+        if not exception.retry_after_too_long and delay <= planned:
+            return RetryDecision.default()
+        return RetryDecision.retry(delay, f"the service asked to wait {exception.retry_after:g} s (Retry-After)")

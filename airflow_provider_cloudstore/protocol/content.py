@@ -20,7 +20,6 @@ _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 # Any other label is read as UTF-8 with replacements: Python's codecs take seconds for some, and some are not charsets.
 _CHARSETS = dict.fromkeys(("iso-8859-1", "iso8859-1", "iso_8859-1", "latin-1", "latin1", "l1"), "latin-1")
 _CHARSETS |= dict.fromkeys(("windows-1252", "cp1252", "cp-1252", "x-cp1252"), "cp1252")
-_GZIP = b"\x1f\x8b"
 _MAX_VALUES = 100_000
 """In JSON: an empty list takes five bytes in a body and sixty in memory."""
 _BLANK = "\x00\ufeff \t\r\n"
@@ -100,44 +99,18 @@ def read_content(response: Response) -> Content:
 
 def _decompress(response: Response) -> tuple[bytes, str]:
     """The decoded body, and why it cannot be decoded."""
-    body = response.body
-    for coding in _codings(response) if body else ():
+    body, coding = response.body, response.headers.get("content-encoding", "").lower()
+    if body and coding not in ("", "identity"):
         if coding not in ("gzip", "x-gzip", "deflate"):
             return b"", "a body in a content coding that was not requested"
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip or zlib
         try:
-            body = _inflate(body, coding)
+            body = inflater.decompress(body, MAX_BODY_BYTES + 1)
         except zlib.error:
+            body = b""
+        if len(body) <= MAX_BODY_BYTES and (not inflater.eof or inflater.unused_data):
             return b"", f"a body that is not complete {coding}"
-        if len(body) > MAX_BODY_BYTES:
-            break
     return body, f"a body of more than {MAX_BODY_BYTES // 1024} KiB, which was cut off" if len(body) > MAX_BODY_BYTES else ""
-
-
-def _codings(response: Response) -> list[str]:
-    """The content codings of a response, in the order of decoding."""
-    value = response.headers.get("content-encoding")
-    names = [name.strip().lower() for name in value.split(",")] if value else []
-    return [name for name in reversed(names) if name not in ("", "identity")]
-
-
-def _inflate(body: bytes, coding: str) -> bytes:
-    """The inflated body, cut off one byte after the limit.
-
-    :raises zlib.error: if it is incomplete.
-    """
-    # Some services send "deflate" without the zlib header that RFC 9110 section 8.4.1.2 requires.
-    bare = coding == "deflate" and (body[0] & 0x0F != zlib.DEFLATED or int.from_bytes(body[:2], "big") % 31 != 0)
-    whole = b""
-    while True:
-        inflater = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | (0 if coding == "deflate" else 16))
-        whole += inflater.decompress(body, MAX_BODY_BYTES + 1 - len(whole))
-        if len(whole) > MAX_BODY_BYTES:
-            return whole
-        if not inflater.eof:
-            raise zlib.error
-        body = inflater.unused_data
-        if coding == "deflate" or not body.startswith(_GZIP):  # gzip may come in members (RFC 1952 section 2.2)
-            return whole
 
 
 def _decode(body: bytes, content_type: str) -> str:

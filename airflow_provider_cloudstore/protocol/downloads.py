@@ -146,7 +146,7 @@ class Download:
     :ivar attempts: requests since the last 64 KiB of progress, redirects not counted.
     :ivar position: the next byte to download.
     :ivar version: the version being downloaded, once a response has described it.
-    :ivar counts: what to count, by :data:`~airflow_provider_cloudstore.metrics.DOWNLOAD_COUNTS`; its reader clears it.
+    :ivar counts: what to count, ``bytes``, ``resumptions`` and ``replaced_links``; its reader clears it.
     :raises InvalidInputError: if the id or the SHA-256 is invalid; nothing was sent.
     """
 

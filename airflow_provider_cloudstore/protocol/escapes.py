@@ -7,23 +7,13 @@ import re
 from collections.abc import Callable
 from urllib.parse import unquote
 
-_JSON = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_JSON_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 
 
-def percent(text: str) -> str:
-    """``text`` without percent-encoding (RFC 3986 section 2.1)."""
-    return unquote(text)
-
-
-def entities(text: str) -> str:
-    """``text`` without the character references of HTML."""
-    return html.unescape(text)
-
-
-def json(text: str) -> str:
+def _json(text: str) -> str:
     r"""``text`` without the escapes of JSON, such as ``\/`` and ``\u002f``."""
-    return _JSON.sub(lambda match: chr(int(match[1], 16)) if match[1] else match[2], text) if "\\" in text else text
+    return _JSON_ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else match[2], text) if "\\" in text else text
 
 
-ALL: tuple[Callable[[str], str], ...] = (percent, entities, json)
+ALL: tuple[Callable[[str], str], ...] = (unquote, html.unescape, _json)
 """From the innermost to the outermost where they are nested: a URL in a web page in a JSON text."""

@@ -6,7 +6,6 @@ whatever characters it contains.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
@@ -16,18 +15,6 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 SCHEME = "cloudstore"
 _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
 _LONGEST_NAME = 255  # bytes, on most filesystems
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetName:
-    """A dataset as OpenLineage names it.
-
-    :param namespace: where it is: the scheme and the authority, or ``file``.
-    :param name: its name there.
-    """
-
-    namespace: str
-    name: str
 
 
 def file_uri(base_url: str, file_id: str | int) -> str:
@@ -130,8 +117,8 @@ def normalize(uri: SplitResult) -> SplitResult:
     raise InvalidInputError(f"a cloudstore asset URI {problem}: set it to a URI such as cloudstore://files.example.com/file-id")
 
 
-def dataset_of_url(url: str) -> DatasetName:
-    """The dataset at a URL: an asset URI, a source URL, or the path of a manifest.
+def dataset_of_url(url: str) -> tuple[str, str]:
+    """OpenLineage's namespace and name of the dataset at a URL: an asset URI, a source URL, or the path of a manifest.
 
     It does not include user info, which in Airflow's paths is a connection id, or the query.
 
@@ -139,8 +126,8 @@ def dataset_of_url(url: str) -> DatasetName:
     """
     parts = urlsplit(url)
     if parts.scheme in ("", "file"):
-        return DatasetName("file", parts.path or url)
-    return DatasetName(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", parts.path.removeprefix("/") or "/")
+        return "file", parts.path or url
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", parts.path.removeprefix("/") or "/"
 
 
 def bare_url(url: str) -> str:

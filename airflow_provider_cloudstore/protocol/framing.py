@@ -118,7 +118,7 @@ def _status_of(head: bytes) -> int:
     line = _STATUS_LINE.match(head)
     valid = line and _FIELDS.fullmatch(head, line.end()) and head.count(b"\n") <= messages.MAX_HEADER_LINES + 2
     status = int(line[1]) if line and valid else 0
-    if not messages.is_interim(status) and not messages.is_final(status):
+    if status < 200 and not messages.is_interim(status):
         raise MalformedResponse
     return status
 

@@ -29,10 +29,10 @@ MAX_LENGTH = 4096
 
 
 Undo = Callable[[str], str]
-_READINGS: tuple[tuple[Undo, ...], ...] = ((escapes.percent,), (escapes.percent, escapes.entities), escapes.ALL)
+_READINGS: tuple[tuple[Undo, ...], ...] = (escapes.ALL[:1], escapes.ALL[:2], escapes.ALL)
 
 
-def plain(text: str, undone: tuple[Undo, ...] = (escapes.percent,)) -> str:
+def plain(text: str, undone: tuple[Undo, ...] = escapes.ALL[:1]) -> str:
     """``text`` in plain form: without compatibility forms (NFKC), percent-encoding, invisible characters and non-ASCII zeros.
 
     :param text: an id of at most :data:`MAX_LENGTH` characters.

@@ -83,11 +83,6 @@ def is_interim(status: int) -> bool:
     return 100 <= status < 200 and status != 101
 
 
-def is_final(status: int) -> bool:
-    """Whether a response can be final (RFC 9110 section 15)."""
-    return 200 <= status <= 999
-
-
 def opens_tunnel(status: int) -> bool:
     """Whether a proxy's response to ``CONNECT`` opens a tunnel: ``http.client`` accepts no other status."""
     return status == 200

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from itertools import chain
 from typing import Any
 from urllib.parse import quote
@@ -26,13 +25,6 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u206
 _SOURCE_SCHEMES = ("http", "https", "ftp")
 
 
-class TokenLocation(Enum):
-    """Where a request carries the access token (API document, section 5)."""
-
-    HEADER = "the Authorization header"
-    QUERY = "the query"
-
-
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation of the API.
@@ -42,7 +34,7 @@ class Operation:
     :param method: the HTTP method: a GET carries the parameter in the query, a POST in a form.
     :param path: the path below the base URL.
     :param field: its only parameter.
-    :param token_location: where the request carries the access token.
+    :param token_in_query: whether the query carries the access token, or else a header (API document, section 5).
     :param idempotent: whether repeating it has no further effect.
     :param can_be_missing: whether its subject must exist in the service; an upload's is created.
     :param validate: the guard; it returns the subject as it is sent.
@@ -54,11 +46,11 @@ class Operation:
     method: str
     path: str
     field: str
-    token_location: TokenLocation
     idempotent: bool
     can_be_missing: bool
     validate: Callable[[Any, Settings], str]
     missing_is_success: bool = False
+    token_in_query: bool = False
 
     def request(self, subject: str, settings: Settings) -> Request:
         """The HTTP request for ``subject``."""
@@ -66,11 +58,9 @@ class Operation:
         url = settings.base_url + self.path
         headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         parameter = f"{self.field}={_encode(subject)}"
-        query = ""
-        if self.token_location is TokenLocation.HEADER:
+        query = f"access_token={_encode(token)}&" if self.token_in_query else ""
+        if not query:
             headers["Authorization"] = f"Bearer {token}"
-        else:
-            query = f"access_token={_encode(token)}&"
         if self.method == "GET":
             headers["Accept"] = "application/json"
             return Request(self.method, f"{url}?{query}{parameter}", headers)
@@ -182,7 +172,6 @@ DELETE_FOLDER = Operation(
     method="POST",
     path=f"{API_PREFIX}/folder/delete",
     field="folder_id",
-    token_location=TokenLocation.HEADER,
     idempotent=True,
     can_be_missing=True,
     missing_is_success=True,
@@ -195,7 +184,6 @@ UPLOAD_FROM_URL = Operation(
     method="POST",
     path=f"{API_PREFIX}/file/url_upload_add",
     field="url",
-    token_location=TokenLocation.HEADER,
     idempotent=False,
     can_be_missing=False,
     validate=_validate_source_url,
@@ -207,7 +195,7 @@ CREATE_DOWNLOAD_LINK = Operation(
     method="GET",
     path=f"{API_PREFIX}/file/download",
     field="file_id",
-    token_location=TokenLocation.QUERY,
+    token_in_query=True,
     idempotent=True,
     can_be_missing=True,
     validate=lambda value, _: validate_id(value, "file_id"),

@@ -125,9 +125,7 @@ def find_link(
 ) -> DownloadLink | None:
     """The download link in a response, or None if it contains no token.
 
-    :param file_id: the file.
-    :param response: the response.
-    :param data: its parsed body.
+    :param data: the response's parsed body.
     :param token_path: where the token is; empty for the usual places.
     :param secrets: the secrets of the call. A value that repeats one of them, also encoded, is not a token.
     """

@@ -66,7 +66,5 @@ def _validate_host(host: str, *, bracketed: bool) -> None:
         ipaddress.IPv6Address(host)
     elif not host or re.search(r"[^\w.~-]", host):
         raise ValueError
-    elif not host.isascii():
-        host.removesuffix(".").encode("idna")  # rejects an empty label and one of more than 63 characters
-    elif not all(0 < len(label) < 64 for label in host.removesuffix(".").split(".")):
-        raise ValueError
+    else:
+        host.encode("idna")  # rejects an empty label and one of more than 63 characters

@@ -30,15 +30,6 @@ processed the successful exit of the process that deferred (apache/airflow 67287
 
 INCONCLUSIVE_POLLS = 3
 INCONCLUSIVE_SECONDS = 30.0
-_MAX_SECONDS = 1e9  # thirty years; much longer overflows a date
-
-
-def is_duration(value: object) -> bool:
-    """Whether ``value`` is a number of seconds that a wait can take.
-
-    :param value: any value; a string such as ``1h`` is not.
-    """
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _MAX_SECONDS
 
 
 def is_inconclusive(error: CloudStoreError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from pendulum import DateTime
 
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from airflow_provider_cloudstore.protocol.waiting import FileWait, is_duration
+from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 
 class FileAvailableTrigger(BaseTrigger):
@@ -33,7 +34,7 @@ class FileAvailableTrigger(BaseTrigger):
         ends_at = pendulum.parse(deadline, exact=True)
         if not isinstance(ends_at, DateTime) or not ("+" in deadline[10:] or "-" in deadline[10:] or deadline.endswith("Z")):
             raise ValueError(f"deadline must be an ISO 8601 timestamp with a UTC offset, not {deadline!r}")
-        if not is_duration(poll_interval):
+        if not isinstance(poll_interval, (int, float)) or not 0 < poll_interval < math.inf:
             raise ValueError(f"poll_interval must be a number of seconds above 0, not {poll_interval!r}")
         if not (isinstance(file_id, str) and file_id and isinstance(cloudstore_conn_id, str) and cloudstore_conn_id):
             raise ValueError("file_id and cloudstore_conn_id must be non-empty strings")

@@ -254,8 +254,8 @@ def test_a_shard_that_makes_no_sense_is_refused(emulator: Emulator, shard: Any) 
         ("receipts", "relative path"),
         ("None", "receipts is 'None'"),
         ("", "receipts is empty"),
-        ("nope://b/r", "no filesystem for 'nope': check its spelling, or install the Airflow"),
-        ("file://[b/r", "receipts is not a valid path for 'file': check its bucket"),
+        ("nope://b/r", "no filesystem for 'nope' opens it: check its spelling, or install the Airflow"),
+        ("file://[b/r", "receipts: no filesystem for 'file' opens it: check its spelling"),
     ],
 )
 def test_a_receipts_folder_that_no_worker_would_find_is_refused_and_not_created(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any
@@ -199,29 +198,6 @@ def test_an_upload_whose_answer_tells_no_id_is_followed_by_a_refusal_that_names_
     assert "'file_id_path'" in run.errors["link"]
     assert run.values["echo"] == ""  # the XCom, which is pushed all the same
     assert emulator.state()["requests"] == {"upload": 1}
-
-
-@pytest.mark.parametrize(
-    ("options", "default", "warnings"),
-    [
-        ({"deferrable": True}, "False", 1),
-        ({"deferrable": True}, "True", 0),  # most likely Airflow's default, and not the user's word
-        ({"deferrable": True, "wait_for_file": True}, "False", 0),
-        ({}, "False", 0),
-    ],
-)
-def test_deferrable_without_a_wait_is_warned_about_once(
-    emulator: Emulator,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    options: dict[str, Any],
-    default: str,
-    warnings: int,
-) -> None:
-    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", default)
-    monkeypatch.setattr(DownloadLinkOperator, "log", logging.getLogger("test"))
-    assert DownloadLinkOperator(task_id="link", file_id=store_file(emulator), do_xcom_push=False, **options).execute({})
-    assert caplog.text.count("has no effect without wait_for_file=True") == warnings
 
 
 def test_a_response_is_stored_as_plain_data_whatever_airflows_serializers_would_make_of_it(emulator: Emulator) -> None:

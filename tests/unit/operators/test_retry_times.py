@@ -15,7 +15,6 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
-from airflow_provider_cloudstore.operators.retry_times import retry_delay
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, RateLimitError, TransientServiceError
 from tests.real_airflow import AIRFLOW_2
 
@@ -60,15 +59,6 @@ def test_a_pause_that_does_not_fit_decides_when_airflow_retries(emulator: Emulat
 
 
 @since_3_3
-def test_any_other_end_leaves_the_retry_to_the_task() -> None:
-    from airflow.sdk import RetryAction
-
-    task = DeleteFolderOperator(task_id="delete", folder_id="d", retry_delay=timedelta(seconds=30))
-    for error in (ValueError("x"), RateLimitError("HTTP 429", retry_after=7), RateLimitError("HTTP 429")):
-        assert decide(task, error).action is RetryAction.DEFAULT
-
-
-@since_3_3
 def test_a_policy_of_the_users_own_wins_also_from_default_args_and_for_mapped_tasks() -> None:
     from airflow.sdk import ExceptionRetryPolicy
 
@@ -93,6 +83,7 @@ def limited(seconds: float | None, *, too_long: bool) -> RateLimitError:
     return RateLimitError("HTTP 429", retry_after=seconds, retry_after_too_long=too_long)
 
 
+@since_3_3
 @pytest.mark.parametrize(
     ("error", "planned", "expected"),
     [
@@ -108,4 +99,8 @@ def limited(seconds: float | None, *, too_long: bool) -> RateLimitError:
 def test_the_retry_comes_when_the_service_said_and_never_before(
     error: BaseException, planned: float, expected: float | None
 ) -> None:
-    assert retry_delay(error, planned) == expected
+    from airflow.sdk import RetryAction
+
+    decision = decide(DeleteFolderOperator(task_id="delete", folder_id="d", retry_delay=timedelta(seconds=planned)), error)
+    assert decision.action is (RetryAction.RETRY if expected else RetryAction.DEFAULT)
+    assert decision.retry_delay == (timedelta(seconds=expected) if expected else None)

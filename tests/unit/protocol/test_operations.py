@@ -18,7 +18,6 @@ from airflow_provider_cloudstore.protocol.operations import (
     OPERATIONS,
     UPLOAD_FROM_URL,
     Operation,
-    TokenLocation,
 )
 from tests.doc_blocks import ROOT
 from tests.support import CALLS, settings
@@ -181,13 +180,13 @@ def test_an_error_has_hints_for_names_that_exist_only() -> None:
 def test_the_token_is_where_the_operation_says_and_nowhere_else(operation: Operation) -> None:
     _, subject = CALLS[operation.key]
     for method in ("GET", "POST"):
-        for location in TokenLocation:
-            request = replace(operation, method=method, token_location=location).request(subject, settings(token="t0ken"))
+        for in_query in (False, True):
+            request = replace(operation, method=method, token_in_query=in_query).request(subject, settings(token="t0ken"))
             found = [
                 "t0ken" in request.headers.get("Authorization", ""),
                 "t0ken" in request.url,
                 b"t0ken" in (request.body or b""),
             ]
-            assert found == [location is TokenLocation.HEADER, location is TokenLocation.QUERY, False]
+            assert found == [not in_query, in_query, False]
             sent = (request.body or b"").decode() if method == "POST" else request.url.partition("?")[2]
             assert parse_qs(sent)[operation.field] == [subject]

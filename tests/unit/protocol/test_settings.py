@@ -246,17 +246,6 @@ def test_an_extra_of_another_tool_is_not_refused(name: str) -> None:
     assert name in warning
 
 
-def test_extras_below_the_top_level_are_refused_where_they_were_meant_to_count() -> None:
-    for extra in ({"extra": {"timeout": 5}}, {"Extras": '{"time_out": 5}'}, {"extra": {"a": {"verify": False}}}):
-        with pytest.raises(ConfigurationError, match=r"^extra '[Ee]xtras?' of the connection contains extras"):
-            read(**extra)
-    guards: list[dict[str, Any]] = [{"a": {"b": {"protected_folder_ids": ["x"]}}}, {"a": '{"protectedFolders": "x"}'}]
-    for guard in guards:
-        with pytest.raises(ConfigurationError, match=r"^extra 'a' of the connection contains extras"):
-            read(**guard)
-    assert read(metadata={"owner": {"timeout": 5}}, a="{not JSON") == read()
-
-
 def test_the_test_button_of_airflow_2_sends_each_field_twice() -> None:
     assert read(timeout="5", extra__cloudstore__timeout="5").timeout == 5
     with pytest.raises(ConfigurationError, match="'extra__cloudstore__timeout'"):
