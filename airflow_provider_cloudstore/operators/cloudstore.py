@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import conf
+
 from airflow_provider_cloudstore.compat import success_callbacks, task_state_store
 from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator
@@ -201,7 +203,10 @@ class DownloadLinkOperator(WaitingOperator):
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 
-        link = link or hook.create_download_link(self.file_id)
+        if link is None:
+            if self.deferrable and not conf.getboolean("operators", "default_deferrable", fallback=False):
+                self.log.warning("deferrable=True has no effect without wait_for_file=True: creating the link without waiting")
+            link = hook.create_download_link(self.file_id)
         attach_file_id(self, context, link.file_id)
         if self.do_xcom_push:
             context["ti"].xcom_push(key=XCOM_DOWNLOAD_LINK, value=link.to_dict())

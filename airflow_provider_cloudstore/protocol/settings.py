@@ -115,6 +115,7 @@ _WORDS = {
     "protect": _GUARD, "delet": _GUARD, "folderids": _GUARD,
 }  # fmt: skip
 """What the names contain that people write in place of an extra's name."""
+_MEANS_GUARD = re.compile("|".join(word for word, key in _WORDS.items() if key == _GUARD))
 
 
 def _bare(name: str) -> str:
@@ -135,7 +136,7 @@ def resembled(name: str) -> str:
 
 
 def _reject_misnamed(extra: Mapping[str, Any]) -> None:
-    """Refuse an unknown extra that resembles a known one: it would have no effect."""
+    """Refuse an unknown extra that resembles a known one, or that holds extras: they would have no effect."""
     for name, value in extra.items():
         known = resembled(name)
         if name in EXTRA_KEYS or (name == f"extra__cloudstore__{known}" and extra.get(known) == value):
@@ -143,6 +144,10 @@ def _reject_misnamed(extra: Mapping[str, Any]) -> None:
         if known:
             advice = f"Rename it to '{known}'{'' if known == _GUARD else ', or remove it'}."
             raise ConfigurationError(f"extra '{name}' of the connection is unknown, and resembles '{known}'", advice=advice)
+        is_object = isinstance(value, dict) or str(value).lstrip().startswith("{")
+        if is_object and (_bare(name) in ("extra", "extras") or _MEANS_GUARD.search(_bare(str(value)))):
+            reason = f"extra '{name}' of the connection contains extras, which have no effect there"
+            raise ConfigurationError(reason, advice="Write them at the top level.")
 
 
 def is_loopback(host: str) -> bool:

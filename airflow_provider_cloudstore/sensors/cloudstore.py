@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pendulum
@@ -23,7 +22,6 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, XComArg
 
-    from airflow_provider_cloudstore.protocol.errors import CloudStoreError
     from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 
@@ -60,7 +58,6 @@ class FileAvailableSensor(BaseSensorOperator):
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
         self._wait: FileWait | None = None
-        self._permanent_error: CloudStoreError | None = None
 
     def execute(self, context: Context) -> Any:
         """Wait; Airflow handles ``mode`` and the like."""
@@ -82,8 +79,7 @@ class FileAvailableSensor(BaseSensorOperator):
             ends_at = pendulum.now("UTC").add(seconds=self.timeout)
             remembered = self.deferrable or not self.reschedule
             self._wait = FileWait(str(self.file_id), self.poke_interval, ends_at, remembered=remembered)
-        with self._noting_permanent_errors():
-            available = self._poll(context, self._wait)
+        available = self._poll(context, self._wait)
         if available:
             self._file_available(context)
         return available
@@ -115,8 +111,7 @@ class FileAvailableSensor(BaseSensorOperator):
         from airflow_provider_cloudstore.protocol.errors import FileWaitTimeoutError
 
         try:
-            with self._noting_permanent_errors():
-                validate_event(self, context, event)
+            validate_event(self, context, event)
         except FileWaitTimeoutError as error:
             message = str(error)
         else:
@@ -128,33 +123,25 @@ class FileAvailableSensor(BaseSensorOperator):
         """Resume after a deferral; Airflow calls this."""
         return self._limit_soft_fail(super().resume_execution, *args, **kwargs)
 
-    @contextmanager
-    def _noting_permanent_errors(self) -> Iterator[None]:
-        from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileWaitTimeoutError
-
-        try:
-            yield
-        except CloudStoreError as error:
-            if error.permanent and not isinstance(error, FileWaitTimeoutError):
-                self._permanent_error = error
-            raise
-
     def _limit_soft_fail(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Limit ``soft_fail`` to timeouts, and apply it to all of them.
 
         Airflow also skips on ``AirflowFailException``, and on every error after a deferral; but not if ``execution_timeout`` ends
         the pause between two pokes or a deferred wait.
         """
+        from airflow_provider_cloudstore.protocol.errors import PermanentError
+
         try:
             return run(*args, **kwargs)
-        except AirflowSkipException:
-            if not (self.soft_fail and self._permanent_error):
+        except AirflowSkipException as skip:
+            failure = skip.__cause__
+            if not (self.soft_fail and isinstance(failure, PermanentError)):
                 raise
         except AirflowTaskTimeout as error:
             if not (self.soft_fail or self.never_fail):
                 raise
             raise AirflowSkipException(str(error)) from error
-        raise self._permanent_error
+        raise failure
 
     def _file_available(self, context: Context) -> None:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id

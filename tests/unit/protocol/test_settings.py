@@ -344,3 +344,14 @@ def test_a_download_url_holds_the_tokens_place_and_gives_it_to_nobody_else(url: 
     assert "hunter2" not in str(refused.value)
     if problem == "plain http":
         assert read(download_url=url, allow_http=True).download_url == url
+
+
+def test_extras_below_the_top_level_are_refused_where_they_were_meant_to_count() -> None:
+    for extra in ({"extra": {"timeout": 5}}, {"Extras": '{"time_out": 5}'}, {"extra": {"a": {"verify": False}}}):
+        with pytest.raises(ConfigurationError, match=r"^extra '[Ee]xtras?' of the connection contains extras"):
+            read(**extra)
+    guards: list[dict[str, Any]] = [{"a": {"b": {"protected_folder_ids": ["x"]}}}, {"a": '{"protectedFolders": "x"}'}]
+    for guard in guards:
+        with pytest.raises(ConfigurationError, match=r"^extra 'a' of the connection contains extras"):
+            read(**guard)
+    assert read(metadata={"owner": {"timeout": 5}}, a="{not JSON") == read()
