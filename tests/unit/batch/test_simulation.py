@@ -212,9 +212,10 @@ class Process:
         self.close()
 
     def close(self) -> None:
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.loop.run_until(self.loop.now)
+        while left := asyncio.all_tasks(self.loop):
+            for task in left:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.wait(left))
         if self.task.done() and not self.task.cancelled() and (error := self.task.exception()):
             raise error
         self.loop.close()
