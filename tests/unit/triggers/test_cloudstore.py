@@ -230,11 +230,3 @@ def test_its_arguments_hold_no_secret(emulator: Emulator) -> None:
     assert kwargs.keys() == {"cloudstore_conn_id", "file_id", "poll_interval", "deadline"}
     assert emulator.access_token not in json.dumps(kwargs)
     assert datetime.fromisoformat(kwargs["deadline"]).utcoffset() is not None
-
-
-def test_what_looking_again_cannot_help_ends_the_wait_at_once(emulator: Emulator) -> None:
-    emulator.fault("status", status=400, times=0)
-    event = run(trigger())
-    assert (event["status"], event["error"]["kind"], event["error"]["status"]) == ("failed", "RequestRejectedError", 400)
-    assert emulator.state()["requests"] == {"link": 1}
-    json.dumps(event)
