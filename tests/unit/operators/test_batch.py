@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import itertools
 import json
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -140,19 +139,6 @@ def context(store: Store, pushed: dict[str, Any] | None = None, **more: Any) -> 
         xcom_push=lambda key, value: (pushed if pushed is not None else {}).update({key: value}),
     )
     return {"task_state_store": store, "ti": ti}
-
-
-@pytest.fixture
-def alarm() -> Iterator[Callable[[float], object]]:
-    """Airflow's alarm for ``execution_timeout``, which fails the test: a batch has to end before it."""
-
-    def ring(*args: object) -> None:
-        pytest.fail("the batch did not end before execution_timeout")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize(

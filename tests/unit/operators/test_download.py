@@ -5,9 +5,8 @@ import json
 import math
 import os
 import re
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,19 +111,6 @@ def test_a_service_that_gives_no_url_needs_the_extra(monkeypatch: pytest.MonkeyP
         connection["extra"] = {"download_url": f"{emulator.url}/download?download_token={{token}}"}
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
         assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
-
-
-@pytest.fixture
-def alarm() -> Iterator[Callable[[float], None]]:
-    """Set Airflow's timer of ``execution_timeout``, which must not ring."""
-
-    def ring(*_: Any) -> None:
-        raise TimeoutError("execution_timeout rang")
-
-    previous = signal.signal(signal.SIGALRM, ring)
-    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds) and None
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, previous)
 
 
 @pytest.mark.parametrize("read", [whole, block])

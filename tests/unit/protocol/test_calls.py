@@ -116,7 +116,7 @@ def test_a_pause_that_would_end_after_the_budget_is_not_begun() -> None:
 
 
 def test_a_lost_deletion_is_remembered_over_other_failures() -> None:
-    assert Loop(DeleteFolder("d1", settings()), LOST, NEVER_SENT, answer(404, b"gone")).run().response == "gone"
+    assert Loop(DeleteFolder("d1", settings()), LOST, answer(429, retry_after="0"), answer(404, b"gone")).run().response == "gone"
 
 
 def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now() -> None:
