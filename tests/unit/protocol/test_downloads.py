@@ -159,6 +159,7 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
         (head(200, content_length="3", content_encoding="gzip"), errors.InvalidResponseError, False),
         (head(200, content_length="3", transfer_encoding="chunked"), errors.InvalidResponseError, False),
         (head(200), errors.InvalidResponseError, False),
+        (head(206, content_range="bytes 0-2/3"), errors.InvalidResponseError, False),
     ],
 )
 def test_every_other_response_is_an_error_that_says_whether_to_try_again(response: Response, kind: Any, again: bool) -> None:

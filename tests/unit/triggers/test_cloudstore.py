@@ -97,13 +97,6 @@ def test_not_yet_an_ailing_service_and_an_inconclusive_response_are_waited_out(e
     assert emulator.state()["requests"]["link"] >= 4
 
 
-def test_a_service_that_cannot_be_reached_is_waited_out(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection("http://127.0.0.1:9", "token"))
-    event = run(trigger(seconds=0.5))
-    assert event["status"] == "timeout"
-    assert "connection refused" in event["message"]
-
-
 def test_what_says_nothing_of_the_file_for_long_enough_ends_the_wait(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.3)
     emulator.fault("status", times=0, status=200, body="<html>maintenance</html>")
