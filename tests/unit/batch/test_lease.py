@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.batch import lease as lease_module
-from airflow_provider_cloudstore.batch.lease import LEASE, Clock, Lease, Store, in_daemon_thread, retry_until
+from airflow_provider_cloudstore.batch.lease import LEASE, Clock, Lease, Store, in_daemon_thread
 from airflow_provider_cloudstore.protocol import errors
-from tests.unit.batch.virtual import in_virtual_time, now, settle
+from tests.unit.batch.virtual import in_virtual_time, now
 
 
 class SlowStore:
@@ -57,15 +57,6 @@ def renewing(lease: Lease, written: Callable[[], None] = lambda: None) -> asynci
 
 
 @in_virtual_time
-async def test_without_a_store_sending_is_always_allowed() -> None:
-    lease = lease_of()
-    await asyncio.sleep(1000)
-    assert lease.is_valid
-    assert lease.waits_for == ""
-    await lease.valid()
-
-
-@in_virtual_time
 async def test_nothing_is_allowed_before_the_first_checkpoint_is_durable() -> None:
     lease = lease_of(SlowStore(seconds=0.5))
     assert not lease.is_valid
@@ -100,19 +91,6 @@ async def test_a_store_that_always_takes_longer_than_two_seconds_is_named_and_en
     assert ended.value.cause == "store"
     assert 300 < now() <= 305
     assert "Sending is paused: storing the progress takes longer than 2 s" in caplog.text
-
-
-@in_virtual_time
-async def test_a_write_that_took_longer_than_two_seconds_allows_nothing() -> None:
-    store = SlowStore(seconds=2.5)
-    lease = lease_of(store)
-    _task = renewing(lease)
-    for _ in range(100):
-        await asyncio.sleep(0.1)
-        assert not lease.is_valid
-    store.seconds = 0.1
-    await lease.valid()
-    assert now() < 13
 
 
 # --- checkpoints
@@ -300,21 +278,6 @@ def test_the_result_of_work_that_was_given_up_is_dropped(caplog: pytest.LogCaptu
 
     asyncio.run(main())
     assert caplog.messages == []
-
-
-@in_virtual_time
-async def test_a_result_is_returned_however_often_it_takes() -> None:
-    outcomes: list[Any] = [OSError(), TimeoutError(), 7]
-
-    async def attempt() -> Any:
-        outcome = outcomes.pop(0)
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome
-
-    assert await retry_until(attempt, "it cannot be read", 100) == 7
-    assert now() == pytest.approx(1.5)
-    await settle()
 
 
 def test_the_leases_clock_counts_a_step_of_either_clock(monkeypatch: pytest.MonkeyPatch) -> None:

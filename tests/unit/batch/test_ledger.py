@@ -128,9 +128,3 @@ def test_receipts_are_drained_once() -> None:
     }
     assert ledger.drain_receipts() == []
     assert ledger.copy_positions() is None
-
-
-def test_without_receipts_no_line_is_kept() -> None:
-    ledger = surveyed(["https://h/a"])
-    ledger.record(located(["https://h/a"])[0], Status.QUEUED)
-    assert ledger.drain_receipts() == []

@@ -178,11 +178,6 @@ def test_a_damaged_part_is_named_and_is_no_outage(damage: str) -> None:
     assert error.value.__context__ is None
 
 
-def test_an_emptied_part_is_damage() -> None:
-    with pytest.raises(BatchStoppedError, match="line 1 of"):
-        read(begun(MemoryFolder(parts(1, lambda _: b"")), 2))
-
-
 def test_many_parts_are_read_from_a_store_that_fails_now_and_then() -> None:
     dice = random.Random(1)
 

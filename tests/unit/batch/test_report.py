@@ -96,14 +96,6 @@ def test_the_error_of_one_failed_url_says_once_what_happened_and_only_what_appli
     assert report.error.operation == "batch upload"
 
 
-def test_a_line_without_a_url_is_named_by_its_number_alone() -> None:
-    ledger = Ledger()
-    (found,) = locate(list_manifest(["https://h/1"])(), None)
-    ledger.survey(found)
-    ledger.record(found, Status.FAILED, error="no URL")
-    assert "; the first, in line 1: no URL; the XCom" in reason(concluded(ledger))
-
-
 def test_unknown_uploads_are_named_with_what_to_do_about_them() -> None:
     error = concluded(ledger_of(queued=1, unknown=2)).error
     assert error
@@ -114,11 +106,6 @@ def test_unknown_uploads_are_named_with_what_to_do_about_them() -> None:
     assert both
     assert both.reason.startswith("of 5 URLs 3 failed and 2 unknown, which may have been queued; ")
     assert both.advice.startswith(f"{CORRECT} {CHECK}")
-
-
-def test_the_error_says_where_all_failures_are_listed() -> None:
-    assert reason(concluded(ledger_of(failed=2), receipts="/r")).endswith("; receipts in /r list all")
-    assert reason(concluded(ledger_of(failed=2))).endswith("; the XCom lists the first ones")
 
 
 @pytest.mark.parametrize(
@@ -215,18 +202,6 @@ def test_progress_is_logged_every_five_seconds_with_the_current_speed_and_the_ti
     assert [moment for moment, _ in progress.lines] == [5, 10, 15, 20]
     assert progress.lines[0][1] == "150 of 1,000 URLs done, 1 failed, 0 unknown, 10 a second, about 85 s left"
     assert progress.lines[3][1] == "300 of 1,000 URLs done, 1 failed, 0 unknown, 10 a second, about 70 s left"
-
-
-def test_while_nothing_is_finished_no_time_left_is_made_up() -> None:
-    async def main() -> list[str]:
-        lines = list[str]()
-        throttle = Throttle(Lease([], 300, asyncio.get_running_loop().time, in_virtual_thread), None)
-        reporting = asyncio.create_task(report_progress(ledger_of(unsent=1, queued_earlier=1), throttle, lines.append))
-        await asyncio.sleep(6)
-        reporting.cancel()
-        return lines
-
-    assert run_virtually(main()) == ["1 of 2 URLs done, 0 failed, 0 unknown, 0 a second"]
 
 
 def test_an_outage_is_named_in_place_of_a_speed(

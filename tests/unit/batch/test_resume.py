@@ -21,13 +21,6 @@ from tests.unit.batch.virtual import LOST, Answer, VirtualService
 from tests.unit.batch.whole_batch import Batch, cause, counts, urls
 
 
-def test_the_plan_says_what_earlier_tries_finished(state: MemoryState) -> None:
-    batch = Batch(urls(9), VirtualService(lambda url, now: LOST if "/1?" in url or "/2?" in url else 200), state=state)
-    for _ in range(2):
-        batch.run()
-    assert batch.log[0].startswith("A batch of 9 URLs (7 queued, 2 unknown by earlier tries): at most 16 requests in flight;")
-
-
 def test_with_receipts_a_manifest_may_be_corrected_reordered_and_grow(folder: MemoryFolder) -> None:
     batch = Batch(["file:///x", *urls(50)], folder=folder)
     batch.run()

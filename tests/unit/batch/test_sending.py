@@ -333,31 +333,6 @@ def test_a_bug_in_a_worker_ends_the_batch() -> None:
 # --- its end from outside
 
 
-def drained(answer: int, after: float) -> Sending:
-    """A sending by four workers that is drained."""
-
-    async def drain(sending: Sending) -> None:
-        await asyncio.sleep(after)
-        sending.sender.drain()
-
-    return Sending(urls(1000), VirtualService(lambda url, now: answer), max_concurrency=4).run(drain)
-
-
-def test_a_drain_lets_requests_in_flight_finish_and_starts_no_more() -> None:
-    sent = drained(200, after=1.05)
-    assert sent.error is None
-    assert len(sent.service.arrivals) == 44
-    assert sent.counts == {"queued": 44, "unsent": 956}
-    assert sent.took == pytest.approx(1.1)
-
-
-def test_a_drain_ends_who_waits_for_the_service() -> None:
-    sent = drained(403, after=25)
-    assert sent.took == 25
-    assert isinstance(sent.error, errors.BatchInterruptedError)  # what failed, failed with the service
-    assert sent.error.cause == "service"
-
-
 def test_the_first_error_is_the_one_that_is_told() -> None:
     first, second = errors.BatchStoppedError("first"), errors.BatchStoppedError("second")
 

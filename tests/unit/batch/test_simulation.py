@@ -68,6 +68,7 @@ class World:
         self.until = 0.0
         self.mode = "ok"
         self.store_mode = {"state": "ok", "receipts": "ok"}
+        self.processes: list[Process] = []
 
     def has_mark_of(self, number: int) -> bool:
         marks = [self.text, *(content.decode() for name, content in self.files.items() if name.startswith("batch"))]
@@ -100,6 +101,7 @@ class Process:
         self.report: Report | None = None
         self.error: BaseException | None = None
         self.task = self.loop.create_task(self.main())
+        world.processes.append(self)
 
     async def main(self) -> None:
         writer = Try(("simulated",), self.number)
@@ -212,17 +214,32 @@ class Process:
         self.close()
 
     def close(self) -> None:
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.loop.run_until(self.loop.now)
-        if self.task.done() and not self.task.cancelled() and (error := self.task.exception()):
+        self.discard()
+        if not self.task.cancelled() and (error := self.task.exception()):
             raise error
+
+    def discard(self) -> None:
+        """End whatever still runs, and leave the error of the try alone."""
+        while left := asyncio.all_tasks(self.loop):
+            for task in left:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.wait(left))
         self.loop.close()
 
 
 def history(seed: int) -> None:
     """One batch from its first try to the end, and the model's verdict."""
     world = World(seed)
+    try:
+        play(world, seed)
+    finally:
+        for process in world.processes:
+            process.dead = True
+            process.discard()
+
+
+def play(world: World, seed: int) -> None:
+    """All tries of a batch, and the model's verdict."""
     dice, now, interruptions, process, clears = world.dice, 0.0, 0, None, 2
     for number in range(1, 16):
         world.calm = number > 9

@@ -6,11 +6,10 @@ import asyncio
 import itertools
 import logging
 import time
-from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.lease import LEASE, Lease, Store
+from airflow_provider_cloudstore.batch.lease import Lease
 from airflow_provider_cloudstore.batch.throttle import FAILURES_TO_CLOSE, Drained, Throttle
 from airflow_provider_cloudstore.protocol import errors
 from tests.unit.batch.virtual import in_virtual_thread, in_virtual_time, now, settle
@@ -330,16 +329,6 @@ async def test_a_pause_that_the_service_asks_for_is_told_with_the_time_of_the_ne
 
 
 @in_virtual_time
-async def test_an_outage_that_ends_the_batch_at_once_is_not_said_to_be_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    one = throttle()
-    for _ in range(FAILURES_TO_CLOSE):
-        await one.acquire()
-    for _ in range(FAILURES_TO_CLOSE):
-        one.record_failure(limited(3600))
-    assert "waiting" not in caplog.text
-
-
-@in_virtual_time
 async def test_one_warning_tells_of_the_begin_of_an_outage_and_one_of_its_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await asyncio.sleep(100)
@@ -404,40 +393,3 @@ async def test_at_a_rate_one_probe_is_sent_at_a_time_too() -> None:
     assert sent[0] >= began + 1
     one.record_success()
     await asyncio.gather(*workers)
-
-
-# --- nothing is sent on credit
-
-
-@pytest.mark.parametrize("rate", [None, 10])
-@in_virtual_time
-async def test_nothing_is_sent_without_a_valid_lease(rate: float | None) -> None:
-    away = [True]
-
-    def write(snapshot: Any) -> None:
-        if away[0]:
-            raise OSError
-
-    lease = Lease([Store("task state", lambda: None, write)], 300, now, in_virtual_thread)
-    one, sent = Throttle(lease, rate), list[float]()
-
-    async def work() -> None:
-        while True:
-            await one.acquire()
-            sent.append(now())
-            one.record_success()
-            await asyncio.sleep(0.01)
-
-    _tasks = [asyncio.create_task(lease.renew(lambda: None)), asyncio.create_task(work())]
-    await asyncio.sleep(10)
-    assert sent == []
-    away[0] = False
-    await asyncio.sleep(20)
-    away[0] = True
-    count, stopped = len(sent), now()
-    assert count > 50
-    await asyncio.sleep(100)
-    assert stopped + LEASE - 1.1 < sent[-1] < stopped + LEASE
-    away[0] = False
-    await asyncio.sleep(20)
-    assert sent[-1] > now() - 1

@@ -23,6 +23,7 @@ from requests.structures import CaseInsensitiveDict
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
+from tests.wire.failure_table import row_for
 
 HOST = "https://files.example.com"
 TOKEN = "s3cret-access-token"
@@ -197,7 +198,6 @@ def envelope(status: int = 200, **data: Any) -> Answer:
 LINK = envelope(download_token=LINK_TOKEN, download_url=f"{STORE}?download_token={LINK_TOKEN}")
 OK = {"delete": envelope(), "upload": envelope(file_id="f9"), "link": LINK}
 PAUSED = Answer(429, b"slow down", {"Retry-After": "7"})
-UNKNOWN = errors.OutcomeUnknownError
 
 
 def zipped(answer: Answer) -> Answer:
@@ -208,49 +208,18 @@ def cut(answer: Answer) -> Answer:
     return Answer(answer.status, answer.body[:10], {**answer.headers, "Content-Length": str(len(answer.body))})
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of the failure table: how a call ends. None is success.
-
-    :param first: what the mock answers to the first request, made of the usual answer, which follows.
-    :param call: how the whole call ends.
-    :param upload: the same for an upload.
-    :param is_retried: whether the call sends another request.
-    """
-
-    first: Callable[[Answer], Answer]
-    call: type[errors.CloudStoreError] | None
-    upload: type[errors.CloudStoreError] | None
-    is_retried: bool = False
-    upload_is_retried: bool = False
-
-
-def gives(answer: Answer, kind: type[errors.CloudStoreError]) -> Row:
-    """A response after which nothing is resent."""
-    return Row(lambda usual: answer, kind, kind)
-
-
-def unknown(first: Callable[[Answer], Answer]) -> Row:
-    return Row(first, None, UNKNOWN, is_retried=True)
-
-
-def never_sent(first: Answer) -> Row:
-    return Row(lambda usual: first, None, None, is_retried=True, upload_is_retried=True)
-
-
-TABLE = {
-    "success": Row(lambda usual: usual, None, None),
-    "gzip": Row(zipped, None, None),
-    "401": gives(Answer(401, b"expired"), errors.AuthenticationError),
-    "404": gives(Answer(404, b"no such thing"), errors.NotFoundError),
-    "redirect": gives(Answer(302, b"", {"Location": URLS["elsewhere"][1]}), errors.RequestRejectedError),
-    "429": never_sent(PAUSED),
-    "ConnectTimeout": never_sent(Answer(error=requests.ConnectTimeout())),
-    "500": unknown(lambda usual: Answer(500, b"oh")),
-    "ReadTimeout": unknown(lambda usual: Answer(error=requests.ReadTimeout())),
-    "ConnectionError": unknown(lambda usual: Answer(error=requests.ConnectionError())),
-    "truncated": unknown(cut),
-}  # fmt: skip
+FIRST: dict[str, Answer] = {
+    "401": Answer(401, b"expired"),
+    "404": Answer(404, b"no such thing"),
+    "3xx": Answer(302, b"", {"Location": URLS["elsewhere"][1]}),
+    "429": PAUSED,
+    "connect timeout": Answer(error=requests.ConnectTimeout()),
+    "other 5xx": Answer(500, b"oh"),
+    "read timeout": Answer(error=requests.ReadTimeout()),
+    "lost connection": Answer(error=requests.ConnectionError()),
+    "incomplete response": cut(LINK),
+}
+"""By the cause in the failure table: what the mock answers to the first request; then comes a success."""
 OPERATIONS: dict[str, Callable[[CloudStoreHook], Any]] = {
     "delete": lambda hook: hook.delete_folder("d1"),
     "upload": lambda hook: hook.upload_from_url("https://source.example.com/f?sig=hunter2"),
@@ -268,12 +237,20 @@ def outcome(work: Callable[[], Any]) -> type[errors.CloudStoreError] | None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
-def test_a_mock_has_the_effect_that_the_failure_table_says(mock: Mock, hook: CloudStoreHook, row: Row, operation: str) -> None:
-    mock.script(operation, row.first(OK[operation]), OK[operation])
-    ends, is_retried = (row.upload, row.upload_is_retried) if operation == "upload" else (row.call, row.is_retried)
+@pytest.mark.parametrize("name", FIRST)
+def test_a_mock_has_the_effect_that_the_failure_table_says(mock: Mock, hook: CloudStoreHook, name: str, operation: str) -> None:
+    row = row_for(name)
+    mock.script(operation, FIRST[name], OK[operation])
+    is_retried = row.is_retried(operation)
+    ends = None if is_retried else vars(errors)[row.error(operation, FIRST[name].status)]
     assert outcome(lambda: OPERATIONS[operation](hook)) is ends
     assert mock.count(operation) == 1 + is_retried
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_mocked_response_may_be_compressed(mock: Mock, hook: CloudStoreHook, operation: str) -> None:
+    mock.script(operation, zipped(OK[operation]))
+    assert outcome(lambda: OPERATIONS[operation](hook)) is None
 
 
 def test_a_mistake_in_a_mock_is_shown_as_it_is(mock: Mock, hook: CloudStoreHook) -> None:

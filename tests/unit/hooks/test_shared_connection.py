@@ -82,14 +82,6 @@ async def settle() -> None:
         await asyncio.wait(others)
 
 
-def test_those_who_start_together_read_once(source: Source) -> None:
-    async def start() -> list[Settings]:
-        return await asyncio.gather(*(source.open() for _ in range(USERS)))
-
-    assert {found.access_token.reveal() for found in asyncio.run(start())} == {"first"}
-    assert source.reads == 1
-
-
 def test_those_who_come_one_after_another_share_a_read_too(source: Source, clock: Clock) -> None:
     async def start() -> None:
         for _ in range(100):

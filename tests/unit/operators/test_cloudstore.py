@@ -90,12 +90,6 @@ def test_a_missing_source_says_so(emulator: Emulator) -> None:
         operator.execute({})
 
 
-def test_a_url_without_credentials_is_shown_whole() -> None:
-    operator = RemoteUrlUploadOperator(task_id="upload", url="https://h/f")
-    operator.render_template_fields({})
-    assert operator.url == "https://h/f"
-
-
 def test_a_link_is_a_token_for_one_task_and_a_whole_link_for_another(emulator: Emulator) -> None:
     store_file(emulator)
     state, _, values = run_dag(dags.link)

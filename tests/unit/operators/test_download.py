@@ -5,15 +5,12 @@ import json
 import math
 import os
 import re
-import signal
-import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
@@ -83,14 +80,6 @@ def test_a_deferred_wait_ends_in_the_same_download(emulator: Emulator, tmp_path:
     assert emulator.state()["requests"] == {"link": 1, "download": 1}
 
 
-def test_what_is_not_the_expected_file_leaves_no_target_and_spends_no_retry(emulator: Emulator, tmp_path: Path) -> None:
-    emulator.put_file(DATA, "f1")
-    with pytest.raises(errors.ChecksumError) as failed:
-        CloudStoreHook().download("f1", tmp_path / "f", expected_sha256="0" * 64)
-    assert isinstance(failed.value, AirflowFailException)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("target", [None, "", "None", "{{ x }}", 1.5, "file://[b/f", "/tmp"])
 def test_a_target_that_names_no_file_is_refused_before_anything_is_sent(emulator: Emulator, target: Any) -> None:
     with pytest.raises(errors.InvalidInputError, match="target") as refused:
@@ -122,42 +111,6 @@ def test_a_service_that_gives_no_url_needs_the_extra(monkeypatch: pytest.MonkeyP
         connection["extra"] = {"download_url": f"{emulator.url}/download?download_token={{token}}"}
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
         assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
-
-
-def test_a_download_over_tls_trusts_what_the_connection_trusts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    bundle = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(bundle)
-    with Emulator() as api, Emulator(tls=context) as host:
-        host.put_file(DATA, "f1")
-        api.put_file(b"another", "f1")
-        token = host.call(lambda service: service.store.create_token("f1"))
-        assert token
-        url = f"{host.url}/download?download_token={token.token}"
-        host.fault("redirect", operation="download", times=2)
-        for verify, fine in ((str(bundle), True), ("true", False)):
-            api.fault("status", operation="link", status=200, body=json.dumps({"token": token.token, "download_url": url}))
-            connection = json.loads(api.connection) | {"extra": {"verify": verify, "max_attempts": 1}}
-            monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
-            if fine:
-                assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
-                continue
-            with pytest.raises(errors.ServiceUnreachableError, match="certificate verification failed"):
-                CloudStoreHook().download("f1", tmp_path / "f")
-
-
-@pytest.fixture
-def alarm() -> Iterator[Callable[[float], None]]:
-    """Set Airflow's timer of ``execution_timeout``, which must not ring."""
-
-    def ring(*_: Any) -> None:
-        raise TimeoutError("execution_timeout rang")
-
-    previous = signal.signal(signal.SIGALRM, ring)
-    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds) and None
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, previous)
 
 
 @pytest.mark.parametrize("read", [whole, block])

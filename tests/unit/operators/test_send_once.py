@@ -178,6 +178,15 @@ def test_a_try_that_was_killed_after_the_upload_was_queued_hands_its_result_to_t
     assert uploads(emulator) == 1
 
 
+def test_killed_while_the_record_becomes_queued_sends_nothing_again(emulator: Emulator, task: Task, store: Store) -> None:
+    store.kill_after = "set queued"
+    with pytest.raises(Killed):
+        task.attempt()
+    store.kill_after = None
+    assert task.attempt()["response"]["_status"] == "success"
+    assert uploads(emulator) == 1
+
+
 @pytest.mark.parametrize("forgotten", [True, False], ids=["forgotten", "killed-before-it-forgot"])
 def test_a_task_that_is_cleared_after_its_success_sends_again(emulator: Emulator, task: Task, forgotten: bool) -> None:
     task.attempt()

@@ -106,14 +106,6 @@ def test_no_pause_is_longer_than_a_minute() -> None:
     assert 30 < max(loop.slept) <= 60
 
 
-def test_attempts_end_with_the_number_of_the_connection_and_the_error_says_so() -> None:
-    loop = Loop(DeleteFolder("d1", settings(max_attempts=2)), NEVER_SENT, NEVER_SENT, answer())
-    with pytest.raises(errors.ServiceUnreachableError) as failed:
-        loop.run()
-    assert (failed.value.attempts, failed.value.sent, failed.value.status) == (2, False, None)
-    assert "(attempt 2)" in str(failed.value)
-
-
 def test_a_pause_that_would_end_after_the_budget_is_not_begun() -> None:
     loop = Loop(DeleteFolder("d1", settings()), answer(429, retry_after="3600"), answer())
     with pytest.raises(errors.RateLimitError) as failed:
@@ -123,35 +115,8 @@ def test_a_pause_that_would_end_after_the_budget_is_not_begun() -> None:
     assert "(attempt" not in str(failed.value)
 
 
-@pytest.mark.parametrize("first", [LOST, answer(500), answer(502)])
-def test_a_lost_deletion_that_finds_nothing_the_second_time_is_a_success(first: Outcome) -> None:
-    for status in (404, 410):
-        assert Loop(DeleteFolder("d1", settings()), first, answer(status, b"gone")).run().response == "gone"
-
-
 def test_a_lost_deletion_is_remembered_over_other_failures() -> None:
-    assert Loop(DeleteFolder("d1", settings()), LOST, NEVER_SENT, answer(404, b"gone")).run().response == "gone"
-
-
-@pytest.mark.parametrize("first", [NEVER_SENT, answer(429, retry_after="0"), answer(503, retry_after="0")])
-def test_a_deletion_that_was_not_lost_and_finds_nothing_fails(first: Outcome) -> None:
-    with pytest.raises(errors.NotFoundError):
-        Loop(DeleteFolder("d1", settings()), first, answer(404)).run()
-
-
-def test_a_lost_link_that_finds_nothing_the_second_time_fails() -> None:
-    with pytest.raises(errors.NotFoundError):
-        Loop(CreateDownloadLink("f1", settings()), LOST, answer(404)).run()
-
-
-@pytest.mark.parametrize("lost", [LOST, answer(500), answer(200, b"<html>")])
-def test_an_upload_whose_outcome_is_unknown_is_not_sent_again(lost: Outcome) -> None:
-    loop = Loop(UploadFromUrl(SOURCE, settings()), lost, answer())
-    with pytest.raises(errors.OutcomeUnknownError, match="Check in the service whether the file arrived") as failed:
-        loop.run()
-    assert len(loop.tokens) == 1
-    assert failed.value.permanent
-    assert failed.value.sent
+    assert Loop(DeleteFolder("d1", settings()), LOST, answer(429, retry_after="0"), answer(404, b"gone")).run().response == "gone"
 
 
 def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now() -> None:
@@ -160,26 +125,6 @@ def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now() 
     assert loop.tokens == [f"Bearer {TOKEN}", "Bearer new-token"]
     assert loop.slept == [0]
     assert loop.lines == ["delete folder 'd1': the service refused the access token; reading the connection again for a new one"]
-
-
-def test_a_refused_token_that_has_not_changed_is_permanent_and_not_sent_again() -> None:
-    loop = Loop(DeleteFolder("d1", settings()), answer(401))
-    with pytest.raises(
-        errors.AuthenticationError,
-        match=r"^delete folder 'd1': HTTP 401: the service refused the access token.*\n.*no newer token works",
-    ) as failed:
-        loop.run()
-    assert failed.value.permanent
-    assert not failed.value.retryable
-    assert failed.value.status == 401
-    assert len(loop.tokens) == 1
-
-
-def test_a_second_new_token_is_not_tried() -> None:
-    loop = Loop(DeleteFolder("d1", settings()), answer(401), answer(401), next_token="new-token")
-    with pytest.raises(errors.AuthenticationError):
-        loop.run()
-    assert len(loop.tokens) == 2
 
 
 def test_a_renewal_leaves_the_attempts_for_other_failures() -> None:
@@ -336,13 +281,6 @@ def test_a_proxys_credentials_are_secrets_of_every_call() -> None:
         assert words not in str(failed.value)
 
 
-def test_a_web_page_that_says_not_found_does_not_prove_that_a_lost_deletion_worked() -> None:
-    with pytest.raises(errors.NotFoundError) as failed:
-        Loop(DeleteFolder("d1", settings()), LOST, answer(404, b"<html>")).run()
-    assert failed.value.web_page
-    assert Loop(DeleteFolder("d1", settings()), LOST, answer(404, {"message": "gone"})).run().folder_id == "d1"
-
-
 PATTERN = re.compile("no such (folder|file)", re.IGNORECASE)
 ENVELOPE = {"status": "error", "response": "There is no such folder"}
 
@@ -380,18 +318,6 @@ def test_what_does_not_mean_that_the_folder_is_gone_is_an_error_all_the_same(pat
 def test_an_upload_has_no_subject_that_could_be_missing() -> None:
     with pytest.raises(errors.ServiceError):
         UploadFromUrl("http://h/f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(200, ENVELOPE))
-
-
-@pytest.mark.parametrize(("status", "existed"), [(200, True), (404, False), (410, False)])
-def test_a_deletion_tells_whether_the_folder_was_there(status: int, existed: bool) -> None:
-    assert DeleteFolder("f", settings(), ignore_missing=True).handle_outcome(answer(status)).existed is existed
-
-
-def test_after_a_lost_deletion_nobody_can_tell_whether_the_folder_was_there() -> None:
-    call = DeleteFolder("f", settings())
-    with pytest.raises(errors.TransientServiceError):
-        call.handle_outcome(TransportFailure(FailureKind.OUTCOME_UNKNOWN, "lost"))
-    assert call.handle_outcome(answer(404)).existed is None
 
 
 @pytest.mark.parametrize(

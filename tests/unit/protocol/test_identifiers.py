@@ -8,7 +8,7 @@ from hypothesis import settings as cases
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
-from airflow_provider_cloudstore.protocol.identifiers import is_nothing, readings
+from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER
 from tests.support import examples, settings
 
@@ -167,13 +167,6 @@ def test_what_a_template_renders_from_nothing_is_recognised(text: str) -> None:
 @pytest.mark.parametrize("text", [*ORDINARY, "0", "/", "s3://bucket/None", "/data/None.csv", "x" * 100_000])
 def test_what_says_something_is_not_nothing(text: str) -> None:
     assert not is_nothing(text)
-
-
-@cases(deadline=None)
-@given(st.text())
-def test_reading_an_id_ends_and_reading_it_again_changes_nothing(text: str) -> None:
-    for path in readings(text):
-        assert path in readings(path)
 
 
 def test_an_id_that_takes_too_long_to_read_is_refused() -> None:

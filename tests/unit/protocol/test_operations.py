@@ -7,7 +7,6 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors, operations
 from airflow_provider_cloudstore.protocol.calls import Call
@@ -23,7 +22,6 @@ from tests.doc_blocks import ROOT
 from tests.support import CALLS, settings
 
 ALL = OPERATIONS
-AWKWARD = "a+b/c=d%e&f g#é"
 
 
 @pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)
@@ -75,31 +73,6 @@ def test_a_protected_folder_is_never_deleted(folder_id: Any) -> None:
         with pytest.raises(InvalidInputError, match="is protected: it may mean the root"):
             DELETE_FOLDER.validate(folder_id, own)
     assert CREATE_DOWNLOAD_LINK.validate("0", settings()) == "0"
-
-
-def test_a_post_carries_the_token_in_the_header_and_the_field_in_the_form() -> None:
-    request = DELETE_FOLDER.request(AWKWARD, settings("https://h/p", AWKWARD))
-    assert (request.method, request.url) == ("POST", "https://h/p/cloud/api/v2/folder/delete")
-    assert request.headers == {
-        "Authorization": f"Bearer {AWKWARD}",
-        "Content-Type": "application/x-www-form-urlencoded",
-        "User-Agent": f"airflow-provider-cloudstore/{__version__}",
-        "Accept-Encoding": "identity",
-    }
-    assert request.body == b"folder_id=a%2Bb%2Fc%3Dd%25e%26f%20g%23%C3%A9"
-    assert parse_qs(request.body.decode()) == {"folder_id": [AWKWARD]}
-
-
-def test_a_get_carries_both_in_the_query_and_no_authorization() -> None:
-    request = CREATE_DOWNLOAD_LINK.request(AWKWARD, settings("https://h", AWKWARD))
-    path, _, query = request.url.partition("?")
-    assert (request.method, path, request.body) == ("GET", "https://h/cloud/api/v2/file/download", None)
-    assert parse_qs(query) == {"access_token": [AWKWARD], "file_id": [AWKWARD]}
-    assert request.headers == {
-        "Accept": "application/json",
-        "User-Agent": f"airflow-provider-cloudstore/{__version__}",
-        "Accept-Encoding": "identity",
-    }
 
 
 @pytest.mark.parametrize("operation", ALL, ids=lambda operation: operation.name)

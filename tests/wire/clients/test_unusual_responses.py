@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, Uploa
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
 from tests.raw_server import RawServer
 from tests.support import TOKEN, settings
-from tests.wire.clients.conftest import CHUNKED, LINK_TOKEN, OK, Authority, Send, Serve, Way, download, send_once
+from tests.wire.clients.conftest import LINK_TOKEN, OK, Authority, Send, Serve, Way, download, send_once
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
 UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\n\r\n"
@@ -30,10 +30,8 @@ def shows_no_secret(logged: pytest.LogCaptureFixture, reason: str = "") -> bool:
 
 
 VALID = {
-    "long-header": HEAD + b"X: " + b"x" * 60_000 + b"\r\n\r\n{}",
-    "many-headers": HEAD + b"X: x\r\n" * 98 + b"\r\n{}",
     "blank-behind-chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked \r\n\r\n2\r\n{}\r\n0\r\n\r\n",
-    "interim": b"HTTP/1.1 102 P\r\n\r\n" * 30 + b"HTTP/1.1 103 E\r\nLink: </x>\r\n\r\n" + OK,
+    "interim": b"HTTP/1.1 100 Continue\r\n\r\n" + b"HTTP/1.1 102 P\r\n\r\n" * 30 + b"HTTP/1.1 103 E\r\nLink: </x>\r\n\r\n" + OK,
 }
 
 
@@ -52,10 +50,7 @@ def test_the_body_is_what_came_and_a_repeated_or_folded_header_is_joined(send_ca
 
 
 LOST = {
-    "after-interim": b"HTTP/1.1 103 Early Hints\r\n\r\n",
     "body": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort",
-    "last-chunk": CHUNKED + b"0005\r\nhello\r\n000",
-    "end-of-last-chunk": CHUNKED + b"5\r\nhello\r\n0\r\n",
     "length-behind-cr": b"HTTP/1.1 200 OK\r\nX: 1\rContent-Length: 3\r\n\r\nhello",
     "no-header": HEAD + ECHO + b"\r\n\r\n{}",
 }
