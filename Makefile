@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
   test-ui test-typed test-first-day bench up docs guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
-help: ## list all targets
+help: ## list the targets
 	@grep -hE '^[a-z-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/make \1\t\2/' | expand -t 24
 
 env-new:
@@ -175,8 +175,8 @@ lint: env-new ## run ruff (including layering), mypy strict and actionlint
 AS_OF_3.0.6 := --exclude-newer 2025-09-01
 AS_OF_3.2.2 := --exclude-newer 2026-06-15
 # The newest file covers every extra; files without a date hold for every Python, by markers.
-EXTRAS_2.11.2 := --extra test --extra ui --extra lineage
-EXTRAS_3.3.2 := --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours --extra readers
+EXTRAS_$(OLD) := --extra test --extra ui --extra lineage
+EXTRAS_$(NEW) := --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours --extra readers
 OURS := $(patsubst %,--exclude-newer-package apache-airflow-providers-%=2026-11-01,common-compat http)
 COMPILE := uv pip compile --quiet --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url
 constraints: $(addprefix constraints-,$(AIRFLOWS)) constraints-lowest ## pin the newest compatible dependencies, and the lowest (needs uv)

@@ -118,7 +118,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 _KINDS = {
     "unit": "of the modules",
     "wire": "over real sockets",
-    "cluster": "of the test cluster",
+    "cluster": "of the tools of the test cluster",
     "docs": "of the docs",
     "project": "of the project",
 }
@@ -136,6 +136,7 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     proven = ", ".join(f"{count:,} {_KINDS.get(folder, folder)}" for folder, count in counts.most_common())
     versions = f"Airflow {version('apache-airflow')}, Python {sys.version_info.major}.{sys.version_info.minor}"
     terminalreporter.write_line(f"Checked on {versions}: {len(promises):,} promises in {len(tests):,} tests: {proven}.")
+    terminalreporter.write_line("Not run: what needs a full Airflow, a cluster, a browser or other versions (make help).")
 
 
 @pytest.fixture(scope="session")

@@ -30,14 +30,13 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.real_airflow import AIRFLOW_2
 
 TOKEN = "s3cret-access-token"
-_CALL_TYPES: dict[str, type[Call[Any]]] = {kind.operation.key: kind for kind in (DeleteFolder, UploadFromUrl, CreateDownloadLink)}
-_SUBJECTS = {
-    "delete": "staging",
-    "upload": "ftp://127.0.0.1:9/file",  # never fetched: the emulator's queue fails it
-    "link": "f1",
+CALLS: dict[str, tuple[type[Call[Any]], str]] = {
+    "delete": (DeleteFolder, "staging"),
+    "upload": (UploadFromUrl, "ftp://127.0.0.1:9/file"),  # never fetched: the emulator's queue fails it
+    "link": (CreateDownloadLink, "f1"),
 }
-CALLS = {operation.key: (_CALL_TYPES[operation.key], _SUBJECTS[operation.key]) for operation in OPERATIONS}
 """For each operation its type of call, and a subject for which it succeeds once :func:`store_file` was called."""
+assert [*CALLS] == [operation.key for operation in OPERATIONS], "an operation needs a row in CALLS, in the same order"
 with warnings.catch_warnings(action="ignore"):
     KEEPS_CONNECTIONS = "conn@" in str(Asset(uri="other://conn@host/path").uri)
 """Whether Airflow leaves the connection in the URI of an asset that is a path."""

@@ -29,11 +29,10 @@ _REJECTIONS: dict[int, type[errors.RequestRejectedError]] = {
     410: errors.NotFoundError,
 }
 _NOT_ACCEPTED = {
-    "delete folder": "Check the id: the service did not accept it.",
-    "download link": "Check the id: the service did not accept it.",
     "remote upload": "Check the URL: the service did not accept it.",
     "connection test": errors.NotFoundError.hint,
 }
+"""The advice for HTTP 400 of operations that are not about an id."""
 _NOT_THE_API = "Something other than the version 2 API responds there. Check the connection's host (base URL)."
 _REDIRECTED = "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL."
 # What nginx, Apache and Go respond to plain HTTP on a TLS port.
@@ -229,7 +228,8 @@ def _classify_rejection(context: CallContext, status: int, content: Content) -> 
     if status == 400 and _WANTS_TLS.search(content.text):
         advice = "Start the connection's host with https://."
         return _failure(context, errors.ConfigurationError, "HTTP 400: this port expects TLS", advice)
-    advice = {400: _NOT_ACCEPTED[context.operation.name], 405: _NOT_THE_API}.get(status, "")
+    not_accepted = _NOT_ACCEPTED.get(context.operation.name, "Check the id: the service did not accept it.")
+    advice = {400: not_accepted, 405: _NOT_THE_API}.get(status, "")
     return _failure(context, _REJECTIONS.get(status, errors.RequestRejectedError), f"HTTP {status}", advice)
 
 

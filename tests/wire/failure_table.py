@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS
+
 _PAGE = (Path(__file__).parents[2] / "docs" / "failures.md").read_text()
-_OPERATIONS = ("delete", "upload", "link")
+OPERATION_KEYS = tuple(operation.key for operation in OPERATIONS)
+"""The columns of the tables, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def rows(header: str) -> Iterator[list[str]]:
 def _outcomes() -> Iterator[Row]:
     for what, *cells in rows("| what happened | delete folder | remote upload |"):
         told = [cells[0] if cell == "the same" else cell for cell in cells]
-        yield Row(re.sub(r"\[(.+?)\]\(.+?\)", r"\1", what), dict(zip(_OPERATIONS, told, strict=True)))
+        yield Row(re.sub(r"\[(.+?)\]\(.+?\)", r"\1", what), dict(zip(OPERATION_KEYS, told, strict=True)))
 
 
 def statuses_in(text: str) -> tuple[str, ...]:

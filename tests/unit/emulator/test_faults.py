@@ -6,13 +6,13 @@ import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
+from tests.support import CALLS, settings
 
 API = "/cloud/api/v2"
 CONTENT = b"hello world " * 10
@@ -45,20 +45,16 @@ class Observed:
 
 
 def request(emulator: Emulator, operation: str) -> bytes:
-    form = {"delete": ("folder/delete", "folder_id=staging"), "upload": ("file/url_upload_add", "url=ftp%3A%2F%2Fh%2Ff")}
-    if operation in form:
-        path, body = form[operation]
-        return (
-            f"POST {API}/{path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: Bearer {emulator.access_token}\r\n"
-            f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\n\r\n{body}"
-        ).encode()
-    if operation == "link":
-        target = f"{API}/file/download?{urlencode({'access_token': emulator.access_token, 'file_id': 'f1'})}"
-    else:
+    if operation == "download":
         token = emulator.call(lambda service: service.store.create_token("f1"))
         assert token
-        target = f"/download?download_token={token.token}"
-    return f"GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
+        return f"GET /download?download_token={token.token} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
+    kind, subject = CALLS[operation]
+    sent = kind(subject, settings(emulator.url, emulator.access_token)).request()
+    body = sent.body or b""
+    headers = {**sent.headers, "Host": "h", "Connection": "close", "Content-Length": str(len(body))}
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([f"{sent.method} {sent.url.removeprefix(emulator.url)} HTTP/1.1", *lines, "", ""]).encode() + body
 
 
 def exchange(emulator: Emulator, sent: bytes) -> bytes:
