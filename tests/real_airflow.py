@@ -133,8 +133,12 @@ class RealAirflow:
     def unpause(self, dag_id: str) -> None:
         """Unpause a DAG as soon as Airflow has parsed it."""
         self.until(f"DAG {dag_id} is parsed", lambda: self._has_parsed(dag_id))
-        with self._database("rw") as database, database:  # as the command does, without its seconds of imports
-            database.execute("update dag set is_paused = 0 where dag_id = ?", [dag_id])
+
+        def unpaused() -> int:  # as the command does, without its seconds of imports
+            with self._database("rw") as database, database:
+                return database.execute("update dag set is_paused = 0 where dag_id = ?", [dag_id]).rowcount
+
+        self.until(f"DAG {dag_id} is unpaused", unpaused)  # Airflow 2 serializes a DAG before it lists it
 
     def finish(self, run_id: str, seconds: float = 300) -> dict[tuple[str, int], str]:
         """Wait until a run is finished.
