@@ -250,7 +250,10 @@ def test_the_program_prints_its_address_and_an_airflow_connection_and_stops_clea
     assert requests.get(f"{url}{API}/file/download", timeout=5).status_code == 418
     os.kill(program.pid, number)
     rest, errors = program.communicate(timeout=10)
-    assert (program.returncode, rest, errors) == (0, "Stopped.\n", "")
+    own = [
+        line for line in errors.splitlines() if "alembic.runtime.plugins" not in line
+    ]  # what Airflow 3.1 logs when it is imported
+    assert (program.returncode, rest, own) == (0, "Stopped.\n", [])
 
 
 def test_a_port_in_use_is_reported_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
