@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_cloudstore.protocol.framing import IncompleteResponse, MalformedResponse, ResponseFilter
-from airflow_provider_cloudstore.protocol.messages import MAX_HEAD_BYTES, MAX_LINE_BYTES
+from airflow_provider_cloudstore.protocol.messages import MAX_HEAD_BYTES, MAX_LINE_BYTES, MAX_WIRE_BYTES
 
 LINE = b"HTTP/1.1 200 OK\r\n"
 COUNTED = LINE + b"Content-Length: 5\r\n\r\n"
@@ -138,3 +138,13 @@ def test_what_only_some_read_as_chunks_is_none(body: bytes) -> None:
     for size in (1, len(CHUNKED + body)):
         with pytest.raises(MalformedResponse):
             passed(CHUNKED + body, size)
+
+
+def test_a_head_may_take_its_limit_and_not_one_byte_more() -> None:
+    line = b"a: " + b"x" * 60_000 + b"\r\n"
+    head = b"HTTP/1.1 200 OK\r\n" + line * 8
+    head += b"a: " + b"x" * (MAX_HEAD_BYTES - len(head) - 3)
+    reading = ResponseFilter(MAX_WIRE_BYTES)
+    reading.feed(head)
+    with pytest.raises(MalformedResponse):
+        reading.feed(b"x")

@@ -117,3 +117,11 @@ def test_every_text_and_key_is_cleaned_before_it_is_cut() -> None:
     assert "secr" not in json.dumps(stored)
     assert isinstance(stored, dict)
     assert stored["***."][:2] == ["***", 5]
+
+
+def test_thirty_two_levels_are_stored_and_no_more() -> None:
+    def nested(levels: int) -> Any:
+        return [nested(levels - 1)] if levels else 1
+
+    assert storable(nested(32)) == nested(32)
+    assert storable(nested(33)) != nested(33)
