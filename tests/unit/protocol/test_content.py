@@ -70,8 +70,8 @@ def test_a_charset_that_is_known_is_used_and_any_other_reads_as_utf_8(label: str
 def test_a_body_in_a_content_coding_that_everybody_knows_is_read() -> None:
     body = b'{"a": 1}'
     for coded, coding in [
-        (gzip.compress(body), "gzip"),
-        (gzip.compress(body), "x-gzip"),
+        (gzip.compress(body, mtime=0), "gzip"),
+        (gzip.compress(body, mtime=0), "x-gzip"),
         (zlib.compress(body), "Deflate"),
         (body, "identity"),
         (body, ""),
@@ -89,7 +89,7 @@ def test_a_body_in_a_content_coding_that_everybody_knows_is_read() -> None:
         (zlib.compress(b"x" * 1000)[:-4], "deflate", "a body that is not complete deflate"),
         (gzip.compress(b"x" * (MAX_BODY_BYTES + 1), mtime=0), "gzip", "a body of more than 1024 KiB, which was cut off"),
         (gzip.compress(b"{", mtime=0) + gzip.compress(b"}", mtime=0), "gzip", "a body that is not complete gzip"),
-        (gzip.compress(gzip.compress(b"{}")), "gzip, gzip", "a body in a content coding that was not requested"),
+        (gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0), "gzip, gzip", "a body in a content coding that was not requested"),
     ],
 )
 def test_a_body_that_cannot_be_decoded_is_not_the_services_own(body: bytes, coding: str, problem: str) -> None:
