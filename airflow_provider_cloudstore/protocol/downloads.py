@@ -170,13 +170,13 @@ class Download:
         self._furthest = 0  # the highest position so far: bytes downloaded a second time are no progress
         self._body_left = math.inf  # unread bytes of the response's body; infinite if only its end tells
 
-    def part(self, start: int, end: int) -> Download:
+    def part(self, start: int, end: int) -> Self:
         """Another download, of one range, with the same link and of the same version; any number of them may run at once.
 
         :param start: its first byte.
         :param end: the byte after its last one.
         """
-        part = Download(self.file_id, self.settings)
+        part = type(self)(self.file_id, self.settings)
         part.version, part._link, part._end = self.version, self._link, end
         part.position = part._start = part._furthest = start
         return part

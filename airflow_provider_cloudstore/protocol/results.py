@@ -135,7 +135,7 @@ def find_link(
     token = next(tokens, None)
     if token is None:
         return None
-    urls = list(_fields(data, _URL_NAMES))
+    urls = [*_fields(data, _URL_NAMES), *([token] if _URL.fullmatch(token) else [])]  # a service may give a URL for a token
     url = next((value for value in urls if _is_public_url(value, known)), None)
     if urls and url is None:
         log.warning(

@@ -89,7 +89,11 @@ def test_a_body_in_a_content_coding_that_everybody_knows_is_read() -> None:
         (zlib.compress(b"x" * 1000)[:-4], "deflate", "a body that is not complete deflate"),
         (gzip.compress(b"x" * (MAX_BODY_BYTES + 1), mtime=0), "gzip", "a body of more than 1024 KiB, which was cut off"),
         (gzip.compress(b"{", mtime=0) + gzip.compress(b"}", mtime=0), "gzip", "a body that is not complete gzip"),
-        (gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0), "gzip, gzip", "a body in a content coding that was not requested"),
+        (
+            gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0),
+            "gzip, gzip",
+            "a body in a content coding that was not requested",
+        ),
     ],
 )
 def test_a_body_that_cannot_be_decoded_is_not_the_services_own(body: bytes, coding: str, problem: str) -> None:

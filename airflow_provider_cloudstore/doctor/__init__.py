@@ -1,0 +1,45 @@
+"""Compares what the package assumes of the service with the service itself; ``python -m`` runs it as a program."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.doctor.report import Report
+
+log = logging.getLogger(__name__)
+
+
+def diagnose(
+    cloudstore_conn_id: str = DEFAULT_CONN_ID,
+    *,
+    wrong_token: bool = False,
+    upload: str | None = None,
+    delete_folder: str | None = None,
+    requests: int = 0,
+    wait: float = 300.0,
+    say: Callable[[str], None] = log.info,
+) -> Report:
+    """Check a connection against the service, for a notebook or a task. By default it only reads.
+
+    :param cloudstore_conn_id: the Airflow connection, which is found as a task finds it.
+    :param wrong_token: also send a wrong token; some services lock an account for that.
+    :param upload: a URL to queue as an upload (API document, section 4.2). The file stays in the service.
+    :param delete_folder: the id of a folder to delete permanently, with its contents (API document, section 4.1).
+    :param requests: how many requests to send in a row to look for a rate limit, at most 50.
+    :param wait: seconds to wait for the uploaded file.
+    :param say: called with a line before each step.
+    :returns: the report; its ``usable`` says whether tasks can rely on the connection as it is, and ``str`` of it is a table.
+    :raises InvalidInputError: if the guards reject the URL or the folder's id, or a number is out of range; nothing was sent.
+    """
+    from airflow_provider_cloudstore.doctor.examination import Examination, Plan
+
+    plan = Plan(wrong_token=wrong_token, upload=upload, delete_folder=delete_folder, requests=requests, wait=wait)
+    examination = Examination(cloudstore_conn_id, plan, say)
+    if examination.prepare():
+        examination.run()
+    return examination.report

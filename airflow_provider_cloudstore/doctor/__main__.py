@@ -1,0 +1,107 @@
+"""The command line: ``python -m airflow_provider_cloudstore.doctor --conn-id ID``."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import shutil
+import sys
+from contextlib import redirect_stdout
+from typing import TextIO
+
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
+
+_USABLE, _NOT_USABLE, _REFUSED = 0, 1, 2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the doctor and print its report.
+
+    :param arguments: the command line, without the program's name.
+    :returns: the exit status: 0 if tasks can rely on the connection, as far as tried; 1 if not; 2 if nothing was sent, because
+        an argument was refused or a deletion was not confirmed.
+    """
+    given = _parser().parse_args(arguments)
+    # What `airflow connections` does: without it, Airflow 3 reads connections from the environment and secrets backends only.
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    output = sys.stdout
+    with redirect_stdout(sys.stderr):  # for Airflow's logs
+        return _run(given, output)
+
+
+def _run(given: argparse.Namespace, output: TextIO) -> int:
+    from airflow_provider_cloudstore.doctor.examination import Examination, Plan
+    from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+
+    try:
+        upload = _read_url() if given.upload == "-" else given.upload
+        plan = Plan(given.wrong_token, upload, given.delete_folder, given.requests, given.wait)
+        examination = Examination(given.conn_id, plan, _say)
+        is_readable = examination.prepare()
+    except InvalidInputError as error:
+        _say(str(error))
+        return _REFUSED
+    if given.delete_folder is not None and not given.yes and not _is_confirmed(given.delete_folder):
+        return _REFUSED
+    try:
+        if is_readable:
+            examination.run()
+    except KeyboardInterrupt:
+        _say("Interrupted: the report has what was seen so far.")
+        given.interrupted = True
+    report = examination.report
+    width = shutil.get_terminal_size((120, 24)).columns
+    print(json.dumps(report.to_dict(), indent=2) if given.json else report.text(width), file=output)
+    return _USABLE if report.usable and "interrupted" not in given else _NOT_USABLE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m airflow_provider_cloudstore.doctor",
+        description="Checks an Airflow connection against the service. Without the flags for more, it only reads.",
+        epilog="Exit status: 0 if tasks can rely on the connection, as far as tried; 1 if not; 2 if nothing was sent.",
+    )
+    parser.add_argument("--conn-id", default=DEFAULT_CONN_ID, help="the Airflow connection; default: %(default)s")
+    parser.add_argument("--wrong-token", action="store_true", help="also send a wrong token, which may lock an account")
+    parser.add_argument(
+        "--upload",
+        metavar="URL",
+        help="upload this file, wait for it and download it; it stays in the service. - reads the URL from standard input, which "
+        "keeps it out of process lists",
+    )
+    parser.add_argument("--delete-folder", metavar="ID", help="delete this folder with its contents, permanently, and once more")
+    parser.add_argument("--yes", action="store_true", help="delete the folder without asking, where there is no terminal")
+    parser.add_argument(
+        "--requests", metavar="N", type=int, default=0, help="send N requests in a row, at most 50, to find a limit"
+    )
+    parser.add_argument(
+        "--wait", metavar="SECONDS", type=float, default=300.0, help="how long to wait for the file; default: 300"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    return parser
+
+
+def _read_url() -> str:
+    """The URL from standard input; not echoed on a terminal."""
+    return (getpass.getpass("URL to upload: ", sys.stderr) if sys.stdin.isatty() else sys.stdin.readline()).strip()
+
+
+def _is_confirmed(folder_id: str) -> bool:
+    if not sys.stdin.isatty():
+        _say("--delete-folder deletes permanently: confirm it with --yes where there is no terminal. Nothing was sent.")
+        return False
+    _say(f"This deletes folder '{folder_id}' with everything in it, permanently.")
+    if input("Type its id to confirm: ").strip() == folder_id.strip():
+        return True
+    _say("The ids differ. Nothing was sent.")
+    return False
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

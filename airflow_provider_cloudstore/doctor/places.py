@@ -1,0 +1,129 @@
+"""Finds where a response of unknown shape may hold what the package needs, to propose extras of the connection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from airflow_provider_cloudstore.protocol.messages import Response
+from airflow_provider_cloudstore.protocol.results import DownloadLink, find_file_id, find_link
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.storable import Json
+
+MAX_CANDIDATES = 5
+_MAX_DEPTH = 6
+_MAX_ITEMS = 3
+"""Of a list: an upload of one file has one item in it."""
+_MIN_TOKEN_LENGTH = 6
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_ID = frozenset({"id", "uuid", "guid", "hash", "code", "key", "ref", "reference", "identifier", "slug", "fileid", "oid"})
+_OF_SOMETHING_ELSE = frozenset(
+    {"queue", "job", "task", "request", "folder", "parent", "user", "account", "owner", "trace", "server"}
+)
+_TOKEN = frozenset({"token", "key", "hash", "code", "ticket", "signature", "sig", "jwt", "secret"})
+_LINK = frozenset({"url", "link", "href", "uri", "location", "download"})
+_ABOUT_THE_TOKEN = re.compile(
+    r"token|auth|credential|log[- ]?in|sign[- ]?in|session|permission|denied|forbidden|expired|api[- ]?key", re.IGNORECASE
+)
+_VARIABLE = re.compile(r"\d+|[0-9a-f-]{12,}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class IdPlace:
+    """Where the file's id may be.
+
+    :param path: the value for extra ``file_id_path``; empty for the configured or a usual place.
+    """
+
+    path: str
+    file_id: str
+
+
+def id_places(data: Json, secrets: Iterable[Secret]) -> list[IdPlace]:
+    """Where the response to an upload may hold the file's id, most likely first.
+
+    :param data: the parsed body.
+    :param secrets: the secrets of the call, which are no ids.
+    """
+    known, found = tuple(secrets), []
+    for path in _leaves(data):
+        file_id = find_file_id(data, path, known)
+        if file_id and (rank := _rank_of_id(path)) is not None:
+            found.append((rank, IdPlace(".".join(path), file_id)))
+    found.sort(key=lambda one: one[0])
+    by_value = {place.file_id: place for _, place in reversed(found)}
+    return [place for _, place in found if by_value[place.file_id] is place][:MAX_CANDIDATES]
+
+
+def _rank_of_id(path: tuple[str, ...]) -> int | None:
+    last, above = _words(path[-1]), {word for key in path[:-1] for word in _words(key)}
+    if not last & _ID:
+        return None
+    if last & _OF_SOMETHING_ELSE:
+        return 3
+    return 0 if "file" in last or "fileid" in last else 1 if above & {"file", "files"} else 2
+
+
+def token_places(response: Response, data: Json, file_id: str, secrets: Iterable[Secret]) -> list[tuple[str, DownloadLink]]:
+    """Where the response to a request for a link may hold the token: values for extra ``token_path``, and the links they give.
+
+    :param file_id: the file, whose id is no token.
+    :param secrets: the secrets of the call, which are no tokens.
+    """
+    known, found = tuple(secrets), []
+    for path in _leaves(data):
+        words = _words(path[-1])
+        link = find_link(file_id, response, data, path, known) if words & (_TOKEN | _LINK) else None
+        if link and link.token != file_id and len(link.token) >= _MIN_TOKEN_LENGTH:
+            rank = link.url_with_token is None, not words & _TOKEN, "token" not in words
+            found.append((rank, ".".join(path), link))
+    return [(path, link) for _, path, link in sorted(found, key=lambda one: one[0])][:MAX_CANDIDATES]
+
+
+def not_found_pattern(message: str, subject: str) -> str:
+    """A regular expression for the message of a "not found", or an empty string if the message may be about something else.
+
+    :param message: the service's message.
+    :param subject: the id that was asked for, which the message may repeat.
+    """
+    if not message or "***" in message or _ABOUT_THE_TOKEN.search(message.replace(subject, "")):
+        return ""
+    parts = [re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", part) for part in message.split(subject)]
+    return ".*".join(_VARIABLE.sub(".*", part) for part in parts).strip(" .*")
+
+
+def seems_to_fail(data: Json) -> str:
+    """The name of a field that reports a failure in a way that the package does not read, or an empty string.
+
+    :param data: the parsed body of a response that counts as a success.
+    """
+    if not isinstance(data, dict):
+        return ""
+    for name, value in data.items():
+        key = name.lower()
+        if (key in ("success", "ok") and value in (False, 0, "false")) or (key in ("error", "errors") and value):
+            return str(name)
+        if key in ("status", "_status", "state", "result") and str(value).lower() in ("fail", "failed", "failure", "ko", "nok"):
+            return str(name)
+    return ""
+
+
+def constant_part(text: str, subject: str) -> str:
+    """``text`` without what differs from one request to the next: numbers, long hexadecimal ones, and the id asked for."""
+    return _VARIABLE.sub("", text.replace(subject, ""))
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _WORDS.findall(name))
+
+
+def _leaves(data: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths to all values that an extra can name."""
+    if isinstance(data, (dict, list)):
+        items = data.items() if isinstance(data, dict) else ((str(number), one) for number, one in enumerate(data[:_MAX_ITEMS]))
+        for key, value in items:
+            if key and "." not in key and len(path) < _MAX_DEPTH:
+                yield from _leaves(value, (*path, key))
+    elif path:
+        yield path

@@ -1,0 +1,189 @@
+"""The doctor's report: what the package assumes, what was seen, and what to do about the difference."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import zip_longest
+from typing import Any
+
+
+class Verdict(Enum):
+    """How what was seen compares with what is assumed."""
+
+    AS_ASSUMED = "as assumed"
+    NEEDS_SETTING = "needs a setting"
+    CONTRADICTS = "contradicts"
+    NOT_TRIED = "not tried"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One assumption.
+
+    :param name: its name, in the report and in docs/assumptions.md.
+    :param assumed: what the package assumes.
+    :param flag: the flag of the program without which it is not tried.
+    """
+
+    name: str
+    assumed: str
+    flag: str = ""
+
+
+_UPLOAD, _DELETE = "--upload URL", "--delete-folder ID"
+CHECKS = (
+    Check("connection", "is defined, with valid fields and known extras"),
+    Check("address", "the API responds at the base URL"),
+    Check("certificate", "trusted, and valid for two weeks or more"),
+    Check("time", "a response within the extra 'timeout'"),
+    Check("token", "the service accepts it"),
+    Check("not found", "404 or 410, or a message that matches the extra 'not_found_pattern'"),
+    Check("wrong path", "does not look like a missing file"),
+    Check("wrong token", "401; does not look like a missing file", "--wrong-token"),
+    Check("upload", "2xx means that the file is queued", _UPLOAD),
+    Check("file id", "'file_id' at the top or under 'data', or extra 'file_id_path'", _UPLOAD),
+    Check("download token", "in a usual place, or at the extra 'token_path'", _UPLOAD),
+    Check("availability", "a link is refused until the file is there", _UPLOAD),
+    Check("expiry", "UTC, if there is one", _UPLOAD),
+    Check("download URL", "in the response, or extra 'download_url'", _UPLOAD),
+    Check("content", "the bytes of the source", _UPLOAD),
+    Check("ranges", "206 with a strong validator, to resume downloads", _UPLOAD),
+    Check("deletion", "2xx means that the folder is deleted", _DELETE),
+    Check("missing folder", "as 'not found'", _DELETE),
+    Check("rate limit", "429, or 503 with a valid Retry-After", "--requests N"),
+)
+_BY_NAME = {check.name: check for check in CHECKS}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One row of the report.
+
+    :param check: the assumption.
+    :param seen: what the service did, in short and redacted.
+    :param meaning: what follows for tasks, or what to do; empty if nothing.
+    :param stops_tasks: whether tasks cannot rely on the connection until this has changed.
+    """
+
+    check: Check
+    seen: str
+    verdict: Verdict
+    meaning: str = ""
+    stops_tasks: bool = False
+
+
+@dataclass(slots=True)
+class Report:
+    """What the doctor found.
+
+    :param conn_id: the Airflow connection.
+    :param extras: the extras of the connection, with the ones that the findings propose.
+    :param kept: names of extras that the connection has and the report does not show, because they may hold credentials.
+    """
+
+    conn_id: str
+    extras: dict[str, Any] = field(default_factory=dict)
+    kept: list[str] = field(default_factory=list)
+    _found: dict[str, Finding] = field(default_factory=dict)
+    _proposed: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, name: str, seen: str, verdict: Verdict, meaning: str = "", *, stops_tasks: bool | None = None) -> None:
+        """Record a finding; a later one on the same assumption replaces it.
+
+        :param stops_tasks: by default, whether the verdict is a contradiction or asks for a setting.
+        """
+        stops = verdict in (Verdict.NEEDS_SETTING, Verdict.CONTRADICTS) if stops_tasks is None else stops_tasks
+        self._found[name] = Finding(_BY_NAME[name], seen, verdict, meaning, stops)
+
+    def propose(self, extra: str, value: Any) -> None:
+        """Propose a value for an extra."""
+        self.extras[extra] = self._proposed[extra] = value
+
+    def __getitem__(self, name: str) -> Finding:
+        """The finding on an assumption, by its name."""
+        check = _BY_NAME[name]
+        flag = f"use {check.flag}" if check.flag else ""
+        return self._found.get(name) or Finding(check, "-", Verdict.NOT_TRIED, flag)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All rows, in the order of the checks."""
+        return [self[check.name] for check in CHECKS]
+
+    @property
+    def usable(self) -> bool:
+        """Whether nothing that was tried keeps tasks from relying on the connection as it is configured."""
+        return not any(finding.stops_tasks for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data."""
+        checks = [
+            {
+                "check": one.check.name,
+                "assumed": one.check.assumed,
+                "seen": one.seen,
+                "verdict": one.verdict.value,
+                "meaning": one.meaning,
+                "stops_tasks": one.stops_tasks,
+            }
+            for one in self.findings
+        ]
+        extras = {"extras": self.extras, "proposed": self._proposed, "other_extras": self.kept}
+        return {"connection": self.conn_id, "usable": self.usable, "checks": checks, **extras}
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int = 120) -> str:
+        """The report for people: the table, the extras to paste, and what no setting changes.
+
+        :param width: of a line, in characters.
+        """
+        parts = [_table(self.findings, width), *self._extras(), *self._consequences(width)]
+        end = "can" if self.usable else "cannot yet"
+        untried = sorted({one.check.flag for one in self.findings if one.verdict is Verdict.NOT_TRIED and one.check.flag})
+        missing = f" Not tried: {', '.join(untried)}." if untried else ""
+        return "\n\n".join(
+            [*parts, _wrapped(f"Tasks {end} rely on connection '{self.conn_id}', as far as tried.{missing}", width)]
+        )
+
+    def _extras(self) -> list[str]:
+        if not self._proposed:
+            return []
+        kept = f" Keep {', '.join(map(repr, self.kept))}: not shown, because the value may be secret." if self.kept else ""
+        return [
+            f"Set the connection's extra to this, and run the doctor again.{kept}\n{json.dumps(self.extras, ensure_ascii=False)}"
+        ]
+
+    def _consequences(self, width: int) -> list[str]:
+        lines = [
+            f"{one.check.name}: {one.meaning}" for one in self.findings if one.meaning and one.verdict is not Verdict.NOT_TRIED
+        ]
+        return ["What that means:\n" + "\n".join(_wrapped(line, width, "- ") for line in lines)] if lines else []
+
+
+def _wrapped(text: str, width: int, bullet: str = "") -> str:
+    return textwrap.fill(text, width, initial_indent=bullet, subsequent_indent=" " * len(bullet), break_on_hyphens=False)
+
+
+def _table(findings: list[Finding], width: int) -> str:
+    """The rows with wrapped cells, as wide as a line."""
+    names, verdicts = max(len(check.name) for check in CHECKS), max(len(verdict.value) for verdict in Verdict)
+    rest = max(40, width - names - verdicts - 6)
+    widths = (names, rest * 2 // 5, rest - rest * 2 // 5, verdicts)
+    rows = [("check", "assumed", "seen", "verdict"), tuple("-" * one for one in widths)]
+    rows += [(one.check.name, one.check.assumed, _seen(one), one.verdict.value) for one in findings]
+    return "\n".join(line for row in rows for line in _lines(row, widths))
+
+
+def _seen(finding: Finding) -> str:
+    return finding.meaning if finding.verdict is Verdict.NOT_TRIED and finding.meaning else finding.seen
+
+
+def _lines(row: tuple[str, ...], widths: tuple[int, ...]) -> list[str]:
+    cells = [textwrap.wrap(cell, size, break_on_hyphens=False) or [""] for cell, size in zip(row, widths, strict=True)]
+    lines = zip_longest(*cells, fillvalue="")
+    return ["  ".join(part.ljust(size) for part, size in zip(line, widths, strict=True)).rstrip() for line in lines]
