@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 
@@ -18,7 +19,7 @@ from airflow_provider_cloudstore.doctor.uploading import UploadTrial
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.failures import is_elsewhere
-from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, read_extra, warnings_about
 
 MAX_REQUESTS = 50
@@ -105,7 +106,7 @@ class Examination:
             report.add("connection", seen, Verdict.CONTRADICTS, "Check Airflow's database and its secrets backend.")
             return None
         extra = read_extra(connection.extra)
-        shown = {key: value for key, value in extra.items() if key in EXTRA_KEYS and key != "proxy"}
+        shown = {key: value for key, value in extra.items() if key in EXTRA_KEYS and not _may_be_secret(key, value)}
         report.extras, report.kept = shown, sorted(extra.keys() - shown.keys())
         warnings = warnings_about(connection.conn_type, extra)
         if settings.verify is False:
@@ -128,15 +129,16 @@ class Examination:
         self._say("Looking at the certificate")
         connected = connect(self._settings)
         if isinstance(connected, str):
-            self.report.add("certificate", connected, Verdict.NOT_TRIED)
-            connecting = ""
+            self.report.add("certificate", "-", Verdict.NOT_TRIED, connected)
+        elif connected.days is None:
+            self.report.add("certificate", "-", Verdict.NOT_TRIED, connected.certificate)
+        elif connected.days < _TOO_FEW_DAYS:
+            meaning = "Renew the certificate: no request succeeds once it has expired."
+            self.report.add("certificate", connected.certificate, Verdict.CONTRADICTS, meaning, stops_tasks=False)
         else:
-            few = connected.days is not None and connected.days < _TOO_FEW_DAYS
-            meaning = "Renew the certificate: no request succeeds once it has expired." if few else ""
-            verdict = Verdict.CONTRADICTS if few else Verdict.AS_ASSUMED
-            self.report.add("certificate", connected.certificate, verdict, meaning, stops_tasks=False)
-            connecting = f"connected in {connected.seconds * 1000:,.0f} ms, "
+            self.report.add("certificate", connected.certificate, Verdict.AS_ASSUMED)
         again = ask(self._client, Poll(MISSING, self._settings))
+        connecting = "" if isinstance(connected, str) else f"connected in {connected.seconds * 1000:,.0f} ms, "
         seen = f"{connecting}responded in {again.seconds * 1000:,.0f} ms; the timeout is {self._settings.timeout:g} s"
         self.report.add("time", seen, Verdict.AS_ASSUMED)
         return True
@@ -176,7 +178,7 @@ class Examination:
         if isinstance(error, (errors.AuthenticationError, errors.PermissionDeniedError)):
             self.report.add("token", seen, Verdict.CONTRADICTS, self._missing.advice)
         elif told or error is None or (isinstance(error, errors.NotFoundError) and not same_path):
-            self.report.add("token", f"accepted: a missing file is answered with {seen}", Verdict.AS_ASSUMED)
+            self.report.add("token", "accepted", Verdict.AS_ASSUMED)
         else:
             meaning = "whether the message is about the token shows with --wrong-token, or with --upload URL"
             self.report.add("token", seen, Verdict.NOT_TRIED, meaning, stops_tasks=told is False)
@@ -254,9 +256,8 @@ class Examination:
         if proven and report["token"].verdict is Verdict.NOT_TRIED:
             report.add("token", "accepted: the service carried out an operation with it", Verdict.AS_ASSUMED)
         told_apart = not like_wrong_path or proven
-        seen = f"{self._settings.route}: {self._missing.seen}"
         meaning = "" if told_apart else "Every path is answered like this: whether the API is there shows with --upload URL."
-        report.add("address", seen, Verdict.AS_ASSUMED if told_apart else Verdict.CONTRADICTS, meaning)
+        report.add("address", self._settings.route, Verdict.AS_ASSUMED if told_apart else Verdict.CONTRADICTS, meaning)
 
     def _try_rate_limit(self) -> None:
         """Send requests in a row until one of them is answered in another way."""
@@ -285,6 +286,11 @@ class Examination:
             "the limit: use an Airflow pool, and requests_per_second in batches."
         )
         self.report.add("rate limit", seen, Verdict.CONTRADICTS, meaning)
+
+
+def _may_be_secret(key: str, value: Any) -> bool:
+    """Whether an extra may hold credentials; a placeholder is none."""
+    return key == "proxy" or (isinstance(value, str) and redact_parameters(text := value.replace("{token}", "")) != text)
 
 
 def _silent_failure(field: str) -> str:

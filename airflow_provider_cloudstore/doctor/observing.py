@@ -196,10 +196,10 @@ def connect(settings: Settings) -> Connected | str:
 
 def _described(seconds: float, certificates: list[dict[str, Any]], settings: Settings) -> Connected:
     if not certificates:
-        return Connected(seconds, "none: plain http")
+        return Connected(seconds, "the connection is plain http")
     certificate = certificates[0]
     if not certificate:
-        return Connected(seconds, "not verified, because extra 'verify' is false")
+        return Connected(seconds, "extra 'verify' is false")
     issuer = dict(pair for pairs in certificate["issuer"] for pair in pairs)
     days = (ssl.cert_time_to_seconds(certificate["notAfter"]) - time.time()) / 86_400
     name = issuer.get("organizationName") or issuer.get("commonName", "an unnamed authority")

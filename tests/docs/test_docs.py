@@ -106,13 +106,16 @@ def test_every_make_target_that_the_docs_name_exists() -> None:
 
 
 def test_every_python_block_is_run_by_a_test() -> None:
-    folders = [ROOT / "tests" / "docs" / "howto", ROOT / "tests" / "airflow"]
+    folders = [ROOT / "tests" / "docs", ROOT / "tests" / "airflow"]
     tests = "".join(file.read_text() for folder in folders for file in folder.rglob("*.py"))
     assert not [block.name for block in PYTHON if f'"{block.name}"' not in tests]
 
 
 COMMANDS = [line for page in READ_BY_USERS for block in blocks(page, "console") for line in block.code.splitlines()]
 EMULATOR = [line for line in COMMANDS if line.startswith("python -m airflow_provider_cloudstore.emulator")]
+DOCTOR = [
+    line for line in COMMANDS if line.startswith("python -m airflow_provider_cloudstore.doctor")
+]  # tests/docs/test_doctor.py
 EXPORTS = [line for line in COMMANDS if line.startswith("export AIRFLOW_CONN_CLOUDSTORE_DEFAULT=")]
 
 
@@ -120,7 +123,7 @@ def test_every_command_is_run_by_a_test() -> None:
     # CI runs `make`, tests/project/packaging runs pip in a new environment, tests/airflow/first_day runs Airflow's commands.
     starts = ("make ", "pip ", "python3.11 -m venv ", ". ~/cloudstore-venv/", "airflow ", "export AIRFLOW__")
     elsewhere = {line for line in COMMANDS if line.startswith(starts)}
-    assert set(COMMANDS) == {*EMULATOR, *EXPORTS, *elsewhere}
+    assert set(COMMANDS) == {*EMULATOR, *DOCTOR, *EXPORTS, *elsewhere}
     assert EMULATOR
     assert EXPORTS
 

@@ -60,6 +60,13 @@ def test_the_emulator_imports_the_protocol_and_compat_only_where_it_runs_dags() 
         assert own == ({"compat"} if file.name == "dag_runs.py" else set()), file.name
 
 
+def test_the_doctor_uses_hooks_clients_and_protocol_and_nothing_uses_the_doctor() -> None:
+    below = {"hooks", "clients", "protocol", "provider_info"}
+    for file in PACKAGE.rglob("*.py"):
+        own = {name.split(".")[1] for name in imports(file) if name.startswith(f"{OWN}.")}
+        assert own <= {"doctor", *below} if file.parent.name == "doctor" else "doctor" not in own, file
+
+
 GLUE = (".", "assets", "operators", "sensors", "triggers", "hooks", "fs")
 
 
@@ -89,7 +96,7 @@ def test_no_module_of_the_operators_imports_itself_through_others() -> None:
 
 
 def test_only_compat_depends_on_the_airflow_version() -> None:
-    for folder in (*GLUE, "emulator"):
+    for folder in (*GLUE, "doctor", "emulator"):
         for file in (PACKAGE / folder).glob("*.py"):
             found = re.findall('except (?:ImportError|ModuleNotFoundError)|AIRFLOW_V|task_state_store"', file.read_text())
             assert not found or file.name == "compat.py", f"{file.name}: {found}"
