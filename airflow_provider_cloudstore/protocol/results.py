@@ -123,7 +123,7 @@ def _iso(moment: DateTime) -> str:
 def find_link(
     file_id: str, response: Response, data: Json, token_path: tuple[str, ...], secrets: Iterable[Secret]
 ) -> DownloadLink | None:
-    """The download link in a response, or None if it contains no token.
+    """The download link in a response, or None if it contains no token. A token that is a URL is also the URL to download from.
 
     :param data: the response's parsed body.
     :param token_path: where the token is; empty for the usual places.
@@ -135,7 +135,7 @@ def find_link(
     token = next(tokens, None)
     if token is None:
         return None
-    urls = [*_fields(data, _URL_NAMES), *([token] if _URL.fullmatch(token) else [])]  # a service may give a URL for a token
+    urls = [*([token] if _URL.fullmatch(token) else []), *_fields(data, _URL_NAMES)]
     url = next((value for value in urls if _is_public_url(value, known)), None)
     if urls and url is None:
         log.warning(

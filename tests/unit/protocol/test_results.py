@@ -96,6 +96,12 @@ def test_a_link_has_the_url_of_the_answer_where_there_is_one() -> None:
     assert link({"token": "t"}).url_with_token is None
 
 
+def test_a_token_that_is_a_url_is_the_url_of_the_link() -> None:
+    url = "https://h/x/f1"
+    for found in (link({"link": {"href": url}, "url": "https://h/page"}, "link", "href"), link(url.encode())):
+        assert (found.token, found.url_with_token) == (url, url)
+
+
 @pytest.mark.parametrize(
     ("fields", "ends"),
     [
