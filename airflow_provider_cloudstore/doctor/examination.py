@@ -14,7 +14,7 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.doctor import places
 from airflow_provider_cloudstore.doctor.downloading import DownloadTrial
 from airflow_provider_cloudstore.doctor.observing import MISSING, Deletion, Observation, Poll, Upload, WrongPath, ask, connect
-from airflow_provider_cloudstore.doctor.report import Report, Verdict
+from airflow_provider_cloudstore.doctor.report import DELETE, REQUESTS, UPLOAD, WRONG_TOKEN, Report, Verdict
 from airflow_provider_cloudstore.doctor.uploading import UploadTrial
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors
@@ -49,6 +49,17 @@ class Plan:
         if not 0 < self.wait <= 86_400:
             raise errors.InvalidInputError("wait must be from 1 to 86400 seconds; nothing was sent")
 
+    @property
+    def flags(self) -> frozenset[str]:
+        """The program's flags for what goes beyond reading."""
+        given = {
+            WRONG_TOKEN: self.wrong_token,
+            UPLOAD: self.upload is not None,
+            DELETE: self.delete_folder is not None,
+            REQUESTS: self.requests > 0,
+        }
+        return frozenset(flag for flag, is_given in given.items() if is_given)
+
 
 class Examination:
     """One run of the doctor.
@@ -60,7 +71,7 @@ class Examination:
     """
 
     def __init__(self, conn_id: str, plan: Plan, say: Callable[[str], None]) -> None:
-        self.report = Report(conn_id)
+        self.report = Report(conn_id, plan.flags)
         self._plan, self._say = plan, say
         self._hook = CloudStoreHook(conn_id)
         self._client: BlockingClient

@@ -26,7 +26,8 @@ _LINK = frozenset({"url", "link", "href", "uri", "location", "download"})
 _ABOUT_THE_TOKEN = re.compile(
     r"token|auth|credential|log[- ]?in|sign[- ]?in|session|permission|denied|forbidden|expired|api[- ]?key", re.IGNORECASE
 )
-_VARIABLE = re.compile(r"\d+|[0-9a-f-]{12,}", re.IGNORECASE)
+_VARIABLE = re.compile(r"[0-9a-f-]{12,}|\d+", re.IGNORECASE)
+_LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,10 @@ def not_found_pattern(message: str, subject: str) -> str:
     """
     if not message or "***" in message or _ABOUT_THE_TOKEN.search(message.replace(subject, "")):
         return ""
-    parts = [re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", part) for part in message.split(subject)]
-    return ".*".join(_VARIABLE.sub(".*", part) for part in parts).strip(" .*")
+    parts = re.split("\0+", _VARIABLE.sub("\0", message.replace(subject, "\0")).strip(" \0"))
+    if not any(_LETTERS.search(part) for part in parts):
+        return ""
+    return ".*".join(re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", part) for part in parts)
 
 
 def seems_to_fail(data: Json) -> str:

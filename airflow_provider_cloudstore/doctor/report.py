@@ -33,7 +33,7 @@ class Check:
     flag: str = ""
 
 
-_UPLOAD, _DELETE = "--upload URL", "--delete-folder ID"
+WRONG_TOKEN, UPLOAD, DELETE, REQUESTS = "--wrong-token", "--upload URL", "--delete-folder ID", "--requests N"
 CHECKS = (
     Check("connection", "is defined, with valid fields and known extras"),
     Check("address", "the API responds at the base URL"),
@@ -42,18 +42,18 @@ CHECKS = (
     Check("token", "the service accepts it"),
     Check("not found", "404 or 410, or a message that matches the extra 'not_found_pattern'"),
     Check("wrong path", "does not look like a missing file"),
-    Check("wrong token", "401; does not look like a missing file", "--wrong-token"),
-    Check("upload", "2xx means that the file is queued", _UPLOAD),
-    Check("file id", "'file_id' at the top or under 'data', or extra 'file_id_path'", _UPLOAD),
-    Check("download token", "in a usual place, or at the extra 'token_path'", _UPLOAD),
-    Check("availability", "a link is refused until the file is there", _UPLOAD),
-    Check("expiry", "UTC, if there is one", _UPLOAD),
-    Check("download URL", "in the response, or extra 'download_url'", _UPLOAD),
-    Check("content", "the bytes of the source", _UPLOAD),
-    Check("ranges", "206 with a strong validator, to resume downloads", _UPLOAD),
-    Check("deletion", "2xx means that the folder is deleted", _DELETE),
-    Check("missing folder", "as 'not found'", _DELETE),
-    Check("rate limit", "429, or 503 with a valid Retry-After", "--requests N"),
+    Check("wrong token", "401; does not look like a missing file", WRONG_TOKEN),
+    Check("upload", "2xx means that the file is queued", UPLOAD),
+    Check("file id", "'file_id' at the top or under 'data', or extra 'file_id_path'", UPLOAD),
+    Check("download token", "in a usual place, or at the extra 'token_path'", UPLOAD),
+    Check("availability", "a link is refused until the file is there", UPLOAD),
+    Check("expiry", "UTC, if there is one", UPLOAD),
+    Check("download URL", "in the response, or extra 'download_url'", UPLOAD),
+    Check("content", "the bytes of the source", UPLOAD),
+    Check("ranges", "206 with a strong validator, to resume downloads", UPLOAD),
+    Check("deletion", "2xx means that the folder is deleted", DELETE),
+    Check("missing folder", "as 'not found'", DELETE),
+    Check("rate limit", "429, or 503 with a valid Retry-After", REQUESTS),
 )
 _BY_NAME = {check.name: check for check in CHECKS}
 
@@ -80,11 +80,13 @@ class Report:
     """What the doctor found.
 
     :param conn_id: the Airflow connection.
+    :param flags: the flags that were given.
     :param extras: the extras of the connection, with the ones that the findings propose.
     :param kept: names of extras that the connection has and the report does not show, because they may hold credentials.
     """
 
     conn_id: str
+    flags: frozenset[str] = frozenset()
     extras: dict[str, Any] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
     _found: dict[str, Finding] = field(default_factory=dict)
@@ -105,8 +107,9 @@ class Report:
     def __getitem__(self, name: str) -> Finding:
         """The finding on an assumption, by its name."""
         check = _BY_NAME[name]
-        flag = f"use {check.flag}" if check.flag else ""
-        return self._found.get(name) or Finding(check, "-", Verdict.NOT_TRIED, flag)
+        is_asked_for = not check.flag or check.flag in self.flags
+        meaning = "not reached: see the rows above" if is_asked_for else f"use {check.flag}"
+        return self._found.get(name) or Finding(check, "-", Verdict.NOT_TRIED, meaning)
 
     @property
     def findings(self) -> list[Finding]:
@@ -144,7 +147,7 @@ class Report:
         """
         parts = [_table(self.findings, width), *self._extras(), *self._consequences(width)]
         end = "can" if self.usable else "cannot yet"
-        untried = sorted({one.check.flag for one in self.findings if one.verdict is Verdict.NOT_TRIED and one.check.flag})
+        untried = sorted({check.flag for check in CHECKS} - self.flags - {""})
         missing = f" Not tried: {', '.join(untried)}." if untried else ""
         return "\n\n".join(
             [*parts, _wrapped(f"Tasks {end} rely on connection '{self.conn_id}', as far as tried.{missing}", width)]

@@ -1,0 +1,163 @@
+"""The doctor proposes what six services need, and with its extras the README's DAG succeeds on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.dag_runs import run_dag
+from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
+from tests.doc_blocks import code_of, dag_of
+from tests.wire.doctor import services
+from tests.wire.doctor.services import AS_ASSUMED, CONTRADICTS, FOLDER, NEEDS, NOT_TRIED, SOURCE, TOKEN, Storage, connect, examine
+
+DAY, DAILY_FOLDER = datetime(2026, 3, 11, tzinfo=UTC), "reports-2026-03-04"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A service, and what the doctor reports of it.
+
+    :param rows: the rows that are not as assumed, and the words that each must contain, seen or meant.
+    :param extras: what it proposes.
+    :param by_hand: what a human must set.
+    :param differs: the rows that are not as assumed with these extras.
+    :param usable: whether tasks can rely on it with these extras.
+    """
+
+    rows: dict[str, tuple[Any, str]]
+    extras: dict[str, str] = field(default_factory=dict)
+    by_hand: dict[str, str] = field(default_factory=dict)
+    differs: frozenset[str] = frozenset()
+    usable: bool = True
+
+
+NO_URL = {
+    "download URL": (NEEDS, "Set extra 'download_url'"),
+    "content": (NOT_TRIED, "not reached: see the rows above"),
+    "ranges": (NOT_TRIED, "not reached: see the rows above"),
+}
+CASES: dict[type[Storage], Case] = {
+    services.ErrorEnvelopes: Case(
+        {
+            "not found": (NEEDS, r"The file airflow-connection-test does not exist (code 17)."),
+            "wrong token": (CONTRADICTS, "The access token is not valid"),
+            "missing folder": (NEEDS, "No folder 'old-reports' in your account."),
+            "rate limit": (CONTRADICTS, "request 6: HTTP 503: Busy"),
+        },
+        {"not_found_pattern": r"The file .* does not exist \(code .*\)\.|No folder '.*' in your account\."},
+        differs=frozenset({"wrong token", "rate limit"}),
+        usable=False,
+    ),
+    services.Nested: Case(
+        {
+            "file id": (NEEDS, "Set extra 'file_id_path' to 'result.items.0.fileId'. Other candidates: result.items.0.queueId."),
+            "download token": (NEEDS, "Set extra 'token_path' to 'result.ticket'."),
+            **NO_URL,
+        },
+        {"file_id_path": "result.items.0.fileId", "token_path": "result.ticket"},
+        {"download_url": "/get/{token}"},
+    ),
+    services.BareText: Case({**NO_URL}, {}, {"download_url": "/get/{token}"}, frozenset({"ranges"})),
+    services.UrlsWithoutToken: Case(
+        {
+            "file id": (NEEDS, "'1048' at data.id"),
+            "download token": (NEEDS, "at data.download_url"),
+            "missing folder": (NEEDS, "Folder not found"),
+        },
+        {"file_id_path": "data.id", "token_path": "data.download_url", "not_found_pattern": "Folder not found"},
+    ),
+    services.Maintained: Case(
+        {"file id": (NEEDS, "'f1a' at file.uuid"), "download token": (NEEDS, "at link.href")},
+        {"file_id_path": "file.uuid", "token_path": "link.href"},
+    ),
+    services.TooEarly: Case(
+        {
+            "file id": (NEEDS, "'f1a' at data.fileId"),
+            "availability": (
+                CONTRADICTS,
+                "the download host refused it at first (HTTP 404: the download host rejected the link)",
+            ),
+        },
+        {"file_id_path": "data.fileId"},
+        differs=frozenset({"availability"}),
+        usable=False,
+    ),
+}
+
+
+@pytest.fixture(params=CASES, ids=lambda kind: kind.__name__)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+@pytest.fixture
+def service(request: pytest.FixtureRequest, case: Case) -> Iterator[Storage]:
+    kind = next(kind for kind in CASES if CASES[kind] is case)
+    with services.running(kind()) as service:
+        yield service
+
+
+def configured(case: Case, service: Storage, proposed: dict[str, Any]) -> dict[str, Any]:
+    return proposed | {name: f"{service.url}{path}" for name, path in case.by_hand.items()}
+
+
+def test_the_report_says_what_differs_and_what_to_set(case: Case, service: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, service.url)
+    report = examine(service)
+    expected = {name: verdict for name, (verdict, _) in case.rows.items()} | {"certificate": NOT_TRIED}
+    assert services.verdicts(report) == expected
+    for name, (_, words) in case.rows.items():
+        assert words in f"{report[name].seen}\n{report[name].meaning}", name
+    assert report.extras == case.extras
+    assert not report.usable
+    assert TOKEN not in report.text()
+    assert "token-for-" not in report.text()
+
+
+def test_with_the_extras_pasted_nothing_needs_a_setting(case: Case, service: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, service.url, **configured(case, service, case.extras))
+    report = examine(service)
+    assert services.verdicts(report) == dict.fromkeys(case.differs, CONTRADICTS) | {"certificate": NOT_TRIED}
+    assert report.usable is case.usable
+    assert report["content"].seen == f"{len(SOURCE)} bytes with the source's SHA-256"
+    assert report.extras.keys() <= EXTRA_KEYS
+    assert ("delete", FOLDER) in service.effects
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["folder", "no-folder"])
+def test_with_the_extras_pasted_the_readmes_dag_succeeds(
+    case: Case, service: Storage, exists: bool, airflow_db: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, service.url)
+    proposed = examine(service, requests=0).extras
+    connect(monkeypatch, service.url, **configured(case, service, proposed))
+    service.folders = {DAILY_FOLDER} if exists else set()
+    service.effects.clear()
+    code = code_of("README.md-0").replace("wait_for_file=True", "wait_for_file=True, poll_interval=0.05")
+    code = code.replace("catchup=False):", "catchup=False) as dag:")
+    run = run_dag(dag_of("README.md-0", code), logical_date=DAY)
+    assert run.state == "success", str(run)
+    (_, source), (_, token), deletion = service.effects
+    assert source == f"{service.url}/_emulator/sources/report.csv"
+    assert run.values["link"].endswith(token)
+    assert deletion == ("delete", DAILY_FOLDER)
+    assert run.values["clean_up"]["existed"] is exists
+    assert service.folders == set()
+
+
+def test_a_file_that_is_there_at_once_is_no_proof_of_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Immediate(Storage):
+        polls = 0
+
+    with services.running(Immediate()) as service:
+        connect(monkeypatch, service.url)
+        report = examine(service)
+    assert services.verdicts(report) == {"certificate": NOT_TRIED, "availability": NOT_TRIED}
+    assert "upload a larger file" in report["availability"].meaning
+    assert report.usable
+    assert report["content"].verdict is AS_ASSUMED
