@@ -20,6 +20,7 @@ from airflow_provider_cloudstore.protocol.results import DownloadedFile, Downloa
 
 _PAUSE = 1.0
 """Seconds between two downloads of a file that the download host does not have yet."""
+_LET_IT_RETRY = "Let the task that uses the file retry, with a delay."
 
 
 class _Digest:
@@ -108,10 +109,13 @@ class DownloadTrial:
         seconds = self._file.seconds
         if refused:
             seen = f"a link after {seconds:.1f} s, but the download host refused it at first ({refused})"
-            meaning = "A wait ends before the file is there. Let the task that uses the file retry, with a delay."
+            meaning = f"A wait ends before the file is there. {_LET_IT_RETRY}"
             self._report.add("availability", seen, Verdict.CONTRADICTS, meaning)
         elif self._file.refused:
-            self._report.add("availability", f"a link after {seconds:.1f} s; before: {self._file.refused}", Verdict.AS_ASSUMED)
+            ends_waits = self._file.ends_waits
+            verdict = Verdict.CONTRADICTS if ends_waits else Verdict.AS_ASSUMED
+            meaning = f"Waits tolerate that only for a short time, or not at all. {_LET_IT_RETRY}" if ends_waits else ""
+            self._report.add("availability", f"a link after {seconds:.1f} s; before: {self._file.refused.seen}", verdict, meaning)
         else:
             what = "a link" if error else "the file"
             meaning = f"{what} was there after {seconds:.1f} s: upload a larger file to see whether a link is refused before"

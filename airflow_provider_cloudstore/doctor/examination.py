@@ -171,27 +171,33 @@ class Examination:
         self._judge_not_found(told=told)
         return not isinstance(missing.error, errors.AuthenticationError)
 
-    def _try_wrong_token(self) -> bool:
-        """Whether the service tells a wrong token from a missing file."""
+    def _try_wrong_token(self) -> bool | None:
+        """Whether the response to a wrong token differs from that to a missing file; None if it is about something else."""
         refused = ask(self._client, Poll(MISSING, replace(self._settings, access_token=_NOT_A_TOKEN)), once=True)
-        told, meaning = not refused.looks_like(self._missing), ""
-        verdict = Verdict.AS_ASSUMED if told else Verdict.CONTRADICTS
-        if not told:
+        if isinstance(refused.error, _ENDS_CHECKS):
+            self.report.add("wrong token", "-", Verdict.NOT_TRIED, f"the response is about something else: {refused.seen}")
+            return None
+        told, verdict, meaning, stops = not refused.looks_like(self._missing), Verdict.CONTRADICTS, "", False
+        if not told or isinstance(refused.error, errors.NotFoundError):
             meaning = "A refused token looks like a missing file: a wait goes on to its end, and ignore_missing=True hides it."
-        elif not isinstance(refused.error, errors.AuthenticationError):
-            verdict = Verdict.CONTRADICTS
+            stops = True
+        elif isinstance(refused.error, errors.AuthenticationError):
+            verdict = Verdict.AS_ASSUMED
+        else:
             meaning = "After a rotation, a running task does not read the new token: it fails, and Airflow's retries read it."
-        self.report.add("wrong token", refused.seen, verdict, meaning, stops_tasks=not told)
+        self.report.add("wrong token", refused.seen, verdict, meaning, stops_tasks=stops)
         return told
 
     def _judge_token(self, *, same_path: bool, told: bool | None) -> None:
         error, seen = self._missing.error, self._missing.seen
+        is_known = told is None and not same_path and (error is None or isinstance(error, errors.NotFoundError))
         if isinstance(error, (errors.AuthenticationError, errors.PermissionDeniedError)):
             self.report.add("token", seen, Verdict.CONTRADICTS, self._missing.advice)
-        elif told or error is None or (isinstance(error, errors.NotFoundError) and not same_path):
+        elif told or is_known:
             self.report.add("token", "accepted", Verdict.AS_ASSUMED)
         else:
-            meaning = "whether the message is about the token shows with --wrong-token, or with --upload URL"
+            flags = "--upload URL" if told is False else "--wrong-token, or with --upload URL"
+            meaning = f"whether the message is about the token shows with {flags}"
             self.report.add("token", seen, Verdict.NOT_TRIED, meaning, stops_tasks=told is False)
 
     def _judge_not_found(self, *, told: bool | None) -> None:

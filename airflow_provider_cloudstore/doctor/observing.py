@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 import time
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from airflow_provider_cloudstore.protocol.messages import Response, TransportFai
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
 from airflow_provider_cloudstore.protocol.proxies import Proxy
 from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
+from airflow_provider_cloudstore.protocol.secrets import redact
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 
 T = TypeVar("T")
@@ -90,6 +92,7 @@ class Observation:
     :param result: its result, or None.
     :param error: how it failed, or None.
     :param seconds: how long it took.
+    :param words: what an error says, without what differs from one request to the next.
     """
 
     result: Any
@@ -97,6 +100,7 @@ class Observation:
     response: Response | None
     content: Content
     seconds: float
+    words: str
 
     @property
     def is_error_envelope(self) -> bool:
@@ -119,14 +123,14 @@ class Observation:
         return str(self.error).partition("\n")[2] if self.error else ""
 
     def looks_like(self, other: Observation) -> bool:
-        """Whether both came back with the same status and the same words, but for ids and numbers."""
+        """Whether both came back with the same status and the same words."""
         return self._fingerprint == other._fingerprint
 
     @property
     def _fingerprint(self) -> tuple[Any, ...]:
         if self.response is None or self.error is None:
             return (type(self.error), self.result is not None)
-        return self.response.status, constant_part(self.error.message or self.content.text, MISSING)
+        return self.response.status, self.words
 
 
 def ask(client: BlockingClient, call: _Observed[Any], *, once: bool = False) -> Observation:
@@ -141,7 +145,9 @@ def ask(client: BlockingClient, call: _Observed[Any], *, once: bool = False) -> 
     except CloudStoreError as error:
         failed = error
     content = read_content(call.response) if call.response else Content()
-    return Observation(result, failed, call.response, content, time.monotonic() - began)
+    said = redact((failed.message if failed else "") or content.text, call.secrets)
+    words = constant_part(said, (call.operation.path.lstrip("/"), call.subject))
+    return Observation(result, failed, call.response, content, time.monotonic() - began, words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,4 +209,5 @@ def _described(seconds: float, certificates: list[dict[str, Any]], settings: Set
     issuer = dict(pair for pairs in certificate["issuer"] for pair in pairs)
     days = (ssl.cert_time_to_seconds(certificate["notAfter"]) - time.time()) / 86_400
     name = issuer.get("organizationName") or issuer.get("commonName", "an unnamed authority")
-    return Connected(seconds, f"issued by {name}, valid for {days:,.0f} more days", days)
+    whole = math.floor(days)
+    return Connected(seconds, f"issued by {name}, valid for {whole:,} more day{'' if whole == 1 else 's'}", days)

@@ -112,9 +112,16 @@ def seems_to_fail(data: Json) -> str:
     return ""
 
 
-def constant_part(text: str, subject: str) -> str:
-    """``text`` without what differs from one request to the next: numbers, long hexadecimal ones, and the id asked for."""
-    return _VARIABLE.sub("", text.replace(subject, ""))
+def constant_part(text: str, echoes: Iterable[str]) -> str:
+    """``text`` without what differs from one request to the next.
+
+    :param text: what a response says.
+    :param echoes: what the response may repeat of the request. Numbers, also long hexadecimal ones, are removed in any case.
+    """
+    text = text.replace("\\/", "/")  # as some JSON encoders write it
+    for echo in echoes:
+        text = text.replace(echo, "")
+    return _VARIABLE.sub("", text)
 
 
 def _words(name: str) -> frozenset[str]:

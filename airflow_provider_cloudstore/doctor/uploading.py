@@ -16,6 +16,9 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 """Seconds between two polls: a small file may be there at once, and a long queue needs no hurry."""
+_NOT_YET = (errors.NotFoundError, errors.ServiceError)
+"""How a file that is not there may be reported, for a wait to go on."""
+_ABOUT_THE_SERVICE = (errors.ServiceUnreachableError, errors.TransientServiceError, errors.RateLimitError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +27,18 @@ class UploadedFile:
 
     :param settings: the connection, with the places that were found.
     :param seconds: how long it took from the upload to the first link.
-    :param refused: why no link was created before; empty if the first request created one.
+    :param refused: how the service refused a link before; None if it did not.
     """
 
     link: DownloadLink
     settings: Settings
     seconds: float
-    refused: str
+    refused: Observation | None
+
+    @property
+    def ends_waits(self) -> bool:
+        """Whether a wait fails on that refusal."""
+        return self.refused is not None and not isinstance(self.refused.error, _NOT_YET)
 
 
 class UploadTrial:
@@ -43,7 +51,8 @@ class UploadTrial:
         self, client: BlockingClient, settings: Settings, report: Report, say: Callable[[str], None], wait: float
     ) -> None:
         self._client, self._settings, self._report, self._say, self._wait = client, settings, report, say, wait
-        self._refused: dict[str, str] = {}
+        self._last: dict[str, str] = {}
+        self._refused: dict[str, Observation] = {}
 
     def queue(self, call: Upload) -> list[IdPlace] | None:
         """Queue the upload.
@@ -79,14 +88,23 @@ class UploadTrial:
                 if link := self._link_in(poll, place):
                     self._judge_id(place, candidates)
                     seconds = time.monotonic() - began
-                    return UploadedFile(link, self._settings, seconds, self._refused.get(place.file_id, ""))
-                self._refused[place.file_id] = poll.seen
+                    return UploadedFile(link, self._settings, seconds, self._refused.get(place.file_id))
+                self._note_refusal(place.file_id, poll)
             if time.monotonic() - began + pause > self._wait:
                 break
             time.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         self._give_up(candidates)
         return None
+
+    def _note_refusal(self, file_id: str, poll: Observation) -> None:
+        """Keep how the service refuses a link; a maintenance page says nothing about the file."""
+        self._last[file_id] = poll.seen
+        earlier = self._refused.get(file_id)
+        if poll.content.problem or isinstance(poll.error, _ABOUT_THE_SERVICE):
+            return
+        if earlier is None or isinstance(earlier.error, _NOT_YET):
+            self._refused[file_id] = poll
 
     def _link_in(self, poll: Observation, place: IdPlace) -> DownloadLink | None:
         if isinstance(poll.result, DownloadLink):
@@ -114,7 +132,7 @@ class UploadTrial:
         self._report.add(check, seen, Verdict.NEEDS_SETTING, f"Set extra '{extra}' to '{paths[0]}'.{also}")
 
     def _give_up(self, candidates: list[IdPlace]) -> None:
-        seen = f"no link within {self._wait:g} s; last response: {self._refused[candidates[0].file_id]}"
+        seen = f"no link within {self._wait:g} s; last response: {self._last[candidates[0].file_id]}"
         tried = ", ".join(f"'{one.file_id}'" + (f" at {one.path}" if one.path else "") for one in candidates)
         meaning = f"Check in the service whether the file arrived; if it takes longer, use --wait SECONDS. Ids tried: {tried}."
         self._report.add("availability", seen, Verdict.CONTRADICTS, meaning)

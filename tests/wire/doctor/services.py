@@ -126,7 +126,8 @@ class Storage:
         self._in_a_row = self._in_a_row + 1 if operation is CREATE_DOWNLOAD_LINK and subject == MISSING else 0
         if self._in_a_row > self.burst:
             return self.limited()
-        return getattr(self, f"_{operation.key}")(subject)
+        handlers = {"link": self._link, "upload": self._upload, "delete": self._delete}
+        return handlers[operation.key](subject)
 
     def _link(self, file_id: str) -> Reply:
         file = self.files.get(file_id)
@@ -284,7 +285,7 @@ def running(service: Storage) -> Iterator[Storage]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_POST = do_GET
+        do_POST = do_GET  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:
             pass

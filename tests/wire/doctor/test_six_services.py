@@ -91,15 +91,14 @@ CASES: dict[type[Storage], Case] = {
 
 
 @pytest.fixture(params=CASES, ids=lambda kind: kind.__name__)
-def case(request: pytest.FixtureRequest) -> Case:
-    return CASES[request.param]
+def service(request: pytest.FixtureRequest) -> Iterator[Storage]:
+    with services.running(request.param()) as service:
+        yield service
 
 
 @pytest.fixture
-def service(request: pytest.FixtureRequest, case: Case) -> Iterator[Storage]:
-    kind = next(kind for kind in CASES if CASES[kind] is case)
-    with services.running(kind()) as service:
-        yield service
+def case(service: Storage) -> Case:
+    return CASES[type(service)]
 
 
 def configured(case: Case, service: Storage, proposed: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +128,15 @@ def test_with_the_extras_pasted_nothing_needs_a_setting(case: Case, service: Sto
     assert ("delete", FOLDER) in service.effects
 
 
-@pytest.mark.parametrize("exists", [True, False], ids=["folder", "no-folder"])
+RUNS = [(kind, True) for kind in CASES] + [(kind, False) for kind in CASES if "not_found_pattern" in CASES[kind].extras]
+
+
+@pytest.mark.parametrize(
+    ("service", "exists"),
+    RUNS,
+    indirect=["service"],
+    ids=[f"{kind.__name__}-{'' if there else 'no-'}folder" for kind, there in RUNS],
+)
 def test_with_the_extras_pasted_the_readmes_dag_succeeds(
     case: Case, service: Storage, exists: bool, airflow_db: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
