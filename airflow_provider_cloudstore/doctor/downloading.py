@@ -124,7 +124,7 @@ class DownloadTrial:
     def _compare(self, file: DownloadedFile, url: str) -> None:
         """Compare the file with its source, if that can be fetched from here."""
         self._say("Fetching the source, to compare it")
-        source = Download("source", replace(self._settings, allow_http=True))
+        source = Download("source", replace(self._settings, allow_http=True, max_attempts=1))  # often out of reach from here
         link = DownloadLink("source", "", url, pendulum.now("UTC"), None)
         error = self._run(source, link, _no_new_link)
         if error:

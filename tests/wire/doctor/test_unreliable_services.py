@@ -13,6 +13,7 @@ from tests.wire.doctor.services import (
     AS_ASSUMED,
     CONTRADICTS,
     FOLDER,
+    NEEDS,
     NOT_TRIED,
     Reply,
     Storage,
@@ -311,3 +312,41 @@ def test_extras_that_no_longer_fit_are_replaced_and_the_others_kept(
     with services.running(service()) as running:
         connect(monkeypatch, running.url, **stale)
         assert examine(running).extras == proposed
+
+
+@pytest.mark.parametrize(
+    ("message", "wrong_token"),
+    [("No such file, or permission denied", False), ("17", False), ("Not possible", True)],
+    ids=["may-be-about-the-token", "no-words", "the-same-for-a-wrong-token"],
+)
+def test_a_message_that_may_mean_something_else_becomes_no_pattern(
+    message: str, wrong_token: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unclear(Storage):
+        def refused(self, what: str, subject: str) -> Reply:
+            return Reply(404, "") if what == "path" else Reply(200, {"status": "error", "message": message})
+
+    report = report_of(Unclear(), monkeypatch, **READ_ONLY | {"wrong_token": wrong_token})
+    assert report["not found"].verdict is NEEDS
+    assert "set 'not_found_pattern' yourself" in report["not found"].meaning
+    assert report.extras == {}
+    assert not report.usable
+
+
+def test_a_missing_folder_that_no_setting_covers_fails_a_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Strict(Storage):
+        def refused(self, what: str, subject: str) -> Reply:
+            return Reply(400, {"message": "Bad id"}) if what == "folder" else super().refused(what, subject)
+
+    report = report_of(Strict(), monkeypatch)
+    assert verdicts(report) == {"missing folder": CONTRADICTS, "certificate": NOT_TRIED}
+    assert "ignore_missing=True does not accept this" in report["missing folder"].meaning
+    assert not report.usable
+
+
+def test_one_message_for_files_and_folders_becomes_one_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Same(services.ErrorEnvelopes):
+        def refused(self, what: str, subject: str) -> Reply:
+            return Reply(200, {"status": "error", "message": "Not found"}) if "f" in what else super().refused(what, subject)
+
+    assert report_of(Same(), monkeypatch).extras == {"not_found_pattern": "Not found"}
