@@ -197,7 +197,7 @@ class Examination:
             self.report.add("token", "accepted", Verdict.AS_ASSUMED)
         else:
             flags = "--upload URL" if told is False else "--wrong-token, or with --upload URL"
-            meaning = f"whether the message is about the token shows with {flags}"
+            meaning = f"whether the service accepts it shows with {flags}"
             self.report.add("token", seen, Verdict.NOT_TRIED, meaning, stops_tasks=told is False)
 
     def _judge_not_found(self, *, told: bool | None) -> None:

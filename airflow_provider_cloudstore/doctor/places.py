@@ -17,16 +17,20 @@ _MAX_ITEMS = 3
 """Of a list: an upload of one file has one item in it."""
 _MIN_TOKEN_LENGTH = 6
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_ID = frozenset({"id", "uuid", "guid", "hash", "code", "key", "ref", "reference", "identifier", "slug", "fileid", "oid"})
+_ID = frozenset({"id", "uuid", "guid", "hash", "code", "key", "ref", "reference", "identifier", "slug", "fileid", "fid", "oid"})
 _OF_SOMETHING_ELSE = frozenset(
     {"queue", "job", "task", "request", "folder", "parent", "user", "account", "owner", "trace", "server"}
 )
 _TOKEN = frozenset({"token", "key", "hash", "code", "ticket", "signature", "sig", "jwt", "secret"})
 _LINK = frozenset({"url", "link", "href", "uri", "location", "download"})
+_VAGUE = frozenset({"data", "result", "response"})
+"""Names of fields that may hold anything, such as the one value that a response has."""
+_NOT_A_TOKEN = frozenset({"type", "name", "expires", "expiry", "expiration", "ttl", "at", "in", "until"})
 _ABOUT_THE_TOKEN = re.compile(
     r"token|auth|credential|log[- ]?in|sign[- ]?in|session|permission|denied|forbidden|expired|api[- ]?key", re.IGNORECASE
 )
 _VARIABLE = re.compile(r"[0-9a-f-]{12,}|\d+", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
@@ -50,17 +54,17 @@ def id_places(data: Json, secrets: Iterable[Secret]) -> list[IdPlace]:
     known, found = tuple(secrets), []
     for path in _leaves(data):
         file_id = find_file_id(data, path, known)
-        if file_id and (rank := _rank_of_id(path)) is not None:
+        if file_id and (rank := _rank_of_id(path, file_id)) is not None:
             found.append((rank, IdPlace(".".join(path), file_id)))
     found.sort(key=lambda one: one[0])
     by_value = {place.file_id: place for _, place in reversed(found)}
     return [place for _, place in found if by_value[place.file_id] is place][:MAX_CANDIDATES]
 
 
-def _rank_of_id(path: tuple[str, ...]) -> int | None:
+def _rank_of_id(path: tuple[str, ...], value: str) -> int | None:
     last, above = _words(path[-1]), {word for key in path[:-1] for word in _words(key)}
     if not last & _ID:
-        return None
+        return 4 if last & (_VAGUE | {"file"}) and _DIGIT.search(value) and "://" not in value else None
     if last & _OF_SOMETHING_ELSE:
         return 3
     return 0 if "file" in last or "fileid" in last else 1 if above & {"file", "files"} else 2
@@ -74,12 +78,19 @@ def token_places(response: Response, data: Json, file_id: str, secrets: Iterable
     """
     known, found = tuple(secrets), []
     for path in _leaves(data):
-        words = _words(path[-1])
-        link = find_link(file_id, response, data, path, known) if words & (_TOKEN | _LINK) else None
-        if link and link.token != file_id and len(link.token) >= _MIN_TOKEN_LENGTH:
-            rank = link.url_with_token is None, not words & _TOKEN, "token" not in words
+        link = find_link(file_id, response, data, path, known)
+        if link and link.token != file_id and (rank := _rank_of_token(path, link)):
             found.append((rank, ".".join(path), link))
     return [(path, link) for _, path, link in sorted(found, key=lambda one: one[0])][:MAX_CANDIDATES]
+
+
+def _rank_of_token(path: tuple[str, ...], link: DownloadLink) -> tuple[bool, ...] | None:
+    words, is_url = _words(path[-1]), link.token == link.url_with_token
+    may_be_token = len(link.token) >= _MIN_TOKEN_LENGTH and _DIGIT.search(link.token) and words & (_TOKEN | _LINK | _VAGUE)
+    if words & _NOT_A_TOKEN or not (is_url or may_be_token):
+        return None
+    is_for_download = any("download" in _words(key) for key in path)
+    return link.url_with_token is None, not words & _TOKEN, "token" not in words, not is_for_download, not words & _LINK
 
 
 def not_found_pattern(message: str, subject: str) -> str:

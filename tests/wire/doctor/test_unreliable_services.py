@@ -347,6 +347,10 @@ def test_a_missing_folder_that_no_setting_covers_fails_a_deletion(monkeypatch: p
 def test_one_message_for_files_and_folders_becomes_one_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
     class Same(services.ErrorEnvelopes):
         def refused(self, what: str, subject: str) -> Reply:
-            return Reply(200, {"status": "error", "message": "Not found"}) if "f" in what else super().refused(what, subject)
+            return (
+                Reply(200, {"status": "error", "message": "Nothing there"})
+                if what.startswith("f")
+                else super().refused(what, subject)
+            )
 
-    assert report_of(Same(), monkeypatch).extras == {"not_found_pattern": "Not found"}
+    assert report_of(Same(), monkeypatch).extras == {"not_found_pattern": "Nothing there"}
