@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.doctor.places import constant_part
-from airflow_provider_cloudstore.protocol.calls import Call, DeleteFolder, PollFile, UploadFromUrl
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, PollFile, UploadFromUrl
 from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, RequestRejectedError
@@ -49,8 +49,8 @@ class Poll(_Observed[DownloadLink], PollFile):
     """A request for a link, once."""
 
 
-class WrongPath(Poll):
-    """The same at a path that does not exist."""
+class WrongPath(_Observed[DownloadLink], CreateDownloadLink):
+    """The same at a path that does not exist, again after a failure: what a wrong base URL looks like must be certain."""
 
     operation = replace(CREATE_DOWNLOAD_LINK, path=f"{API_PREFIX}/{MISSING}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -105,7 +107,15 @@ def configured(case: Case, service: Storage, proposed: dict[str, Any]) -> dict[s
     return proposed | {name: f"{service.url}{path}" for name, path in case.by_hand.items()}
 
 
-def test_the_report_says_what_differs_and_what_to_set(case: Case, service: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_says_what_differs_and_what_to_set(
+    case: Case,
+    service: Storage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name in [None, *logging.root.manager.loggerDict]:
+        caplog.set_level(logging.DEBUG, name)
     connect(monkeypatch, service.url)
     report = examine(service)
     expected = {name: verdict for name, (verdict, _) in case.rows.items()} | {"certificate": NOT_TRIED}
@@ -114,8 +124,9 @@ def test_the_report_says_what_differs_and_what_to_set(case: Case, service: Stora
         assert words in f"{report[name].seen}\n{report[name].meaning}", name
     assert report.extras == case.extras
     assert not report.usable
-    assert TOKEN not in report.text()
-    assert "token-for-" not in report.text()
+    printed = "".join([str(report), json.dumps(report.to_dict()), repr(report), caplog.text, *capfd.readouterr()])
+    assert "Waiting up to 20 s" in printed
+    assert not any(secret in printed for secret in (TOKEN, "token-for-"))
 
 
 def test_with_the_extras_pasted_nothing_needs_a_setting(case: Case, service: Storage, monkeypatch: pytest.MonkeyPatch) -> None:

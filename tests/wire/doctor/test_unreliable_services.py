@@ -116,6 +116,20 @@ def test_a_service_with_one_response_for_everything_missing_is_usable_once_an_up
     assert report.usable
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_failure_at_the_wrong_path_proves_nothing(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Busy(SameEverywhere):
+        def respond(self, method: str, target: str, given: dict[str, str], headers: Any) -> Reply:
+            reply = super().respond(method, target, given, headers)
+            return Reply(status, {"message": "Busy"}, {"Retry-After": "0"}) if len(self.paths) == 3 else reply
+
+    service = Busy(404, {"message": "Not found"})
+    report = report_of(service, monkeypatch, wrong_token=False, **READ_ONLY)
+    assert ["airflow-connection-test?" in path for path in service.paths] == [False, False, True, True]
+    assert report["wrong path"].seen == "HTTP 404: Not found"
+    assert not report.usable
+
+
 class SuccessIsFalse(Storage):
     """Reports failures in a field of its own, with HTTP 200: of an upload, too."""
 
