@@ -55,7 +55,7 @@ def test_a_download_host_that_is_late_by_many_links_is_waited_for(monkeypatch: p
     [
         ("http://127.0.0.1:9/secret-path", "connection refused"),
         ("{url}/get/nothing", "its host refuses the request"),
-        ("http://user:p4ss@127.0.0.1:9/secret-path", "contains a user name or password"),
+        ("http://us3r:p4ss@127.0.0.1:9/secret-path", "contains a user name or password"),
         ("ftp://127.0.0.1:9/secret-path", "has the scheme 'ftp'"),
     ],
 )
