@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sys
-from contextlib import redirect_stdout
 from typing import TextIO
 
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -26,9 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     # What `airflow connections` does: without it, Airflow 3 reads connections from the environment and secrets backends only.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-    output = sys.stdout
-    with redirect_stdout(sys.stderr):  # for Airflow's logs
-        return _run(given, output)
+    output, sys.stdout = sys.stdout, sys.stderr  # for Airflow's logs, of which the last comes when the process ends
+    return _run(given, output)
 
 
 def _run(given: argparse.Namespace, output: TextIO) -> int:
@@ -40,10 +38,13 @@ def _run(given: argparse.Namespace, output: TextIO) -> int:
         plan = Plan(given.wrong_token, upload, given.delete_folder, given.requests, given.wait)
         examination = Examination(given.conn_id, plan, _say)
         is_readable = examination.prepare()
+        if is_readable and given.delete_folder is not None and not given.yes and not _is_confirmed(given.delete_folder):
+            return _REFUSED
     except InvalidInputError as error:
         _say(str(error))
         return _REFUSED
-    if given.delete_folder is not None and not given.yes and not _is_confirmed(given.delete_folder):
+    except (KeyboardInterrupt, EOFError):
+        _say("Interrupted. Nothing was sent.")
         return _REFUSED
     try:
         if is_readable:

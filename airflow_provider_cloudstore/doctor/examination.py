@@ -10,16 +10,26 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 
-from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.doctor import places
 from airflow_provider_cloudstore.doctor.downloading import DownloadTrial
-from airflow_provider_cloudstore.doctor.observing import MISSING, Deletion, Observation, Poll, Upload, WrongPath, ask, connect
+from airflow_provider_cloudstore.doctor.observing import (
+    MISSING,
+    Deletion,
+    Observation,
+    ObservingClient,
+    Poll,
+    Upload,
+    WrongPath,
+    ask,
+    connect,
+)
 from airflow_provider_cloudstore.doctor.report import Report, Verdict
 from airflow_provider_cloudstore.doctor.uploading import UploadTrial
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.errors import one_line
 from airflow_provider_cloudstore.protocol.failures import is_elsewhere
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact_parameters
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, read_extra, warnings_about
 
 MAX_REQUESTS = 50
@@ -61,13 +71,16 @@ class Examination:
 
     def __init__(self, conn_id: str, plan: Plan, say: Callable[[str], None]) -> None:
         self.report = Report(conn_id)
-        self._plan, self._say = plan, say
+        self._plan, self._print = plan, say
         self._hook = CloudStoreHook(conn_id)
-        self._client: BlockingClient
+        self._client: ObservingClient
         self._settings: Settings
         self._missing: Observation
         self._upload: Upload | None = None
         self._deletion: Deletion | None = None
+
+    def _say(self, line: str) -> None:
+        self._print(self.report.redacted(line))
 
     def prepare(self) -> bool:
         """Read the connection and ask the guards; nothing is sent.
@@ -85,7 +98,9 @@ class Examination:
 
     def run(self) -> None:
         """Carry out the checks."""
-        with BlockingClient(self._settings, self._hook.read_settings) as self._client:
+        self._client = ObservingClient(self._settings, self._hook.read_settings, self.report.secrets)
+        with self._client:
+            self._client.hide(*self._settings.secrets, *(self._upload.secrets if self._upload else ()))
             if self._look_at_address() and self._compare():
                 proven = bool(self._upload and self._try_upload(self._upload))
                 proven = bool(self._deletion and self._try_deletion(self._deletion)) or proven
@@ -105,8 +120,9 @@ class Examination:
             seen = f"Airflow cannot read it ({type(error).__name__})"
             report.add("connection", seen, Verdict.CONTRADICTS, "Check Airflow's database and its secrets backend.")
             return None
+        report.secrets += settings.secrets
         extra = read_extra(connection.extra)
-        shown = {key: value for key, value in extra.items() if key in EXTRA_KEYS and not _may_be_secret(key, value)}
+        shown = {key: value for key, value in extra.items() if key in EXTRA_KEYS and not self._may_be_secret(key, value)}
         report.extras, report.kept = shown, sorted(extra.keys() - shown.keys())
         warnings = warnings_about(connection.conn_type, extra)
         if settings.verify is False:
@@ -117,6 +133,11 @@ class Examination:
         seen = "; ".join(warnings) or f"valid, with {'the extras ' + ', '.join(sorted(extra)) if extra else 'no extras'}"
         report.add("connection", seen, verdict, stops_tasks=False)
         return settings
+
+    def _may_be_secret(self, key: str, value: Any) -> bool:
+        """Whether an extra may hold credentials; a placeholder is none."""
+        text = str(value).replace("{token}", "")
+        return key == "proxy" or self.report.redacted(text) != one_line(text)
 
     def _look_at_address(self) -> bool:
         """Ask for a link of a file that does not exist. Whether to go on: whether the service itself may have responded."""
@@ -177,10 +198,10 @@ class Examination:
         error, seen = self._missing.error, self._missing.seen
         if isinstance(error, (errors.AuthenticationError, errors.PermissionDeniedError)):
             self.report.add("token", seen, Verdict.CONTRADICTS, self._missing.advice)
-        elif told or error is None or (isinstance(error, errors.NotFoundError) and not same_path):
+        elif told or (not same_path and (error is None or isinstance(error, errors.NotFoundError))):
             self.report.add("token", "accepted", Verdict.AS_ASSUMED)
         else:
-            meaning = "whether the message is about the token shows with --wrong-token, or with --upload URL"
+            meaning = "whether the service accepts it shows with --wrong-token, or with --upload URL"
             self.report.add("token", seen, Verdict.NOT_TRIED, meaning, stops_tasks=told is False)
 
     def _judge_not_found(self, *, told: bool | None) -> None:
@@ -217,13 +238,13 @@ class Examination:
         self.report.add(check, found.seen, Verdict.NEEDS_SETTING, meaning)
 
     def _try_upload(self, call: Upload) -> bool:
-        """Whether the service queued the upload."""
+        """Whether the service certainly queued the upload: it said which file."""
         wait = self._plan.wait
         trial = UploadTrial(self._client, self._settings, self.report, self._say, wait)
         ids = trial.queue(call)
         if ids and (file := trial.wait_for_link(ids)):
             DownloadTrial(self._client, file, self.report, self._say, wait).run(call.subject)
-        return ids is not None
+        return bool(ids)
 
     def _try_deletion(self, call: Deletion) -> bool:
         """Delete the folder, and again; whether the first one succeeded."""
@@ -286,11 +307,6 @@ class Examination:
             "the limit: use an Airflow pool, and requests_per_second in batches."
         )
         self.report.add("rate limit", seen, Verdict.CONTRADICTS, meaning)
-
-
-def _may_be_secret(key: str, value: Any) -> bool:
-    """Whether an extra may hold credentials; a placeholder is none."""
-    return key == "proxy" or (isinstance(value, str) and redact_parameters(text := value.replace("{token}", "")) != text)
 
 
 def _silent_failure(field: str) -> str:

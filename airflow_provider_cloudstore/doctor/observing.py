@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.doctor.places import constant_part
+from airflow_provider_cloudstore.hooks.masking import mask
 from airflow_provider_cloudstore.protocol.calls import Call, DeleteFolder, PollFile, UploadFromUrl
 from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.downloads import Download
@@ -21,12 +22,39 @@ from airflow_provider_cloudstore.protocol.messages import Response, TransportFai
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
 from airflow_provider_cloudstore.protocol.proxies import Proxy
 from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 
 T = TypeVar("T")
 
 MISSING = "airflow-connection-test"
 """The id of a file that does not exist; the connection test uses the same."""
+
+
+class ObservingClient(BlockingClient):
+    """A client whose calls know the secrets of those before: a response may repeat them.
+
+    :param secrets: the secrets so far; those of source URLs and links are added.
+    """
+
+    def __init__(self, settings: Settings, reload: Callable[[], Settings], secrets: list[Secret]) -> None:
+        super().__init__(settings, reload)
+        self.secrets = secrets
+
+    def attempt(self, call: Call[T], time_left: float) -> T:
+        """As every client, and remember the secrets."""
+        self.hide(*call.secrets)
+        call.secrets = tuple(self.secrets)
+        result = super().attempt(call, time_left)
+        if isinstance(result, DownloadLink):
+            self.hide(*result.secrets)
+        return result
+
+    def hide(self, *secrets: Secret) -> None:
+        """Keep secrets out of the report, of messages, and of Airflow's logs."""
+        new = [secret for secret in secrets if secret not in self.secrets]
+        self.secrets += new
+        mask(new)
 
 
 class _Observed(Call[T]):
@@ -129,7 +157,7 @@ class Observation:
         return self.response.status, constant_part(self.error.message or self.content.text, MISSING)
 
 
-def ask(client: BlockingClient, call: _Observed[Any], *, once: bool = False) -> Observation:
+def ask(client: ObservingClient, call: _Observed[Any], *, once: bool = False) -> Observation:
     """Perform a call as tasks do.
 
     :param once: whether to send one request in any case, also if its token is refused.

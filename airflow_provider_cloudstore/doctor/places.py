@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.results import DownloadLink, find_file_id, find_link
-from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret
 from airflow_provider_cloudstore.protocol.storable import Json
 
 MAX_CANDIDATES = 5
@@ -47,7 +47,7 @@ def id_places(data: Json, secrets: Iterable[Secret]) -> list[IdPlace]:
     :param secrets: the secrets of the call, which are no ids.
     """
     known, found = tuple(secrets), []
-    for path in _leaves(data):
+    for path in _leaves(data, known):
         file_id = find_file_id(data, path, known)
         if file_id and (rank := _rank_of_id(path)) is not None:
             found.append((rank, IdPlace(".".join(path), file_id)))
@@ -72,7 +72,7 @@ def token_places(response: Response, data: Json, file_id: str, secrets: Iterable
     :param secrets: the secrets of the call, which are no tokens.
     """
     known, found = tuple(secrets), []
-    for path in _leaves(data):
+    for path in _leaves(data, known):
         words = _words(path[-1])
         link = find_link(file_id, response, data, path, known) if words & (_TOKEN | _LINK) else None
         if link and link.token != file_id and len(link.token) >= _MIN_TOKEN_LENGTH:
@@ -118,12 +118,12 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _WORDS.findall(name))
 
 
-def _leaves(data: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The paths to all values that an extra can name."""
+def _leaves(data: Json, secrets: tuple[Secret, ...], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths to all values that an extra can name; without those that repeat a secret."""
     if isinstance(data, (dict, list)):
         items = data.items() if isinstance(data, dict) else ((str(number), one) for number, one in enumerate(data[:_MAX_ITEMS]))
         for key, value in items:
-            if key and "." not in key and len(path) < _MAX_DEPTH:
-                yield from _leaves(value, (*path, key))
+            if key and "." not in key and len(path) < _MAX_DEPTH and not hides_secret(key, secrets):
+                yield from _leaves(value, secrets, (*path, key))
     elif path:
         yield path

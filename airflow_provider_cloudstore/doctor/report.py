@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import zip_longest
 from typing import Any
+
+from airflow_provider_cloudstore.protocol.errors import one_line
+from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, redact, redact_parameters
 
 
 class Verdict(Enum):
@@ -82,11 +85,13 @@ class Report:
     :param conn_id: the Airflow connection.
     :param extras: the extras of the connection, with the ones that the findings propose.
     :param kept: names of extras that the connection has and the report does not show, because they may hold credentials.
+    :param secrets: what the report must not contain.
     """
 
     conn_id: str
     extras: dict[str, Any] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
+    secrets: list[Secret] = field(default_factory=list)
     _found: dict[str, Finding] = field(default_factory=dict)
     _proposed: dict[str, Any] = field(default_factory=dict)
 
@@ -102,11 +107,17 @@ class Report:
         """Propose a value for an extra."""
         self.extras[extra] = self._proposed[extra] = value
 
+    def redacted(self, text: str) -> str:
+        """``text`` as one line without a secret that is known by now."""
+        redacted = redact_parameters(redact(text, self.secrets))
+        return "(withheld: it contains an encoded credential)" if hides_secret(redacted, self.secrets) else one_line(redacted)
+
     def __getitem__(self, name: str) -> Finding:
         """The finding on an assumption, by its name."""
         check = _BY_NAME[name]
         flag = f"use {check.flag}" if check.flag else ""
-        return self._found.get(name) or Finding(check, "-", Verdict.NOT_TRIED, flag)
+        found = self._found.get(name) or Finding(check, "-", Verdict.NOT_TRIED, flag)
+        return replace(found, seen=self.redacted(found.seen), meaning=self.redacted(found.meaning))
 
     @property
     def findings(self) -> list[Finding]:
@@ -154,9 +165,7 @@ class Report:
         if not self._proposed:
             return []
         kept = f" Keep {', '.join(map(repr, self.kept))}: not shown, because the value may be secret." if self.kept else ""
-        return [
-            f"Set the connection's extra to this, and run the doctor again.{kept}\n{json.dumps(self.extras, ensure_ascii=False)}"
-        ]
+        return [f"Set the connection's extra to this, and run the doctor again.{kept}\n{json.dumps(self.extras)}"]
 
     def _consequences(self, width: int) -> list[str]:
         lines = [
