@@ -26,7 +26,23 @@ _LINK = frozenset({"url", "link", "href", "uri", "location", "download"})
 _ABOUT_THE_TOKEN = re.compile(
     r"token|auth|credential|log[- ]?in|sign[- ]?in|session|permission|denied|forbidden|expired|api[- ]?key", re.IGNORECASE
 )
-_VARIABLE = re.compile(r"\d+|[0-9a-f-]{12,}", re.IGNORECASE)
+_VARIABLE = re.compile(r"[0-9a-f-]{12,}|\d+", re.IGNORECASE)
+_LETTERS = re.compile(r"[^\W\d_]{2}")
+_TOKEN_MESSAGES = tuple(
+    f"{text.format(name)}."
+    for name in ("token", "access token", "API key", "credentials", "session", "user", "account")
+    for text in (
+        "{} not found",
+        "The {} does not exist",
+        "Invalid {}",
+        "Unknown {}",
+        "Wrong {}",
+        "No such {}",
+        "Missing {}",
+        "{} expired",
+    )
+)
+"""What a service may say of a token: no pattern may match it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +105,17 @@ def not_found_pattern(message: str, subject: str) -> str:
     """
     if not message or "***" in message or _ABOUT_THE_TOKEN.search(message.replace(subject, "")):
         return ""
-    parts = [re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", part) for part in message.split(subject)]
-    return ".*".join(_VARIABLE.sub(".*", part) for part in parts).strip(" .*")
+    parts = re.split("\0+", _VARIABLE.sub("\0", message.replace(subject, "\0")).strip(" \0"))
+    if not any(_LETTERS.search(part) for part in parts):
+        return ""
+    pattern = ".*".join(re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", part) for part in parts)
+    return next((one for one in (pattern, f"^{pattern}$") if _is_only_about(message, one)), "")
+
+
+def _is_only_about(message: str, pattern: str) -> bool:
+    """Whether a pattern matches a message, and nothing that is said of a token."""
+    found = re.compile(pattern, re.IGNORECASE)
+    return bool(found.search(message)) and not any(map(found.search, _TOKEN_MESSAGES))
 
 
 def seems_to_fail(data: Json) -> str:

@@ -58,12 +58,12 @@ def test_without_a_proposal_there_is_nothing_to_paste(report: Report) -> None:
 
 
 def test_what_stops_tasks_makes_the_connection_unusable(report: Report) -> None:
-    assert report.usable
+    assert report.to_dict()["usable"]
     report.add("ranges", "none", Verdict.CONTRADICTS, stops_tasks=False)
-    assert report.usable
+    assert report.to_dict()["usable"]
     assert "Tasks can rely on connection 'files', as far as tried." in report.text()
     report.add("file id", "at id", Verdict.NEEDS_SETTING)
-    assert not report.usable
+    assert not report.to_dict()["usable"]
     assert "Tasks cannot yet rely on connection 'files'" in report.text()
     report.add("file id", "'f1'", Verdict.AS_ASSUMED)
     assert report.usable, "a later finding replaces the first"
