@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 
@@ -27,7 +26,6 @@ from airflow_provider_cloudstore.doctor.report import Report, Verdict
 from airflow_provider_cloudstore.doctor.uploading import UploadTrial
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.errors import one_line
 from airflow_provider_cloudstore.protocol.failures import is_elsewhere
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, read_extra, warnings_about
@@ -100,7 +98,6 @@ class Examination:
         """Carry out the checks."""
         self._client = ObservingClient(self._settings, self._hook.read_settings, self.report.secrets)
         with self._client:
-            self._client.hide(*self._settings.secrets, *(self._upload.secrets if self._upload else ()))
             if self._look_at_address() and self._compare():
                 proven = bool(self._upload and self._try_upload(self._upload))
                 proven = bool(self._deletion and self._try_deletion(self._deletion)) or proven
@@ -122,7 +119,7 @@ class Examination:
             return None
         report.secrets += settings.secrets
         extra = read_extra(connection.extra)
-        shown = {key: value for key, value in extra.items() if key in EXTRA_KEYS and not self._may_be_secret(key, value)}
+        shown = {key: value for key, value in extra.items() if key in EXTRA_KEYS - {"proxy"} and not report.may_be_secret(value)}
         report.extras, report.kept = shown, sorted(extra.keys() - shown.keys())
         warnings = warnings_about(connection.conn_type, extra)
         if settings.verify is False:
@@ -133,11 +130,6 @@ class Examination:
         seen = "; ".join(warnings) or f"valid, with {'the extras ' + ', '.join(sorted(extra)) if extra else 'no extras'}"
         report.add("connection", seen, verdict, stops_tasks=False)
         return settings
-
-    def _may_be_secret(self, key: str, value: Any) -> bool:
-        """Whether an extra may hold credentials; a placeholder is none."""
-        text = str(value).replace("{token}", "")
-        return key == "proxy" or self.report.redacted(text) != one_line(text)
 
     def _look_at_address(self) -> bool:
         """Ask for a link of a file that does not exist. Whether to go on: whether the service itself may have responded."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, TypeVar
@@ -32,28 +32,30 @@ MISSING = "airflow-connection-test"
 
 
 class ObservingClient(BlockingClient):
-    """A client whose calls know the secrets of those before: a response may repeat them.
+    """A client whose calls know the secrets that were sent before: a response may repeat them.
 
-    :param secrets: the secrets so far; those of source URLs and links are added.
+    :param secrets: what the report must not contain; the secrets of calls and links are added.
+    :ivar sent: the secrets of the calls so far. Those of links are not among them: a service may give the same link twice.
     """
 
     def __init__(self, settings: Settings, reload: Callable[[], Settings], secrets: list[Secret]) -> None:
         super().__init__(settings, reload)
-        self.secrets = secrets
+        self.sent: tuple[Secret, ...] = ()
+        self._secrets = secrets
 
     def attempt(self, call: Call[T], time_left: float) -> T:
         """As every client, and remember the secrets."""
-        self.hide(*call.secrets)
-        call.secrets = tuple(self.secrets)
+        self.hide(call.secrets)
+        call.secrets = self.sent = tuple({*self.sent, *call.secrets})
         result = super().attempt(call, time_left)
         if isinstance(result, DownloadLink):
-            self.hide(*result.secrets)
+            self.hide(result.secrets)
         return result
 
-    def hide(self, *secrets: Secret) -> None:
-        """Keep secrets out of the report, of messages, and of Airflow's logs."""
-        new = [secret for secret in secrets if secret not in self.secrets]
-        self.secrets += new
+    def hide(self, secrets: Iterable[Secret]) -> None:
+        """Keep secrets out of the report and of Airflow's logs."""
+        new = [secret for secret in secrets if secret not in self._secrets]
+        self._secrets += new
         mask(new)
 
 

@@ -109,8 +109,13 @@ class Report:
 
     def redacted(self, text: str) -> str:
         """``text`` as one line without a secret that is known by now."""
-        redacted = redact_parameters(redact(text, self.secrets))
+        redacted = redact(text, self.secrets)
         return "(withheld: it contains an encoded credential)" if hides_secret(redacted, self.secrets) else one_line(redacted)
+
+    def may_be_secret(self, value: Any) -> bool:
+        """Whether an extra may hold credentials; a placeholder is none."""
+        text = one_line(str(value)).replace("{token}", "")
+        return redact_parameters(self.redacted(text)) != text
 
     def __getitem__(self, name: str) -> Finding:
         """The finding on an assumption, by its name."""
@@ -142,7 +147,7 @@ class Report:
             }
             for one in self.findings
         ]
-        extras = {"extras": self.extras, "proposed": self._proposed, "other_extras": self.kept}
+        extras = {"extras": self._shown(self.extras), "proposed": self._shown(self._proposed), "other_extras": self.kept}
         return {"connection": self.conn_id, "usable": self.usable, "checks": checks, **extras}
 
     def __str__(self) -> str:
@@ -161,11 +166,15 @@ class Report:
             [*parts, _wrapped(f"Tasks {end} rely on connection '{self.conn_id}', as far as tried.{missing}", width)]
         )
 
+    def _shown(self, extras: dict[str, Any]) -> dict[str, Any]:
+        """Extras without those that turned out to repeat a secret."""
+        return {key: value for key, value in extras.items() if not self.may_be_secret(value)}
+
     def _extras(self) -> list[str]:
         if not self._proposed:
             return []
         kept = f" Keep {', '.join(map(repr, self.kept))}: not shown, because the value may be secret." if self.kept else ""
-        return [f"Set the connection's extra to this, and run the doctor again.{kept}\n{json.dumps(self.extras)}"]
+        return [f"Set the connection's extra to this, and run the doctor again.{kept}\n{json.dumps(self._shown(self.extras))}"]
 
     def _consequences(self, width: int) -> list[str]:
         lines = [

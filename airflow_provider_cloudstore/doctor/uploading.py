@@ -93,11 +93,11 @@ class UploadTrial:
             return poll.result
         if poll.response is None or poll.content.problem or not isinstance(poll.error, errors.InvalidResponseError):
             return None
-        found = token_places(poll.response, poll.content.data, place.file_id, self._client.secrets)
+        found = token_places(poll.response, poll.content.data, place.file_id, self._client.sent)
         if not found:
             return None
         path, link = found[0]
-        self._client.hide(*link.secrets)
+        self._client.hide(link.secrets)
         self._needs("download token", "token_path", [path for path, _ in found], f"at {path}")
         self._settings = replace(self._settings, token_path=tuple(path.split(".")))
         return link

@@ -42,7 +42,7 @@ def test_no_text_of_the_service_can_control_the_terminal_or_forge_a_line(report:
 
 
 def test_the_extras_can_be_pasted_as_they_are(report: Report) -> None:
-    report.extras = {"timeout": 60}
+    report.extras = {"timeout": 60, "download_url": "https://h/d?download_token={token}"}
     report.kept = ["proxy"]
     report.propose("not_found_pattern", "no such \u201efile\u201d \\(.*\\)")
     report.propose("file_id_path", "data.0.\u540d\u524d_id")
@@ -98,6 +98,7 @@ def test_what_was_not_tried_names_its_flag(report: Report) -> None:
 def test_a_secret_that_is_known_later_shows_nowhere(report: Report) -> None:
     secret = "c4n4ry-t0k3n/value"
     report.add("upload", f"it has the keys {secret}", Verdict.CONTRADICTS, "hex: " + secret.encode().hex())
+    report.propose("file_id_path", f"{secret}_id")
     report.secrets.append(Secret(secret))
     printed = report.text() + json.dumps(report.to_dict()) + report["upload"].seen
     assert "c4n4ry" not in printed
