@@ -93,6 +93,7 @@ def pytest_collection_finish() -> None:
 
 _RUN_TASKS = (
     "tests/unit/assets/",
+    "tests/unit/doctor/test_connections.py",
     "tests/unit/emulator/test_dag_runs.py",
     "tests/unit/operators/test_cloudstore.py",
     "tests/unit/operators/test_download.py",

@@ -6,10 +6,10 @@ import argparse
 import getpass
 import json
 import os
+import re
 import shutil
 import sys
-from contextlib import redirect_stdout
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
@@ -26,9 +26,14 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     # What `airflow connections` does: without it, Airflow 3 reads connections from the environment and secrets backends only.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-    output = sys.stdout
-    with redirect_stdout(sys.stderr):  # for Airflow's logs
-        return _run(given, output)
+    output, sys.stdout = sys.stdout, sys.stderr  # for Airflow's logs, of which the last comes when the process ends
+    return _run(given, output)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """As every parser, but for URLs in the arguments: they may hold credentials."""
+        super().error(re.sub(r"\S+://\S+", "***", message))
 
 
 def _run(given: argparse.Namespace, output: TextIO) -> int:
@@ -40,26 +45,30 @@ def _run(given: argparse.Namespace, output: TextIO) -> int:
         plan = Plan(given.wrong_token, upload, given.delete_folder, given.requests, given.wait)
         examination = Examination(given.conn_id, plan, _say)
         is_readable = examination.prepare()
+        if is_readable and given.delete_folder is not None and not given.yes and not _is_confirmed(given.delete_folder):
+            return _REFUSED
     except InvalidInputError as error:
         _say(str(error))
         return _REFUSED
-    if given.delete_folder is not None and not given.yes and not _is_confirmed(given.delete_folder):
+    except (KeyboardInterrupt, EOFError):
+        _say("Interrupted. Nothing was sent.")
         return _REFUSED
     try:
         if is_readable:
             examination.run()
     except KeyboardInterrupt:
         _say("Interrupted: the report has what was seen so far.")
-        given.interrupted = True
+        examination.report.is_complete = False
     report = examination.report
     width = shutil.get_terminal_size((120, 24)).columns
     print(json.dumps(report.to_dict(), indent=2) if given.json else report.text(width), file=output)
-    return _USABLE if report.usable and "interrupted" not in given else _NOT_USABLE
+    return _USABLE if report.usable else _NOT_USABLE
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m airflow_provider_cloudstore.doctor",
+        allow_abbrev=False,
         description="Checks an Airflow connection against the service. Without the flags for more, it only reads.",
         epilog="Exit status: 0 if tasks can rely on the connection, as far as tried; 1 if not; 2 if nothing was sent.",
     )

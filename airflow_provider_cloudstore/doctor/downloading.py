@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pendulum
 
-from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.downloads import DownloadClient
-from airflow_provider_cloudstore.doctor.observing import ObservedDownload
+from airflow_provider_cloudstore.doctor.observing import ObservedDownload, ObservingClient
 from airflow_provider_cloudstore.doctor.report import Report, Verdict
 from airflow_provider_cloudstore.doctor.uploading import UploadedFile
 from airflow_provider_cloudstore.protocol import errors
@@ -41,7 +40,7 @@ class DownloadTrial:
     """
 
     def __init__(
-        self, client: BlockingClient, file: UploadedFile, report: Report, say: Callable[[str], None], wait: float
+        self, client: ObservingClient, file: UploadedFile, report: Report, say: Callable[[str], None], wait: float
     ) -> None:
         self._client, self._file, self._report, self._say, self._wait = client, file, report, say, wait
         self._settings = file.settings

@@ -6,20 +6,28 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 
-from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.doctor import places
 from airflow_provider_cloudstore.doctor.downloading import DownloadTrial
-from airflow_provider_cloudstore.doctor.observing import MISSING, Deletion, Observation, Poll, Upload, WrongPath, ask, connect
+from airflow_provider_cloudstore.doctor.observing import (
+    MISSING,
+    Deletion,
+    Observation,
+    ObservingClient,
+    Poll,
+    Upload,
+    WrongPath,
+    ask,
+    connect,
+)
 from airflow_provider_cloudstore.doctor.report import DELETE, REQUESTS, UPLOAD, WRONG_TOKEN, Report, Verdict
 from airflow_provider_cloudstore.doctor.uploading import UploadTrial
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.failures import is_elsewhere
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact_parameters
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, read_extra, warnings_about
 
 MAX_REQUESTS = 50
@@ -72,13 +80,16 @@ class Examination:
 
     def __init__(self, conn_id: str, plan: Plan, say: Callable[[str], None]) -> None:
         self.report = Report(conn_id, plan.flags)
-        self._plan, self._say = plan, say
+        self._plan, self._print = plan, say
         self._hook = CloudStoreHook(conn_id)
-        self._client: BlockingClient
+        self._client: ObservingClient
         self._settings: Settings
         self._missing: Observation
         self._upload: Upload | None = None
         self._deletion: Deletion | None = None
+
+    def _say(self, line: str) -> None:
+        self._print(self.report.redacted(line))
 
     def prepare(self) -> bool:
         """Read the connection and ask the guards; nothing is sent.
@@ -96,7 +107,8 @@ class Examination:
 
     def run(self) -> None:
         """Carry out the checks."""
-        with BlockingClient(self._settings, self._hook.read_settings) as self._client:
+        self._client = ObservingClient(self._settings, self._hook.read_settings, self.report.secrets)
+        with self._client:
             if self._look_at_address() and self._compare():
                 proven = bool(self._upload and self._try_upload(self._upload))
                 proven = bool(self._deletion and self._try_deletion(self._deletion)) or proven
@@ -116,8 +128,9 @@ class Examination:
             seen = f"Airflow cannot read it ({type(error).__name__})"
             report.add("connection", seen, Verdict.CONTRADICTS, "Check Airflow's database and its secrets backend.")
             return None
+        report.secrets += settings.secrets
         extra = read_extra(connection.extra)
-        shown = {key: value for key, value in extra.items() if key in EXTRA_KEYS and not _may_be_secret(key, value)}
+        shown = {key: value for key, value in extra.items() if key in EXTRA_KEYS - {"proxy"} and not report.may_be_secret(value)}
         report.extras, report.kept = shown, sorted(extra.keys() - shown.keys())
         warnings = warnings_about(connection.conn_type, extra)
         if settings.verify is False:
@@ -234,13 +247,13 @@ class Examination:
         self.report.add(check, found.seen, Verdict.NEEDS_SETTING, meaning)
 
     def _try_upload(self, call: Upload) -> bool:
-        """Whether the service queued the upload."""
+        """Whether the service certainly queued the upload: it said which file."""
         wait = self._plan.wait
         trial = UploadTrial(self._client, self._settings, self.report, self._say, wait)
         ids = trial.queue(call)
         if ids and (file := trial.wait_for_link(ids)):
             DownloadTrial(self._client, file, self.report, self._say, wait).run(call.subject)
-        return ids is not None
+        return bool(ids)
 
     def _try_deletion(self, call: Deletion) -> bool:
         """Delete the folder, and again; whether the first one succeeded."""
@@ -303,11 +316,6 @@ class Examination:
             "the limit: use an Airflow pool, and requests_per_second in batches."
         )
         self.report.add("rate limit", seen, Verdict.CONTRADICTS, meaning)
-
-
-def _may_be_secret(key: str, value: Any) -> bool:
-    """Whether an extra may hold credentials; a placeholder is none."""
-    return key == "proxy" or (isinstance(value, str) and redact_parameters(text := value.replace("{token}", "")) != text)
 
 
 def _silent_failure(field: str) -> str:

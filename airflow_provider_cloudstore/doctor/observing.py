@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.doctor.places import constant_part
+from airflow_provider_cloudstore.hooks.masking import mask
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, PollFile, UploadFromUrl
 from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.downloads import Download
@@ -22,13 +23,41 @@ from airflow_provider_cloudstore.protocol.messages import Response, TransportFai
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
 from airflow_provider_cloudstore.protocol.proxies import Proxy
 from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
-from airflow_provider_cloudstore.protocol.secrets import redact
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 
 T = TypeVar("T")
 
 MISSING = "airflow-connection-test"
 """The id of a file that does not exist; the connection test uses the same."""
+
+
+class ObservingClient(BlockingClient):
+    """A client whose calls know the secrets that were sent before: a response may repeat them.
+
+    :param secrets: what the report must not contain; the secrets of calls and links are added.
+    :ivar sent: the secrets of the calls so far. Those of links are not among them: a service may give the same link twice.
+    """
+
+    def __init__(self, settings: Settings, reload: Callable[[], Settings], secrets: list[Secret]) -> None:
+        super().__init__(settings, reload)
+        self.sent: tuple[Secret, ...] = ()
+        self._secrets = secrets
+
+    def attempt(self, call: Call[T], time_left: float) -> T:
+        """As every client, and remember the secrets."""
+        self.hide(call.secrets)
+        call.secrets = self.sent = tuple({*self.sent, *call.secrets})
+        result = super().attempt(call, time_left)
+        if isinstance(result, DownloadLink):
+            self.hide(result.secrets)
+        return result
+
+    def hide(self, secrets: Iterable[Secret]) -> None:
+        """Keep secrets out of the report and of Airflow's logs."""
+        new = [secret for secret in secrets if secret not in self._secrets]
+        self._secrets += new
+        mask(new)
 
 
 class _Observed(Call[T]):
@@ -133,7 +162,7 @@ class Observation:
         return self.response.status, self.words
 
 
-def ask(client: BlockingClient, call: _Observed[Any], *, once: bool = False) -> Observation:
+def ask(client: ObservingClient, call: _Observed[Any], *, once: bool = False) -> Observation:
     """Perform a call as tasks do.
 
     :param once: whether to send one request in any case, also if its token is refused.

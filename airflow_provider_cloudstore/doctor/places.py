@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.results import DownloadLink, find_file_id, find_link
-from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret
 from airflow_provider_cloudstore.protocol.storable import Json
 
 MAX_CANDIDATES = 5
@@ -32,6 +32,21 @@ _ABOUT_THE_TOKEN = re.compile(
 _VARIABLE = re.compile(r"[0-9a-f-]{12,}|\d+", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
+_TOKEN_MESSAGES = tuple(
+    f"{text.format(name)}."
+    for name in ("token", "access token", "API key", "credentials", "session", "user", "account")
+    for text in (
+        "{} not found",
+        "The {} does not exist",
+        "Invalid {}",
+        "Unknown {}",
+        "Wrong {}",
+        "No such {}",
+        "Missing {}",
+        "{} expired",
+    )
+)
+"""What a service may say of a token: no pattern may match it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +67,7 @@ def id_places(data: Json, secrets: Iterable[Secret]) -> list[IdPlace]:
     :param secrets: the secrets of the call, which are no ids.
     """
     known, found = tuple(secrets), []
-    for path in _leaves(data):
+    for path in _leaves(data, known):
         file_id = find_file_id(data, path, known)
         if file_id and (rank := _rank_of_id(path, file_id)) is not None:
             found.append((rank, IdPlace(".".join(path), file_id)))
@@ -77,7 +92,7 @@ def token_places(response: Response, data: Json, file_id: str, secrets: Iterable
     :param secrets: the secrets of the call, which are no tokens.
     """
     known, found = tuple(secrets), []
-    for path in _leaves(data):
+    for path in _leaves(data, known):
         link = find_link(file_id, response, data, path, known)
         if link and link.token != file_id and (rank := _rank_of_token(path, link)):
             found.append((rank, ".".join(path), link))
@@ -104,7 +119,14 @@ def not_found_pattern(message: str, subject: str) -> str:
     parts = re.split("\0+", _VARIABLE.sub("\0", message.replace(subject, "\0")).strip(" \0"))
     if not any(_LETTERS.search(part) for part in parts):
         return ""
-    return ".*".join(re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", part) for part in parts)
+    pattern = ".*".join(re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", part) for part in parts)
+    return next((one for one in (pattern, f"^{pattern}$") if _is_only_about(message, one)), "")
+
+
+def _is_only_about(message: str, pattern: str) -> bool:
+    """Whether a pattern matches a message, and nothing that is said of a token."""
+    found = re.compile(pattern, re.IGNORECASE)
+    return bool(found.search(message)) and not any(map(found.search, _TOKEN_MESSAGES))
 
 
 def seems_to_fail(data: Json) -> str:
@@ -139,12 +161,12 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _WORDS.findall(name))
 
 
-def _leaves(data: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The paths to all values that an extra can name."""
+def _leaves(data: Json, secrets: tuple[Secret, ...], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths to all values that an extra can name; without those that repeat a secret."""
     if isinstance(data, (dict, list)):
         items = data.items() if isinstance(data, dict) else ((str(number), one) for number, one in enumerate(data[:_MAX_ITEMS]))
         for key, value in items:
-            if key and "." not in key and len(path) < _MAX_DEPTH:
-                yield from _leaves(value, (*path, key))
+            if key and "." not in key and len(path) < _MAX_DEPTH and not hides_secret(key, secrets):
+                yield from _leaves(value, secrets, (*path, key))
     elif path:
         yield path

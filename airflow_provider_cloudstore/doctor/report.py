@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import zip_longest
 from typing import Any
+
+from airflow_provider_cloudstore.protocol.errors import one_line
+from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, redact, redact_parameters
 
 
 class Verdict(Enum):
@@ -83,12 +86,16 @@ class Report:
     :param flags: the flags that were given.
     :param extras: the extras of the connection, with the ones that the findings propose.
     :param kept: names of extras that the connection has and the report does not show, because they may hold credentials.
+    :param secrets: what the report must not contain.
+    :param is_complete: whether the run came to its end.
     """
 
     conn_id: str
     flags: frozenset[str] = frozenset()
     extras: dict[str, Any] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
+    secrets: list[Secret] = field(default_factory=list)
+    is_complete: bool = True
     _found: dict[str, Finding] = field(default_factory=dict)
     _proposed: dict[str, Any] = field(default_factory=dict)
 
@@ -104,12 +111,23 @@ class Report:
         """Propose a value for an extra."""
         self.extras[extra] = self._proposed[extra] = value
 
+    def redacted(self, text: str) -> str:
+        """``text`` as one line without a secret that is known by now."""
+        redacted = redact(text, self.secrets)
+        return "(withheld: it contains an encoded credential)" if hides_secret(redacted, self.secrets) else one_line(redacted)
+
+    def may_be_secret(self, value: Any) -> bool:
+        """Whether an extra may hold credentials; a placeholder is none."""
+        text = one_line(str(value)).replace("{token}", "")
+        return redact_parameters(self.redacted(text)) != text
+
     def __getitem__(self, name: str) -> Finding:
         """The finding on an assumption, by its name."""
         check = _BY_NAME[name]
         is_asked_for = not check.flag or check.flag in self.flags
         meaning = "not reached: see the rows above" if is_asked_for else f"use {check.flag}"
-        return self._found.get(name) or Finding(check, "-", Verdict.NOT_TRIED, meaning)
+        found = self._found.get(name) or Finding(check, "-", Verdict.NOT_TRIED, meaning)
+        return replace(found, seen=self.redacted(found.seen), meaning=self.redacted(found.meaning))
 
     @property
     def findings(self) -> list[Finding]:
@@ -119,7 +137,7 @@ class Report:
     @property
     def usable(self) -> bool:
         """Whether nothing that was tried keeps tasks from relying on the connection as it is configured."""
-        return not any(finding.stops_tasks for finding in self.findings)
+        return self.is_complete and not any(finding.stops_tasks for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -134,8 +152,8 @@ class Report:
             }
             for one in self.findings
         ]
-        extras = {"extras": self.extras, "proposed": self._proposed, "other_extras": self.kept}
-        return {"connection": self.conn_id, "usable": self.usable, "checks": checks, **extras}
+        extras = {"extras": self._shown(self.extras), "proposed": self._shown(self._proposed), "other_extras": self.kept}
+        return {"connection": self.conn_id, "usable": self.usable, "complete": self.is_complete, "checks": checks, **extras}
 
     def __str__(self) -> str:
         return self.text()
@@ -153,13 +171,15 @@ class Report:
             [*parts, _wrapped(f"Tasks {end} rely on connection '{self.conn_id}', as far as tried.{missing}", width)]
         )
 
+    def _shown(self, extras: dict[str, Any]) -> dict[str, Any]:
+        """Extras without those that turned out to repeat a secret."""
+        return {key: value for key, value in extras.items() if not self.may_be_secret(value)}
+
     def _extras(self) -> list[str]:
         if not self._proposed:
             return []
         kept = f" Keep {', '.join(map(repr, self.kept))}: not shown, because the value may be secret." if self.kept else ""
-        return [
-            f"Set the connection's extra to this, and run the doctor again.{kept}\n{json.dumps(self.extras, ensure_ascii=False)}"
-        ]
+        return [f"Set the connection's extra to this, and run the doctor again.{kept}\n{json.dumps(self._shown(self.extras))}"]
 
     def _consequences(self, width: int) -> list[str]:
         lines = [

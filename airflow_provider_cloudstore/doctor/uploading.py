@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.doctor.observing import Observation, Poll, Upload, ask
+from airflow_provider_cloudstore.doctor.observing import Observation, ObservingClient, Poll, Upload, ask
 from airflow_provider_cloudstore.doctor.places import IdPlace, id_places, seems_to_fail, token_places
 from airflow_provider_cloudstore.doctor.report import Report, Verdict
 from airflow_provider_cloudstore.protocol import errors
@@ -48,7 +47,7 @@ class UploadTrial:
     """
 
     def __init__(
-        self, client: BlockingClient, settings: Settings, report: Report, say: Callable[[str], None], wait: float
+        self, client: ObservingClient, settings: Settings, report: Report, say: Callable[[str], None], wait: float
     ) -> None:
         self._client, self._settings, self._report, self._say, self._wait = client, settings, report, say, wait
         self._last: dict[str, str] = {}
@@ -112,10 +111,11 @@ class UploadTrial:
             return poll.result
         if poll.response is None or poll.content.problem or not isinstance(poll.error, errors.InvalidResponseError):
             return None
-        found = token_places(poll.response, poll.content.data, place.file_id, self._settings.secrets)
+        found = token_places(poll.response, poll.content.data, place.file_id, self._client.sent)
         if not found:
             return None
         path, link = found[0]
+        self._client.hide(link.secrets)
         self._needs("download token", "token_path", [path for path, _ in found], f"at {path}")
         self._settings = replace(self._settings, token_path=tuple(path.split(".")))
         return link
