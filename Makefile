@@ -24,6 +24,7 @@ COVERAGE := --cov-append --cov-report=term --cov-fail-under=95
 PROPERTIES := $(patsubst %,tests/unit/protocol/test_%.py,any_response identifiers secrets storable)
 ON_AIRFLOW := $(filter-out %/__pycache__/ tests/unit/batch/ tests/unit/protocol/,$(wildcard tests/unit/*/)) \
   $(wildcard tests/unit/*.py) tests/unit/protocol/test_storable.py tests/docs tests/project
+DOCTOR := tests/unit/doctor tests/wire/doctor
 IN_TIME := tests/wire/batch/test_job.py tests/wire/clients/test_limits.py tests/wire/test_ended.py tests/wire/test_waiting.py tests/docs/dags_examples tests/docs/howto
 
 # Without bytecode, every process would compile all of Airflow.
@@ -31,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories test-differential test-wheel \
   test-airflow test-airflow-new test-airflow-old test-canary test-assets test-downloads test-waiting test-killed-upload \
-  test-in-time test-approval test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
+  test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
   test-ui test-typed test-first-day bench up docs guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
@@ -101,6 +102,10 @@ test-approval test-canary test-downloads test-first-day test-killed-upload test-
 test-readers: ## test that pandas, pyarrow, polars and DuckDB read files
 	@$(PYTHON) scripts/bootstrap.py $(NEW)-readers test,readers
 	@.venv/airflow-$(NEW)-readers/bin/python -m pytest -m slow tests/wire/test_readers.py
+
+test-doctor: env-new env-old ## test the doctor's program and the README's DAG on six services, newest and oldest
+	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(DOCTOR)
+	@$(OLD_BIN)/python -m pytest -m slow $(PARALLEL) $(DOCTOR)
 
 test-assets: ## test assets, lineage and retry times, in a full Airflow, newest and oldest
 	@set -e; for name in $(NEW) $(OLD); do $(PYTHON) scripts/bootstrap.py $$name-lineage test,lineage; \

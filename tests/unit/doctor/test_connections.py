@@ -21,6 +21,8 @@ from tests.unit.doctor.conftest import Doctor
 LEVEL = "AIRFLOW__LOGGING__LOGGING_LEVEL"
 BACKEND = "airflow.secrets.local_filesystem.LocalFilesystemBackend"
 
+pytestmark = pytest.mark.slow  # make test-doctor
+
 
 def as_uri(emulator: Emulator) -> str:
     parts = urlsplit(emulator.url)

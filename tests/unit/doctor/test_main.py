@@ -17,6 +17,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.support import eventually
 from tests.unit.doctor.conftest import COMMAND, Doctor
 
+slow = pytest.mark.slow  # a process of its own: make test-doctor
 REFUSED = [
     ["--requests", "51"],
     ["--requests", "-1"],
@@ -125,6 +126,7 @@ def test_a_refused_argument_sends_nothing_and_exits_with_2(
     assert protecting.state()["folders"] == ["keep", "old", "staging"]
 
 
+@slow
 @pytest.mark.parametrize(
     ("id_typed", "status", "deleted"), [("old\n", 0, True), ("older\n", 2, False), ("\n", 2, False), ("\x04", 2, False)]
 )
@@ -140,6 +142,7 @@ def test_a_deletion_is_confirmed_on_a_terminal_with_the_folders_id(
     assert "Traceback" not in err
 
 
+@slow
 def test_an_upload_from_a_terminal_is_not_echoed(protecting: Emulator) -> None:
     source = protecting.serve(b"x") + "?sig=c4n4ry-sig-value"
     terminal, stdin = pty.openpty()
@@ -160,6 +163,7 @@ def test_an_upload_from_a_terminal_is_not_echoed(protecting: Emulator) -> None:
     assert "c4n4ry" not in out + err
 
 
+@slow
 def test_the_url_can_come_from_a_pipe(emulator: Emulator, program: Doctor) -> None:
     source = emulator.serve(b"piped")
     done = program("--upload", "-", "--wait", "30", given=f"{source}\n")
@@ -168,6 +172,7 @@ def test_the_url_can_come_from_a_pipe(emulator: Emulator, program: Doctor) -> No
     assert done.row("content")["seen"] == "5 bytes with the source's SHA-256"
 
 
+@slow
 def test_a_mistyped_flag_does_not_print_the_credentials_beside_it(program: Doctor) -> None:
     for arguments in (["--uplod", "https://me:c4n4ry@host/x"], ["--wait", "https://me:c4n4ry@host/x"]):
         done = program(*arguments)
@@ -175,12 +180,14 @@ def test_a_mistyped_flag_does_not_print_the_credentials_beside_it(program: Docto
         assert "c4n4ry" not in done.err
 
 
+@slow
 def test_an_empty_pipe_is_refused(emulator: Emulator, program: Doctor) -> None:
     done = program("--upload", "-")
     assert (done.status, done.out) == (2, "")
     assert emulator.state()["requests"] == {}
 
 
+@slow
 def test_ctrl_c_during_a_wait_prints_the_report_so_far(emulator: Emulator) -> None:
     with started("--upload", f"{emulator.url}/no-such-source", "--wait", "600") as process:
         eventually(lambda: emulator.state()["requests"].get("link", 0) >= 5, 60)  # three before the upload
@@ -195,6 +202,7 @@ def test_ctrl_c_during_a_wait_prints_the_report_so_far(emulator: Emulator) -> No
     assert "Traceback" not in err
 
 
+@slow
 def test_people_get_a_table_that_fits_their_terminal(emulator: Emulator, program: Doctor) -> None:
     done = program(as_json=False, COLUMNS="80")
     assert done.status == 0

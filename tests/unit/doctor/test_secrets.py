@@ -19,6 +19,8 @@ USER, PASSWORD, PROXY = "c4n4ry-us3r", "c4n4ry-p4ssw0rd+3", "c4n4ry-pr0xy+4"
 SOURCE = f"http://{USER}:{quote(PASSWORD)}@source.example.com/f.csv?X-Amz-Signature={quote(SIGNATURE, safe='')}"
 DEBUG = {"AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG"}
 
+pytestmark = pytest.mark.slow  # make test-doctor
+
 
 def forms(secret: str) -> list[str]:
     """A secret as it is, and as a service may encode it."""

@@ -122,7 +122,7 @@ def test_what_an_upload_task_returns_is_no_file_id_and_the_error_says_where_that
 
 def test_every_operation_is_registered_once_and_has_a_type_of_call() -> None:
     assert [value for value in vars(operations).values() if isinstance(value, Operation)] == list(OPERATIONS)
-    assert {kind.operation.key for kind in Call.__subclasses__()} == CALLS.keys()
+    assert {kind.operation.key for kind in Call.__subclasses__() if kind.__module__.endswith("protocol.calls")} == CALLS.keys()
     for names in zip(*((one.key, one.name, (one.method, one.path)) for one in OPERATIONS), strict=True):
         assert len(set(names)) == len(OPERATIONS)
 

@@ -142,6 +142,7 @@ def test_with_the_extras_pasted_nothing_needs_a_setting(case: Case, service: Sto
 RUNS = [(kind, True) for kind in CASES] + [(kind, False) for kind in CASES if "not_found_pattern" in CASES[kind].extras]
 
 
+@pytest.mark.slow  # make test-doctor
 @pytest.mark.parametrize(
     ("service", "exists"),
     RUNS,
