@@ -197,7 +197,7 @@ class Examination:
         elif isinstance(refused.error, errors.AuthenticationError):
             verdict = Verdict.AS_ASSUMED
         else:
-            meaning = "After a rotation, a running task does not read the new token: it fails, and Airflow's retries read it."
+            meaning = "This is not HTTP 401, so a task whose token was rotated fails instead of reading the new one."
         self.report.add("wrong token", refused.seen, verdict, meaning, stops_tasks=stops)
         return told
 
@@ -243,7 +243,7 @@ class Examination:
         elif current:
             pattern = f"{current}|{pattern}"
         self.report.propose("not_found_pattern", pattern)
-        meaning = f"If that message means that it does not exist, set 'not_found_pattern' to {pattern!r}."
+        meaning = "Set extra 'not_found_pattern' as proposed, if that message means that the file or folder does not exist."
         self.report.add(check, found.seen, Verdict.NEEDS_SETTING, meaning)
 
     def _try_upload(self, call: Upload) -> bool:
@@ -302,7 +302,7 @@ class Examination:
                 self._judge_rate_limit(found, number)
                 return
         per_second = wanted / (time.monotonic() - began)
-        self.report.add("rate limit", f"none in {wanted} requests, {per_second:.0f} a second", Verdict.AS_ASSUMED)
+        self.report.add("rate limit", f"none in {wanted} requests, {per_second:,.0f} a second", Verdict.AS_ASSUMED)
 
     def _judge_rate_limit(self, found: Observation, number: int) -> None:
         seen = f"request {number}: {found.seen}"

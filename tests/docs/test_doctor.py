@@ -14,6 +14,7 @@ from airflow_provider_cloudstore.doctor.__main__ import main
 from airflow_provider_cloudstore.doctor.report import CHECKS
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.doc_blocks import PAGES, ROOT, blocks, code_of
+from tests.wire.doctor.services import ErrorEnvelopes, Reply, connect, examine, running
 
 PAGE = ROOT / "docs" / "assumptions.md"
 COMMANDS = [
@@ -38,12 +39,30 @@ def test_the_function_of_the_page_returns_a_report(emulator: Emulator, capsys: p
 
 
 def test_the_page_shows_what_the_doctor_prints_of_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    (shown,) = blocks(PAGE, "text")
+    shown, _ = blocks(PAGE, "text")
     with Emulator(fetch_delay=0.2) as emulator:  # so that a link is refused at first
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
         upload, folder = emulator.serve(b"name\n"), emulator.make_folder("old-reports")
         report = diagnose(wrong_token=True, upload=upload, delete_folder=folder, requests=20)
     assert _constant(shown.code) == _constant(str(report))
+
+
+class Differing(ErrorEnvelopes):
+    """Reports errors with HTTP 200, and has names of its own."""
+
+    def queued(self, number: int, file_id: str) -> Reply:
+        return Reply(202, {"result": {"fileId": file_id, "queueId": 41}})
+
+    def granted(self, token: str) -> Reply:
+        return Reply(200, {"result": {"ticket": token}, "url": f"{self.url}/get/{token}"})
+
+
+def test_the_page_shows_what_a_service_needs_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, shown = blocks(PAGE, "text")
+    with running(Differing()) as service:
+        connect(monkeypatch, service.url)
+        report = examine(service, delete_folder=None, requests=0)
+    assert shown.code.strip() == str(report).partition("\n\n")[2]
 
 
 def _constant(report: str) -> Counter[str]:
@@ -61,5 +80,5 @@ def test_the_page_names_the_doctors_checks() -> None:
 def test_the_page_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    flags = set(re.findall(r"^ +(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) - {"--conn-id", "--yes"}
+    flags = set(re.findall(r"^ +(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) - {"--conn-id"}
     assert flags == set(re.findall(r"^\| `(--[a-z-]+)", PAGE.read_text(), re.MULTILINE))
