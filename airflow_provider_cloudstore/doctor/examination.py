@@ -114,6 +114,9 @@ class Examination:
                 proven = bool(self._deletion and self._try_deletion(self._deletion)) or proven
                 self._judge_address(proven=proven)
                 self._try_rate_limit()
+                if self.report.extras.get("not_found_pattern") and not self._deletion:
+                    meaning = f"use {DELETE}: if 'not_found_pattern' does not match its message, ignore_missing=True fails"
+                    self.report.add("missing folder", "-", Verdict.NOT_TRIED, meaning)
 
     def _read_connection(self) -> Settings | None:
         self._say("Reading the connection")

@@ -182,3 +182,10 @@ def test_a_file_that_is_there_at_once_is_no_proof_of_waits(monkeypatch: pytest.M
     assert "upload a larger file" in report["availability"].meaning
     assert report.usable
     assert report["content"].verdict is AS_ASSUMED
+
+
+def test_a_pattern_for_files_is_no_proof_for_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    with services.running(services.ErrorEnvelopes()) as service:
+        connect(monkeypatch, service.url)
+        report = examine(service, delete_folder=None)
+    assert "ignore_missing=True fails" in report["missing folder"].meaning
