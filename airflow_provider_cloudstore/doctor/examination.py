@@ -176,7 +176,7 @@ class Examination:
         self._say("Asking at a path that does not exist")
         elsewhere = ask(self._client, WrongPath(MISSING, self._settings))
         same_path = elsewhere.looks_like(missing)
-        meaning = "A wrong base URL looks like a missing file: check the base URL by an upload (--upload)." if same_path else ""
+        meaning = "A wrong base URL looks like a missing file." if same_path else ""
         verdict = Verdict.CONTRADICTS if same_path else Verdict.AS_ASSUMED
         report.add("wrong path", elsewhere.seen, verdict, meaning, stops_tasks=False)
         told = None
@@ -184,7 +184,7 @@ class Examination:
             self._say("Sending a wrong token")
             told = self._try_wrong_token()
         self._judge_token(same_path=same_path, told=told)
-        self._judge_not_found(told=told)
+        self._judge_not_found(same_path=same_path, told=told)
         return not isinstance(missing.error, errors.AuthenticationError)
 
     def _try_wrong_token(self) -> bool | None:
@@ -195,7 +195,7 @@ class Examination:
             return None
         told, verdict, meaning, stops = not refused.looks_like(self._missing), Verdict.CONTRADICTS, "", False
         if not told or isinstance(refused.error, errors.NotFoundError):
-            meaning = "A refused token looks like a missing file: a wait goes on to its end, and ignore_missing=True hides it."
+            meaning = "A refused token looks like a missing file: a sensor waits to its timeout, and ignore_missing may hide it."
             stops = True
         elif isinstance(refused.error, errors.AuthenticationError):
             verdict = Verdict.AS_ASSUMED
@@ -211,12 +211,20 @@ class Examination:
             self.report.add("token", seen, Verdict.CONTRADICTS, self._missing.advice)
         elif told or is_known:
             self.report.add("token", "accepted", Verdict.AS_ASSUMED)
+        elif self._seems_refused:
+            meaning = "The message seems to be about the token: check the connection's password."
+            self.report.add("token", seen, Verdict.CONTRADICTS, meaning)
         else:
-            flags = "--upload URL" if told is False else "--wrong-token, or with --upload URL"
-            meaning = f"whether the service accepts it shows with {flags}"
+            flags = "--upload URL" if told is False else "--wrong-token or --upload URL"
+            meaning = f"unknown: run again with {flags}"
             self.report.add("token", seen, Verdict.NOT_TRIED, meaning, stops_tasks=told is False)
 
-    def _judge_not_found(self, *, told: bool | None) -> None:
+    @property
+    def _seems_refused(self) -> bool:
+        error = self._missing.error
+        return error is not None and places.is_about_token(error.message, MISSING)
+
+    def _judge_not_found(self, *, same_path: bool, told: bool | None) -> None:
         error, report = self._missing.error, self.report
         if isinstance(error, (errors.AuthenticationError, errors.PermissionDeniedError)):
             return
@@ -225,6 +233,10 @@ class Examination:
         elif error is None:
             meaning = "The service creates links to files that do not exist: waits end at once, and downloads may fail."
             report.add("not found", "a link", Verdict.CONTRADICTS, meaning)
+        elif same_path or self._seems_refused:
+            cause = "base URL (the part before /cloud/api/v2)" if same_path else "password"
+            meaning = f"This may not be about the file: check the connection's {cause} before you set 'not_found_pattern'."
+            report.add("not found", self._missing.seen, Verdict.NEEDS_SETTING, meaning)
         elif self._missing.is_error_envelope:
             self._propose_pattern(self._missing, MISSING, "not found", told=told)
         else:
@@ -235,9 +247,9 @@ class Examination:
         message = found.error.message if found.error else ""
         pattern = places.not_found_pattern(message, subject) if told is not False else ""
         if not pattern:
-            meaning = (
-                "Whether this message means \"not found\" is not clear: see --wrong-token, then set 'not_found_pattern' yourself."
-            )
+            meaning = "Whether this message means \"not found\" is not clear: if it does, set 'not_found_pattern' to match it."
+            if told is False:
+                meaning = "A wrong token gets the same response: no pattern can tell them apart."
             self.report.add(check, found.seen, Verdict.NEEDS_SETTING, meaning)
             return
         current = self.report.extras.get("not_found_pattern")
@@ -262,34 +274,44 @@ class Examination:
         """Delete the folder, and again; whether the first one succeeded."""
         self._say(f"Deleting folder '{call.subject}'")
         found = ask(self._client, call)
-        if found.error:
-            self.report.add("deletion", found.seen, Verdict.CONTRADICTS, found.advice)
+        field = places.seems_to_fail(found.content.data) if found.error is None else ""
+        if isinstance(found.error, errors.NotFoundError) or found.is_error_envelope:
+            self.report.add(
+                "deletion", found.seen, Verdict.NOT_TRIED, "nothing was deleted: does the folder exist?", stops_tasks=True
+            )
+            self._judge_missing_folder(found, call.subject)
             return False
-        if field := places.seems_to_fail(found.content.data):
-            self.report.add("deletion", found.seen, Verdict.CONTRADICTS, _silent_failure(field))
+        if found.error or field:
+            self.report.add("deletion", found.seen, Verdict.CONTRADICTS, found.advice or _silent_failure(field))
             return False
         self.report.add("deletion", found.seen, Verdict.AS_ASSUMED)
         self._say("Deleting it again, to see how a missing folder is reported")
-        again = ask(self._client, Deletion(call.subject, self._settings))
-        if isinstance(again.error, errors.NotFoundError):
-            self.report.add("missing folder", again.seen, Verdict.AS_ASSUMED)
-        elif again.error is None:
+        self._judge_missing_folder(ask(self._client, Deletion(call.subject, self._settings)), call.subject)
+        return True
+
+    def _judge_missing_folder(self, found: Observation, folder_id: str) -> None:
+        if isinstance(found.error, errors.NotFoundError):
+            self.report.add("missing folder", found.seen, Verdict.AS_ASSUMED)
+        elif found.error is None:
             meaning = "Deleting a missing folder succeeds: 'existed' in the result is always true."
-            self.report.add("missing folder", again.seen, Verdict.CONTRADICTS, meaning, stops_tasks=False)
-        elif again.is_error_envelope:
-            self._propose_pattern(again, call.subject, "missing folder", told=True)
+            self.report.add("missing folder", found.seen, Verdict.CONTRADICTS, meaning, stops_tasks=False)
+        elif found.is_error_envelope:
+            self._propose_pattern(found, folder_id, "missing folder", told=True)
         else:
             meaning = "ignore_missing=True does not accept this: deleting a missing folder fails the task."
-            self.report.add("missing folder", again.seen, Verdict.CONTRADICTS, meaning)
-        return True
+            self.report.add("missing folder", found.seen, Verdict.CONTRADICTS, meaning)
 
     def _judge_address(self, *, proven: bool) -> None:
         """The API is there if an operation succeeded, or if a wrong path looks different: only now is that known."""
         report, like_wrong_path = self.report, self.report["wrong path"].verdict is Verdict.CONTRADICTS
-        if proven and report["token"].verdict is Verdict.NOT_TRIED:
+        if proven and report["token"].verdict is not Verdict.AS_ASSUMED:
             report.add("token", "accepted: the service carried out an operation with it", Verdict.AS_ASSUMED)
         told_apart = not like_wrong_path or proven
-        meaning = "" if told_apart else "Every path is answered like this: whether the API is there shows with --upload URL."
+        meaning = (
+            ""
+            if told_apart
+            else "The response is the same for every path: check the base URL (before /cloud/api/v2), or use --upload URL."
+        )
         report.add("address", self._settings.route, Verdict.AS_ASSUMED if told_apart else Verdict.CONTRADICTS, meaning)
 
     def _try_rate_limit(self) -> None:

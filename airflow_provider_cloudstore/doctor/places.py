@@ -108,13 +108,18 @@ def _rank_of_token(path: tuple[str, ...], link: DownloadLink) -> tuple[bool, ...
     return link.url_with_token is None, not words & _TOKEN, "token" not in words, not is_for_download, not words & _LINK
 
 
+def is_about_token(message: str, subject: str) -> bool:
+    """Whether a message seems to be about the token, and not about the id that was asked for."""
+    return bool(_ABOUT_THE_TOKEN.search(message.replace(subject, "")))
+
+
 def not_found_pattern(message: str, subject: str) -> str:
     """A regular expression for the message of a "not found", or an empty string if the message may be about something else.
 
     :param message: the service's message.
     :param subject: the id that was asked for, which the message may repeat.
     """
-    if not message or "***" in message or _ABOUT_THE_TOKEN.search(message.replace(subject, "")):
+    if not message or "***" in message or is_about_token(message, subject):
         return ""
     parts = re.split("\0+", _VARIABLE.sub("\0", message.replace(subject, "\0")).strip(" \0"))
     if not any(_LETTERS.search(part) for part in parts):

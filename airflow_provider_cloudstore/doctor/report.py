@@ -37,6 +37,7 @@ class Check:
 
 
 WRONG_TOKEN, UPLOAD, DELETE, REQUESTS = "--wrong-token", "--upload URL", "--delete-folder ID", "--requests N"
+_TOPICS = {WRONG_TOKEN: "a wrong token", UPLOAD: "uploads and downloads", DELETE: "deleting folders", REQUESTS: "rate limits"}
 CHECKS = (
     Check("connection", "is defined, with valid fields and known extras"),
     Check("address", "the API responds at the base URL"),
@@ -165,7 +166,7 @@ class Report:
         """
         parts = [_table(self.findings, width), *self._extras(), *self._consequences(width)]
         end = "can" if self.usable else "cannot yet"
-        untried = sorted({check.flag for check in CHECKS} - self.flags - {""})
+        untried = [f"{topic} ({flag})" for flag, topic in _TOPICS.items() if flag not in self.flags]
         missing = f" Not tried: {', '.join(untried)}." if untried else ""
         return "\n\n".join(
             [*parts, _wrapped(f"Tasks {end} rely on connection '{self.conn_id}', as far as tried.{missing}", width)]
@@ -179,7 +180,10 @@ class Report:
         if not self._proposed:
             return []
         kept = f" Keep {', '.join(map(repr, self.kept))}: not shown, because the value may be secret." if self.kept else ""
-        return [f"Set the connection's extra to this, and run the doctor again.{kept}\n{json.dumps(self._shown(self.extras))}"]
+        more = " Add 'download_url' (see below)." if self["download URL"].verdict is Verdict.NEEDS_SETTING else ""
+        return [
+            f"Set the connection's extra to this, and run the doctor again.{kept}{more}\n{json.dumps(self._shown(self.extras))}"
+        ]
 
     def _consequences(self, width: int) -> list[str]:
         lines = [

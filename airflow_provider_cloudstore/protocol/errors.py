@@ -149,6 +149,9 @@ class ServiceError(CloudStoreError):
     """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
     hint = "The service reported this error itself; see its message above."
+    hint_for: ClassVar[Mapping[str, str]] = {
+        "delete folder": f"{hint} If it means that the folder does not exist, extra 'not_found_pattern' must match it."
+    }
 
 
 class InvalidResponseError(CloudStoreError):

@@ -92,7 +92,7 @@ def test_what_was_not_tried_names_its_flag(report: Report) -> None:
     assert rows["rate limit"]["verdict"] == "not tried"
     assert rows["rate limit"]["meaning"] == "use --requests N"
     ending = " ".join(report.text(80).rpartition("\n\n")[2].split())
-    assert ending.endswith("Not tried: --delete-folder ID, --requests N, --upload URL, --wrong-token.")
+    assert ending.endswith("deleting folders (--delete-folder ID), rate limits (--requests N).")
 
 
 def test_a_secret_that_is_known_later_shows_nowhere(report: Report) -> None:

@@ -49,7 +49,7 @@ def test_by_default_it_only_reads(shaped: Emulator) -> None:
         f"use {flag}" for flag in ("--wrong-token", "--upload URL", "--delete-folder ID", "--requests N")
     }
     assert report.usable
-    assert report.text(200).endswith("Not tried: --delete-folder ID, --requests N, --upload URL, --wrong-token.")
+    assert report.text(300).endswith("deleting folders (--delete-folder ID), rate limits (--requests N).")
 
 
 def test_with_all_flags_every_row_is_as_expected(shaped: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,8 +243,8 @@ def test_a_rate_limit_is_reported_with_its_pause(headers: dict[str, str], seen: 
 def test_a_refused_deletion_deletes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Storage()
     report = report_of(service, monkeypatch, delete_folder="none-such")
-    assert report["deletion"].verdict is CONTRADICTS
-    assert report["missing folder"].meaning == "not reached: see the rows above"
+    assert (report["deletion"].verdict, report["missing folder"].verdict) == (NOT_TRIED, AS_ASSUMED)
+    assert not report.usable
     assert service.folders == {FOLDER}
     assert [name for name, _ in service.effects].count("delete") == 1
 
@@ -278,7 +278,7 @@ def test_a_wrong_token_that_tasks_take_for_a_missing_file_stops_them(
         report = examine(running, **READ_ONLY)
     assert report["token"].verdict is AS_ASSUMED
     assert report["wrong token"].verdict is CONTRADICTS
-    assert "ignore_missing=True hides it" in report["wrong token"].meaning
+    assert "ignore_missing may hide it" in report["wrong token"].meaning
     assert not report.usable
 
 
@@ -289,7 +289,7 @@ def test_a_token_that_looks_like_a_wrong_one_is_not_reported_as_accepted(monkeyp
 
     report = report_of(Silent(), monkeypatch, **READ_ONLY)
     assert report["token"].verdict is NOT_TRIED
-    assert report["token"].meaning.endswith("shows with --upload URL")
+    assert report["token"].meaning.endswith("run again with --upload URL")
     assert not report.usable
 
 
@@ -329,12 +329,16 @@ def test_extras_that_no_longer_fit_are_replaced_and_the_others_kept(
 
 
 @pytest.mark.parametrize(
-    ("message", "wrong_token"),
-    [("No such file, or permission denied", False), ("17", False), ("Not possible", True)],
+    ("message", "wrong_token", "meaning"),
+    [
+        ("No such file, or permission denied", False, "check the connection's password"),
+        ("17", False, "is not clear"),
+        ("Not possible", True, "A wrong token gets the same response"),
+    ],
     ids=["may-be-about-the-token", "no-words", "the-same-for-a-wrong-token"],
 )
 def test_a_message_that_may_mean_something_else_becomes_no_pattern(
-    message: str, wrong_token: bool, monkeypatch: pytest.MonkeyPatch
+    message: str, wrong_token: bool, meaning: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Unclear(Storage):
         def refused(self, what: str, subject: str) -> Reply:
@@ -342,9 +346,37 @@ def test_a_message_that_may_mean_something_else_becomes_no_pattern(
 
     report = report_of(Unclear(), monkeypatch, **READ_ONLY | {"wrong_token": wrong_token})
     assert report["not found"].verdict is NEEDS
-    assert "set 'not_found_pattern' yourself" in report["not found"].meaning
+    assert meaning in report["not found"].meaning
     assert report.extras == {}
     assert not report.usable
+
+
+@pytest.mark.parametrize("wrong_token", [False, True])
+def test_a_refused_token_of_a_service_with_envelopes_is_named_and_becomes_no_pattern(
+    wrong_token: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with services.running(services.ErrorEnvelopes()) as service:
+        connect(monkeypatch, service.url, token="another-token")
+        report = examine(service, upload=None, delete_folder=None, requests=0, wrong_token=wrong_token)
+    assert (report["token"].verdict, report.extras, report.usable) == (CONTRADICTS, {}, False)
+    assert "password" in report["token"].meaning
+
+
+def test_a_wrong_prefix_of_a_service_with_envelopes_is_named_and_becomes_no_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    with services.running(services.ErrorEnvelopes()) as service:
+        connect(monkeypatch, f"{service.url}/api")
+        report = examine(service, upload=None, delete_folder=None, requests=0)
+    assert (report["address"].verdict, report.extras, report.usable) == (CONTRADICTS, {}, False)
+    assert "base URL" in report["address"].meaning
+    assert "base URL" in report["not found"].meaning
+
+
+def test_a_folder_that_was_missing_from_the_start_shows_how_that_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    with services.running(services.ErrorEnvelopes()) as service:
+        connect(monkeypatch, service.url)
+        report = examine(service, upload=None, delete_folder="none-such", requests=0)
+    assert (report["deletion"].verdict, report["missing folder"].verdict) == (NOT_TRIED, NEEDS)
+    assert "No folder '.*' in your account" in report.extras["not_found_pattern"]
 
 
 def test_a_missing_folder_that_no_setting_covers_fails_a_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
