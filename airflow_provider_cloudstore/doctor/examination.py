@@ -210,7 +210,8 @@ class Examination:
         if isinstance(error, (errors.AuthenticationError, errors.PermissionDeniedError)):
             self.report.add("token", seen, Verdict.CONTRADICTS, self._missing.advice)
         elif told or is_known:
-            self.report.add("token", "accepted", Verdict.AS_ASSUMED)
+            seen = "accepted" if told else "not refused; --wrong-token shows whether it would be"
+            self.report.add("token", seen, Verdict.AS_ASSUMED)
         elif self._seems_refused:
             meaning = "The message seems to be about the token: check the connection's password."
             self.report.add("token", seen, Verdict.CONTRADICTS, meaning)

@@ -21,15 +21,25 @@ _ID = frozenset({"id", "uuid", "guid", "hash", "code", "key", "ref", "reference"
 _OF_SOMETHING_ELSE = frozenset(
     {"queue", "job", "task", "request", "folder", "parent", "user", "account", "owner", "trace", "server"}
 )
-_TOKEN = frozenset({"token", "key", "hash", "code", "ticket", "signature", "sig", "jwt", "secret"})
+_TOKEN = frozenset({"token", "key", "hash", "code", "ticket", "signature", "sig", "jwt"})
 _LINK = frozenset({"url", "link", "href", "uri", "location", "download"})
 _VAGUE = frozenset({"data", "result", "response"})
 """Names of fields that may hold anything, such as the one value that a response has."""
-_NOT_A_TOKEN = frozenset({"type", "name", "expires", "expiry", "expiration", "ttl", "at", "in", "until"})
-_ABOUT_THE_TOKEN = re.compile(
-    r"token|auth|credential|log[- ]?in|sign[- ]?in|session|permission|denied|forbidden|expired|api[- ]?key", re.IGNORECASE
+_NOT_A_TOKEN = frozenset(
+    {"type", "name", "expires", "expiry", "expiration", "ttl", "at", "in", "until"}
+    | {"access", "refresh", "session", "api", "auth", "csrf", "secret"}
 )
-_VARIABLE = re.compile(r"[0-9a-f-]{12,}|\d+", re.IGNORECASE)
+"""Words in the names of other fields: what describes a token, and tokens for something else."""
+_ABOUT_THE_TOKEN = re.compile(
+    r"token|auth|credential|log[- ]?in|sign[- ]?in|session|permission|denied|forbidden|expired|api[- ]?key|\buser\b",
+    re.IGNORECASE,
+)
+_SAYS_MISSING = re.compile(
+    r"not (be |yet )?(found|available|known)|n[o']t exist|no such|unknown|(could|can) ?n[o']t find|no (file|folder|object|item)"
+    r"|missing|deleted",
+    re.IGNORECASE,
+)
+_VARIABLE = re.compile(r"[0-9a-f-]{12,}|\w*\d\w*", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 _TOKEN_MESSAGES = tuple(
@@ -119,7 +129,8 @@ def not_found_pattern(message: str, subject: str) -> str:
     :param message: the service's message.
     :param subject: the id that was asked for, which the message may repeat.
     """
-    if not message or "***" in message or is_about_token(message, subject):
+    said = message.replace(subject, "")
+    if "***" in message or not _SAYS_MISSING.search(said) or is_about_token(message, subject):
         return ""
     parts = re.split("\0+", _VARIABLE.sub("\0", message.replace(subject, "\0")).strip(" \0"))
     if not any(_LETTERS.search(part) for part in parts):

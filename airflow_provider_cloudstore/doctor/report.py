@@ -169,7 +169,10 @@ class Report:
         untried = [f"{topic} ({flag})" for flag, topic in _TOPICS.items() if flag not in self.flags]
         missing = f" Not tried: {', '.join(untried)}." if untried else ""
         return "\n\n".join(
-            [*parts, _wrapped(f"Tasks {end} rely on connection '{self.conn_id}', as far as tried.{missing}", width)]
+            [
+                *parts,
+                _wrapped(f"Tasks {end} rely on connection '{self.redacted(self.conn_id)}', as far as tried.{missing}", width),
+            ]
         )
 
     def _shown(self, extras: dict[str, Any]) -> dict[str, Any]:

@@ -66,10 +66,11 @@ class UploadTrial:
             self._report.add("upload", queued.seen, Verdict.CONTRADICTS, meaning)
             return None
         self._report.add("upload", queued.seen, Verdict.AS_ASSUMED)
-        if queued.result.file_id:
-            return [IdPlace("", queued.result.file_id)]
-        found = id_places(queued.content.data, call.secrets)
-        if not found:
+        file_id = queued.result.file_id
+        found = [IdPlace("", file_id)] if file_id else id_places(queued.content.data, call.secrets)
+        if found:  # now, because a killed process prints no report
+            self._say(f"The upload is queued; the id of its file: {' or '.join(one.file_id for one in found)}")
+        else:
             meaning = "The response to an upload has no id: a task that waits for the file must get its id from elsewhere."
             self._report.add("file id", queued.seen, Verdict.CONTRADICTS, meaning)
         return found

@@ -199,6 +199,7 @@ def test_ctrl_c_during_a_wait_prints_the_report_so_far(emulator: Emulator) -> No
     assert (rows["upload"], rows["availability"]) == ("as assumed", "not tried")
     assert (report["complete"], report["usable"]) == (False, False)
     assert "Interrupted: the report has what was seen so far." in err
+    assert "The upload is queued; the id of its file: f" in err  # at once: a killed process prints no report
     assert "Traceback" not in err
 
 

@@ -138,6 +138,12 @@ def test_no_json_is_too_odd_to_look_through(data: Any) -> None:
         ("Invalid access token", ""),
         ("File not found or access denied", ""),
         ("Please log in", ""),
+        ("Internal server error", ""),
+        ("Database connection lost", ""),
+        ("Rate limit exceeded", ""),
+        ("no reason given", ""),
+        ("No such user", ""),
+        ("No such file. Ref a3f9bc12", "No such file\\. Ref"),
         ("File *** not found", ""),
         ("404", ""),
         ("", ""),
@@ -152,6 +158,7 @@ def test_a_pattern_is_proposed_only_for_what_can_mean_not_found(message: str, pa
 def test_a_proposed_pattern_is_a_valid_extra_that_matches_its_message_for_every_id_and_nothing_about_a_token(
     message: str,
 ) -> None:
+    message += " could not be found"
     pattern = places.not_found_pattern(message, MISSING)
     assume(pattern)
     extra = {"not_found_pattern": pattern}

@@ -394,9 +394,9 @@ def test_one_message_for_files_and_folders_becomes_one_pattern(monkeypatch: pyte
     class Same(services.ErrorEnvelopes):
         def refused(self, what: str, subject: str) -> Reply:
             return (
-                Reply(200, {"status": "error", "message": "Nothing there"})
+                Reply(200, {"status": "error", "message": "No such thing"})
                 if what.startswith("f")
                 else super().refused(what, subject)
             )
 
-    assert report_of(Same(), monkeypatch).extras == {"not_found_pattern": "Nothing there"}
+    assert report_of(Same(), monkeypatch).extras == {"not_found_pattern": "No such thing"}
