@@ -58,6 +58,7 @@ def started(*arguments: str, stdin: int = subprocess.DEVNULL) -> Iterator[subpro
     with subprocess.Popen(
         [*COMMAND, "--json", *arguments],
         stdin=stdin,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  (a background job ignores it)
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
