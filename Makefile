@@ -181,7 +181,7 @@ AS_OF_3.0.6 := --exclude-newer 2025-09-01
 AS_OF_3.2.2 := --exclude-newer 2026-06-15
 # The newest file covers every extra; files without a date hold for every Python, by markers.
 EXTRAS_$(OLD) := --extra test --extra ui --extra lineage
-EXTRAS_$(NEW) := --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours --extra readers
+EXTRAS_$(NEW) := --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours --extra package --extra readers --extra site
 OURS := $(patsubst %,--exclude-newer-package apache-airflow-providers-%=2026-11-01,common-compat http)
 COMPILE := uv pip compile --quiet --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url
 constraints: $(addprefix constraints-,$(AIRFLOWS)) constraints-lowest ## pin the newest compatible dependencies, and the lowest (needs uv)
