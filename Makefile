@@ -25,7 +25,7 @@ PROPERTIES := $(patsubst %,tests/unit/protocol/test_%.py,any_response identifier
 ON_AIRFLOW := $(filter-out %/__pycache__/ tests/unit/batch/ tests/unit/protocol/,$(wildcard tests/unit/*/)) \
   $(wildcard tests/unit/*.py) tests/unit/protocol/test_storable.py tests/docs tests/project
 DOCTOR := tests/unit/doctor tests/wire/doctor
-IN_TIME := tests/wire/batch/test_job.py tests/wire/clients/test_limits.py tests/wire/test_ended.py tests/wire/test_waiting.py tests/docs/dags_examples tests/docs/howto
+IN_TIME := tests/wire/batch/test_job.py tests/wire/clients/test_limits.py tests/wire/test_ended.py tests/wire/test_waiting.py tests/docs/dags_examples tests/docs/guides
 
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
@@ -112,7 +112,7 @@ test-assets: ## test assets, lineage and retry times, in a full Airflow, newest 
 	  .venv/airflow-$$name-lineage/bin/python -m pytest -m slow tests/airflow/assets; \
 	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py; done
 
-test-in-time: env-new ## test timeouts, waits, batches and ended tasks over real sockets, the examples and the how-tos
+test-in-time: env-new ## test timeouts, waits, batches and ended tasks over real sockets, the examples and the guides
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
 
 test-kill: env-new ## kill a batch task fifty times, twice, and twenty times while its stores fail, in a full Airflow
@@ -157,10 +157,10 @@ test-typed: env-new ## check the examples and all code blocks of the docs with m
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt basedpyright
 	@$(BIN)/python -m pytest -m slow tests/docs/typed
 
-docs: env-new ## generate docs/reference.md from the docstrings
+docs: env-new ## generate docs/reference/api.md from the docstrings
 	@$(BIN)/python -m scripts.reference
 
-guarantees: env-new ## write the tables of docs/guarantees.md from the figures of the last runs
+guarantees: env-new ## write the tables of docs/operate/guarantees.md from the figures of the last runs
 	@$(BIN)/python -m tests.guarantees
 
 up: $(if $(filter celery,$(ENGINE)),env-workbench,env-new) ## run Airflow's UI with the example DAGs and the emulator; ENGINE=celery for two Celery workers

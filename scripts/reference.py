@@ -1,4 +1,4 @@
-"""Writes ``docs/reference.md`` from the docstrings and signatures; with ``--check``, fails if the page is out of date."""
+"""Writes ``docs/reference/api.md`` from the docstrings and signatures; with ``--check``, fails if the page is out of date."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS
 from scripts.airflow_home import ROOT
 
-PAGE = ROOT / "docs" / "reference.md"
+PAGE = ROOT / "docs" / "reference" / "api.md"
 PACKAGE = "airflow_provider_cloudstore"
 _INTRODUCTION = """\
 # Reference
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if PAGE.exists() and PAGE.read_text() == page:
         return 0
-    print("docs/reference.md is out of date: run make docs", file=sys.stderr)
+    print("docs/reference/api.md is out of date: run make docs", file=sys.stderr)
     return 1
 
 

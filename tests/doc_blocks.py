@@ -15,7 +15,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FRAGMENTS = {
     "README.md-1": "file_id: str = '1'\n",
     "batch.md-0": "from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator\n\n",
-    "downloads.md-0": """\
+    "download.md-0": """\
 from airflow.providers.common.compat.sdk import task
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
 
@@ -27,7 +27,7 @@ def use(file: dict[str, object]) -> None: ...
 
 
 """,
-    "upload-wait-hand-on.md-1": """\
+    "upload-and-share.md-1": """\
 from airflow.providers.common.compat.sdk import task, task_group
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
 
@@ -38,7 +38,7 @@ def urls() -> list[str]:
 
 
 """,
-    "testing.md-0": """\
+    "emulator.md-0": """\
 from airflow_provider_cloudstore.emulator.runner import Emulator
 
 cloudstore_emulator = Emulator()

@@ -1,4 +1,4 @@
-"""What the system tests prove: a row of ``docs/guarantees.md`` for each fault, with the figures of its test's last run.
+"""What the system tests prove: a row of ``docs/operate/guarantees.md`` for each fault, with the figures of its test's last run.
 
 A test says with :func:`guarantee` which promise it proves in which fault, and hands its figures to the fixture ``proven``, which
 checks them and, on the newest Airflow, keeps them for ``make guarantees``.
@@ -18,7 +18,7 @@ from typing import Self
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "guarantees.md"
+PAGE = ROOT / "docs" / "operate" / "guarantees.md"
 FIGURES = ROOT / ".guarantees"
 """Where tests leave their figures: a file for each row."""
 HEAD = ("fault", "requests", "effects", "sent twice", "at most", "lost", "recovered after", "proven by")
@@ -31,7 +31,7 @@ _TABLE = re.compile(r"(<!-- proven: (?P<promise>[\w-]+) -->\n)(?P<rows>.*?)(<!--
 def guarantee(promise: str, fault: str) -> pytest.MarkDecorator:
     """Mark a test as the proof of a promise; both arguments must be literals, so that a fast test can read them.
 
-    :param promise: the table of ``docs/guarantees.md``.
+    :param promise: the table of ``docs/operate/guarantees.md``.
     :param fault: what is killed, frozen, away or odd; the row of that table.
     """
     return pytest.mark.guarantee(promise, fault)
@@ -103,7 +103,7 @@ class Proof:
         assert not lost
         assert (twice or 0) <= (at_most or 0)
         documented = shown().get(self._promise, {}).get(self._fault)
-        assert documented is None or documented.at_most == at_most, "docs/guarantees.md has another bound: run `make guarantees`"
+        assert documented is None or documented.at_most == at_most, f"{PAGE.name} has another bound: run `make guarantees`"
         if not _NEWEST:
             return
         FIGURES.mkdir(exist_ok=True)
@@ -156,7 +156,7 @@ def write() -> None:
     for promise, faults in proofs().items():
         if promise not in old:
             raise SystemExit(
-                f"docs/guarantees.md has no table for {promise!r}: add '<!-- proven: {promise} -->' and '<!-- end -->'"
+                f"docs/operate/guarantees.md has no table for {promise!r}: add '<!-- proven: {promise} -->' and '<!-- end -->'"
             )
         rows = {fault: measured.get((promise, fault)) or old[promise].get(fault) for fault in faults}
         if all(rows.values()):

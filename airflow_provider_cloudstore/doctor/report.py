@@ -26,7 +26,7 @@ class Verdict(Enum):
 class Check:
     """One assumption.
 
-    :param name: its name, in the report and in docs/assumptions.md.
+    :param name: its name, in the report and in docs/project/assumptions.md.
     :param assumed: what the package assumes.
     :param flag: the flag of the program without which it is not tried.
     """

@@ -70,7 +70,7 @@ def test_the_long_description_has_no_relative_links(url: str, expected: str) -> 
 
 def test_every_error_and_every_extra_is_documented() -> None:
     kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)}
-    page = (ROOT / "docs" / "failures.md").read_text()
+    page = (ROOT / "docs" / "operate" / "failures.md").read_text()
     assert not {name for name in kinds if f"`{name}`" not in page}
     assert not {key for key in EXTRA_KEYS if f"`{key}`" not in (ROOT / "README.md").read_text()}
 
@@ -85,7 +85,7 @@ def printed_by_the_package() -> list[str]:
 
 
 def test_every_message_that_the_failures_page_explains_is_one_that_the_package_prints() -> None:
-    table = (ROOT / "docs" / "failures.md").read_text().partition("| you see |")[2].partition("\n\n")[0]
+    table = (ROOT / "docs" / "operate" / "failures.md").read_text().partition("| you see |")[2].partition("\n\n")[0]
     messages = [message for row in table.splitlines()[2:] for message in re.findall(r"`([^`]+)`", row.split("|")[1])]
     parts = {part.strip() for message in messages for part in message.split("…") if len(part.strip()) > 2}
     printed = printed_by_the_package()
@@ -94,7 +94,7 @@ def test_every_message_that_the_failures_page_explains_is_one_that_the_package_p
 
 
 def test_every_fault_of_the_emulator_is_documented_and_no_other() -> None:
-    page = (ROOT / "docs" / "testing.md").read_text().partition("| kind |")[2].partition("\n\n")[0]
+    page = (ROOT / "docs" / "reference" / "emulator.md").read_text().partition("| kind |")[2].partition("\n\n")[0]
     assert sorted(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE)) == sorted(kind.value for kind in Kind)
 
 

@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.doc_blocks import PAGES, ROOT, blocks, code_of
 from tests.wire.doctor.services import ErrorEnvelopes, Reply, connect, examine, running
 
-PAGE = ROOT / "docs" / "assumptions.md"
+PAGE = ROOT / "docs" / "project" / "assumptions.md"
 COMMANDS = [
     (page, line)
     for page in PAGES

@@ -1,4 +1,4 @@
-"""docs/guarantees.md shows what the tests prove, no more and no less."""
+"""docs/operate/guarantees.md shows what the tests prove, no more and no less."""
 
 from __future__ import annotations
 

@@ -17,26 +17,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from scripts.browser import CHROMIUM, LIMIT, browser, local_page
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 from tests.support import eventually
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-ui installs it")
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-CHROMIUM = "/usr/bin/chromium"
 PICTURES = ROOT / ".up" / "pictures"
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-LIMIT = 60_000
-"""Milliseconds that anything on a page may take: a busy machine renders slowly."""
 WORKS = re.compile(r"works", re.IGNORECASE)
 
 pytestmark = [
@@ -49,15 +37,11 @@ pytestmark = [
 def page() -> Iterator[Any]:
     """A page of a browser that goes nowhere but to this machine."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.route(lambda url: not url.startswith("http://127.0.0.1:"), lambda route: route.abort())
-        page.set_default_timeout(LIMIT)
+    with browser() as chromium:
+        page = local_page(chromium)
         sync_api.expect.set_options(timeout=LIMIT)
         yield page
         page.screenshot(path=PICTURES / f"{'2' if AIRFLOW_2 else '3'}-last.png")
-        browser.close()
 
 
 @pytest.fixture(scope="module")

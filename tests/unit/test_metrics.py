@@ -28,7 +28,7 @@ from airflow_provider_cloudstore.protocol.errors import (
 from tests.dags import asset_dags
 from tests.support import activate, store_file
 
-DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "metrics.md"
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "operate" / "metrics.md"
 
 
 @pytest.fixture(autouse=True)

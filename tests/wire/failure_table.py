@@ -1,4 +1,4 @@
-"""The tables of ``docs/failures.md`` as data: how a call ends, by what happened, and what is true of each error."""
+"""The tables of ``docs/operate/failures.md`` as data: how a call ends, by what happened, and what is true of each error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "failures.md").read_text()
+_PAGE = (Path(__file__).parents[2] / "docs" / "operate" / "failures.md").read_text()
 OPERATION_KEYS = tuple(operation.key for operation in OPERATIONS)
 """The columns of the tables, in their order."""
 

@@ -1,4 +1,4 @@
-"""The DAGs of docs/howto/approve-a-deletion.md in a full Airflow: questions are read and answered through its REST API."""
+"""The DAGs of docs/guides/approve-a-deletion.md in a full Airflow: questions are read and answered through its REST API."""
 
 from __future__ import annotations
 

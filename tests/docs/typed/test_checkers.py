@@ -46,7 +46,7 @@ class Finding:
 
 
 def what_users_write(folder: Path) -> None:
-    """The examples, the how-tos and every other Python block of the docs, as files of a project of their own."""
+    """The examples, the guides and every other Python block of the docs, as files of a project of their own."""
     for example in (ROOT / "dags_examples").glob("*.py"):
         shutil.copy(example, folder)
     shutil.copy(TYPED / "accepted.py", folder)

@@ -1,4 +1,4 @@
-"""docs/howto/which-operator.md names every class that a DAG author can choose, with parameters that exist."""
+"""docs/guides/which-operator.md names every class that a DAG author can choose, with parameters that exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_cloudstore.operators import cloudstore as operators
 from airflow_provider_cloudstore.sensors import cloudstore as sensors
 from tests.doc_blocks import ROOT
 
-PAGE = (ROOT / "docs" / "howto" / "which-operator.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "which-operator.md").read_text()
 MODULES = (hooks, operators, sensors)
 CHOICES: dict[str, Any] = {
     name: kind

@@ -40,7 +40,7 @@ def test_the_readmes_hook_creates_a_link(emulator: Emulator) -> None:
 
 
 def test_the_interim_response_of_the_testing_page_is_skipped(emulator: Emulator) -> None:
-    exec(code_of("testing.md-0"), {"cloudstore_emulator": emulator})
+    exec(code_of("emulator.md-0"), {"cloudstore_emulator": emulator})
     with CloudStoreHook() as hook:
         assert hook.upload_from_url("http://127.0.0.1:9/a.csv").response == {}
     assert emulator.state()["effects"] == {"upload": 1}
@@ -49,7 +49,7 @@ def test_the_interim_response_of_the_testing_page_is_skipped(emulator: Emulator)
 def test_a_mapped_group_stages_each_file(emulator: Emulator) -> None:
     sources = [emulator.serve(b"x", str(number)) for number in range(2)]
     before = f"@task\ndef urls() -> list[str]:\n    return {sources}\n\n\n"
-    run = run_dag(dag_of("upload-wait-hand-on.md-1", inside_a_dag("upload-wait-hand-on.md-1", before)))
+    run = run_dag(dag_of("upload-and-share.md-1", inside_a_dag("upload-and-share.md-1", before)))
     assert run.state == "success", str(run)
     assert emulator.state()["effects"] == {"upload": 2, "link": 2}
 
@@ -65,18 +65,18 @@ def test_a_batch_sends_a_manifest_and_writes_receipts(emulator: Emulator, tmp_pa
 
 
 def test_a_download_waits_for_the_file_and_returns_its_path(emulator: Emulator, tmp_path: Path) -> None:
-    code = code_of("downloads.md-0").replace("s3://aws_default@bucket/incoming/{{ ds }}.csv", str(tmp_path / "f"))
+    code = code_of("download.md-0").replace("s3://aws_default@bucket/incoming/{{ ds }}.csv", str(tmp_path / "f"))
     before = f"upload = RemoteUrlUploadOperator(task_id='upload', url={emulator.serve(b'hello')!r})\n"
     before += "@task\ndef use(file):\n    return open(file['path']).read()\n\n\n"
     head = IMPORTS + 'with DAG("block", schedule=None, start_date=datetime(2026, 1, 1), params={"sha256": ""}) as dag:\n'
-    run = run_dag(dag_of("downloads.md-0", head + textwrap.indent(before + code, "    ")))
+    run = run_dag(dag_of("download.md-0", head + textwrap.indent(before + code, "    ")))
     assert run.state == "success", str(run)
     assert run.values["use"] == "hello"
 
 
 def test_a_file_is_read_and_copied_by_its_url(emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     emulator.put_file(b"first\nsecond\n", "f123")
-    code = code_of("downloads.md-1").replace('dst="s3://bucket/copy"', f"dst='file://{tmp_path}/copy'")
+    code = code_of("download.md-1").replace('dst="s3://bucket/copy"', f"dst='file://{tmp_path}/copy'")
     code = code.replace('dest_conn_id="aws_default"', "dest_conn_id=None").replace("{{ params.file_id }}", "f123")
     names: dict[str, object] = {}
     exec(code.replace("FileTransferOperator(\n", "copy = FileTransferOperator(\n"), names)

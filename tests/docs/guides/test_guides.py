@@ -1,4 +1,4 @@
-"""The DAG of every how-to page runs unchanged and does what the page says."""
+"""The DAG of every guide runs unchanged and does what the page says."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def test_nightly_cleanup(emulator: Emulator) -> None:
 
 
 def test_upload_wait_hand_on(emulator: Emulator) -> None:
-    run = run_dag(dag_of("upload-wait-hand-on.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
+    run = run_dag(dag_of("upload-and-share.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
     assert run.state == "success", str(run)
     assert run.values["download"] == 1000
 
 
 def click_stage_use_clean_up(emulator: Emulator, refused: str) -> DagRunResult:
     emulator.fault("status", status=400, operation=refused, times=0)
-    dag = dag_of("stage-use-clean-up.md-0")
+    dag = dag_of("stage-and-clean-up.md-0")
     assert dag.max_active_runs == 1
     return run_dag(dag, {"source_url": emulator.serve(b"x" * 1000)})
 
 
 def test_stage_use_clean_up(emulator: Emulator) -> None:
-    run = run_dag(dag_of("stage-use-clean-up.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
+    run = run_dag(dag_of("stage-and-clean-up.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
     assert run.state == "success", str(run)
     assert run.values["use"] == 1000
     assert emulator.state()["files"] == emulator.state()["folders"] == []
@@ -68,7 +68,7 @@ def test_stage_use_clean_up_deletes_nothing_if_nothing_was_uploaded(emulator: Em
 
 
 def test_outcome_unknown(emulator: Emulator) -> None:
-    dag = dag_of("outcome-unknown.md-0")
+    dag = dag_of("unknown-outcome.md-0")
     run = run_dag(dag, {"source_url": emulator.serve(b"x")})
     assert run.values["upload"] == emulator.state()["files"][0]["file_id"], str(run)
     emulator.fault("drop_after", operation="upload")

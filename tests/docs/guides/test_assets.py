@@ -1,4 +1,4 @@
-"""The block of docs/assets.md runs unchanged."""
+"""The block of docs/guides/assets.md runs unchanged."""
 
 from __future__ import annotations
 
