@@ -30,10 +30,10 @@ IN_TIME := tests/wire/batch/test_job.py tests/wire/clients/test_limits.py tests/
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help matrix-names env-new env-old env-middle env-workbench demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories test-differential test-wheel \
+.PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories test-differential test-wheel \
   test-airflow test-airflow-new test-airflow-old test-canary test-assets test-downloads test-waiting test-killed-upload \
   test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
-  test-ui test-typed test-first-day bench up docs guarantees format lint constraints clean
+  test-ui test-typed test-first-day bench up site guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -157,8 +157,12 @@ test-typed: env-new ## check the examples and all code blocks of the docs with m
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt basedpyright
 	@$(BIN)/python -m pytest -m slow tests/docs/typed
 
-docs: env-new ## generate docs/reference/api.md from the docstrings
-	@$(BIN)/python -m scripts.reference
+env-site: env-new
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation -c constraints/airflow-$(NEW).txt -e '.[site]'
+
+site: env-site ## build the documentation into .site
+	@$(BIN)/python -m sphinx -n -W -E -q -b html docs .site
+	@echo "Open .site/index.html"
 
 guarantees: env-new ## write the tables of docs/operate/guarantees.md from the figures of the last runs
 	@$(BIN)/python -m tests.guarantees
@@ -196,4 +200,4 @@ constraints-lowest:
 	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) -c $(LOWEST) --extra test pyproject.toml - -o $(LOWEST)
 
 clean: ## remove everything that make installed
-	rm -rf .venv .demo .up .neighbours
+	rm -rf .venv .demo .site .up .neighbours

@@ -1,6 +1,6 @@
 """Builds the wheel's long description from the README, whose relative links do not work outside the repository.
 
-If ``pyproject.toml`` sets ``project-url``, they become absolute; otherwise only their text is kept.
+If ``pyproject.toml`` sets ``home``, they become absolute; otherwise only their text is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LongDescription(MetadataHookInterface):
 
         :param metadata: the project's metadata; modified.
         """
-        url = str(self.config.get("project-url", "")).rstrip("/")
+        url = str(self.config.get("home", "")).rstrip("/")
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": long_description(text, url)}
         metadata["urls"] = {"Homepage": url} if url else {}

@@ -153,8 +153,8 @@ class Emulator:
     def fault(self, kind: str, **more: Any) -> None:
         """Inject a fault, after those injected before.
 
-        :param kind: the kind, a value of :class:`~airflow_provider_cloudstore.emulator.faults.Kind`.
-        :param more: the other fields of :class:`~airflow_provider_cloudstore.emulator.faults.Fault`.
+        :param kind: the kind, such as ``status``.
+        :param more: the fault's other fields.
         :raises ValueError: with the reason why the fault is invalid.
         """
         fault = Fault.parse({"kind": kind, **more})

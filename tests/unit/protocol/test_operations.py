@@ -139,7 +139,7 @@ def test_every_operation_has_hook_methods_an_operator_and_a_place_in_the_docs(
     docs = ROOT / "docs"
     table = (docs / "operate" / "failures.md").read_text().partition("| what happened |")[2].partition("\n")[0]
     assert f" {operation.name} |" in table
-    assert f"`{method}(" in (docs / "reference" / "api.md").read_text()
+    assert f" {method}," in (docs / "reference" / "hooks.md").read_text()
 
 
 def test_an_error_has_hints_for_names_that_exist_only() -> None:
