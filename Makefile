@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories test-differential test-wheel \
   test-airflow test-airflow-new test-airflow-old test-canary test-assets test-downloads test-waiting test-killed-upload \
   test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
-  test-ui test-typed test-first-day bench up site guarantees format lint constraints clean
+  test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -152,6 +152,11 @@ test-ui: env-new env-old ## test make up and the connection form in a browser, n
 	@$(OLD_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(OLD).txt playwright
 	@$(BIN)/python -m pytest -m slow tests/ui
 	@$(OLD_BIN)/python -m pytest -m slow tests/ui
+
+test-site: env-site ## build the documentation and test it in a browser: links, search, phones
+	@scripts/apt.sh chromium
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt playwright
+	@$(BIN)/python -m pytest -m slow tests/site
 
 test-typed: env-new ## check the examples and all code blocks of the docs with mypy and pyright, strict
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt basedpyright
