@@ -11,8 +11,9 @@ DEFAULT_CONN_ID = "cloudstore_default"
 _INTEGRATION = "Cloud file storage service"
 
 
-def _modules(kind: str) -> list[dict[str, Any]]:
-    return [{"integration-name": _INTEGRATION, "python-modules": [f"airflow_provider_cloudstore.{kind}.cloudstore"]}]
+def _modules(kind: str, *names: str) -> list[dict[str, Any]]:
+    modules = [f"airflow_provider_cloudstore.{kind}.{name}" for name in ("cloudstore", *names)]
+    return [{"integration-name": _INTEGRATION, "python-modules": modules}]
 
 
 UI_FIELD_BEHAVIOUR: dict[str, Any] = {
@@ -84,7 +85,7 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Delete folders, queue remote uploads and create download links in a cloud file storage service.",
         "versions": [__version__],
         "integrations": [{"integration-name": _INTEGRATION, "tags": ["service"]}],
-        "operators": _modules("operators"),
+        "operators": _modules("operators", "batch", "download"),
         "sensors": _modules("sensors"),
         "hooks": _modules("hooks"),
         "triggers": _modules("triggers"),

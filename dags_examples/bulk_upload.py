@@ -18,7 +18,7 @@ def summarize(summary: dict[str, Any]) -> str:
 
 
 with DAG(
-    dag_id="bulk_upload",
+    dag_id="example_bulk_upload",
     schedule=None,
     start_date=datetime(2026, 1, 1),
     tags=["cloudstore", "example"],
@@ -27,10 +27,14 @@ with DAG(
     # CHANGE THIS: minutes, so that the retries outlast an outage.
     default_args={"retries": 3, "retry_delay": timedelta(seconds=10)},
     params={
-        # CHANGE THESE, here or when you trigger a run: paths, or s3://connection@bucket/...
+        # Fill these in when you trigger a run, or here: paths, or s3://connection@bucket/...
         # The manifest is text, CSV or JSON Lines, plain or gzip.
-        "manifest": Param(os.environ.get("EXAMPLE_MANIFEST", "s3://aws_default@bucket/urls.csv.gz"), type="string"),
-        "receipts": Param(os.environ.get("EXAMPLE_RECEIPTS", "s3://aws_default@bucket/receipts"), type="string"),
+        "manifest": Param(
+            os.environ.get("EXAMPLE_MANIFEST"), type="string", description="such as s3://aws_default@bucket/urls.csv.gz"
+        ),
+        "receipts": Param(
+            os.environ.get("EXAMPLE_RECEIPTS"), type="string", description="such as s3://aws_default@bucket/receipts"
+        ),
     },
 ) as dag:
     batch = RemoteUrlBatchUploadOperator(

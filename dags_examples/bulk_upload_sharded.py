@@ -29,7 +29,7 @@ def summarize(summaries: Any) -> str:
 
 
 with DAG(
-    dag_id="bulk_upload_sharded",
+    dag_id="example_bulk_upload_sharded",
     schedule=None,
     start_date=datetime(2026, 1, 1),
     max_active_runs=1,  # the request rate above is that of one run
@@ -38,9 +38,13 @@ with DAG(
     # CHANGE THIS: minutes, so that the retries outlast an outage.
     default_args={"retries": 3, "retry_delay": timedelta(seconds=10)},
     params={
-        # CHANGE THESE, here or when you trigger a run. All workers must see both: s3://connection@bucket/..., or a shared folder.
-        "manifest": Param(os.environ.get("EXAMPLE_MANIFEST", "s3://aws_default@bucket/urls.csv.gz"), type="string"),
-        "receipts": Param(os.environ.get("EXAMPLE_RECEIPTS", "s3://aws_default@bucket/receipts"), type="string"),
+        # Fill these in when you trigger a run, or here. All workers must see both: s3://connection@bucket/..., or a shared folder.
+        "manifest": Param(
+            os.environ.get("EXAMPLE_MANIFEST"), type="string", description="such as s3://aws_default@bucket/urls.csv.gz"
+        ),
+        "receipts": Param(
+            os.environ.get("EXAMPLE_RECEIPTS"), type="string", description="such as s3://aws_default@bucket/receipts"
+        ),
     },
 ) as dag:
     batch = RemoteUrlBatchUploadOperator.partial(

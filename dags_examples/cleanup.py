@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,7 +18,7 @@ def folders_to_delete(**context: Any) -> list[str]:
 
 
 with DAG(
-    dag_id="cleanup",
+    dag_id="example_cleanup",
     schedule="@daily",
     start_date=datetime(2026, 1, 1),
     catchup=False,
@@ -26,7 +27,7 @@ with DAG(
     tags=["cloudstore", "example"],
     doc_md=__doc__,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
-    params={"folder_ids": Param(["tmp-1", "tmp-2"], type="array")},
+    params={"folder_ids": Param(os.environ.get("EXAMPLE_FOLDER_IDS", "").split(), type="array")},
 ) as dag:
     # Deleting is permanent: an empty id, or one that could be the root's, is rejected before anything is sent.
     delete = DeleteFolderOperator.partial(task_id="delete", ignore_missing=True, max_active_tis_per_dag=4)

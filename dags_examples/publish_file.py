@@ -1,4 +1,4 @@
-"""Stage a file and publish its id in an asset event (a dataset event in Airflow 2), which starts `use_published_file`.
+"""Stage a file and publish its id in an asset event (a dataset event in Airflow 2), which starts `example_use_published_file`.
 
 No token is passed on: the consumer creates its own link when it needs one.
 """
@@ -17,15 +17,13 @@ from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 REPORT = Asset("cloudstore://files.example.com/daily-report")
 
 with DAG(
-    dag_id="publish_file",
+    dag_id="example_publish_file",
     schedule=None,
     start_date=datetime(2026, 1, 1),
     tags=["cloudstore", "example"],
     doc_md=__doc__,
-    # CHANGE THIS, here or when you trigger a run.
-    params={
-        "source_url": Param(os.environ.get("EXAMPLE_SOURCE_URL", "https://example.com/export.csv"), type="string", format="uri")
-    },
+    # Filled in when you trigger a run, or here.
+    params={"source_url": Param(os.environ.get("EXAMPLE_SOURCE_URL"), type="string", format="uri")},
 ) as dag:
     upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}")
     # The asset is the sensor's outlet, not the upload's: an upload is only queued.

@@ -23,14 +23,14 @@ def peek(**context: Any) -> str:
 
 
 with DAG(
-    dag_id="read_file",
+    dag_id="example_read_file",
     schedule=None,
     start_date=datetime(2026, 1, 1),
     tags=["cloudstore", "example"],
     doc_md=__doc__,
     params={
-        # CHANGE THESE, here or when you trigger a run.
-        "file_id": Param(os.environ.get("EXAMPLE_FILE_ID", "f123"), type="string"),
+        # Filled in when you trigger a run, or here.
+        "file_id": Param(os.environ.get("EXAMPLE_FILE_ID"), type="string"),
         "target": Param(f"file://{tempfile.gettempdir()}/read_file", type="string", description="or s3://connection@bucket/key"),
     },
 ) as dag:

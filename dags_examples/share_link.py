@@ -25,13 +25,13 @@ def announce(link: dict[str, Any]) -> str:
 
 
 with DAG(
-    dag_id="share_link",
+    dag_id="example_share_link",
     schedule=None,
     start_date=datetime(2026, 1, 1),
     tags=["cloudstore", "example"],
     doc_md=__doc__,
-    # CHANGE THIS, here or when you trigger a run.
-    params={"file_id": Param(os.environ.get("EXAMPLE_FILE_ID", "f123"), type="string")},
+    # Filled in when you trigger a run, or here.
+    params={"file_id": Param(os.environ.get("EXAMPLE_FILE_ID"), type="string")},
 ) as dag:
     link = DownloadLinkOperator(task_id="link", file_id="{{ params.file_id }}")
     # By keyword: Airflow displays a task's rendered arguments, and redacts a token by the argument's name.

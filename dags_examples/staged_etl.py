@@ -40,7 +40,7 @@ def finished() -> None:
 
 
 with DAG(
-    dag_id="staged_etl",
+    dag_id="example_staged_etl",
     schedule=None,
     start_date=datetime(2026, 1, 1),
     tags=["cloudstore", "example"],
@@ -48,15 +48,17 @@ with DAG(
     max_active_runs=1,  # the run that ended first would delete the files of the others
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={
-        # CHANGE THESE, here or when you trigger a run.
-        "source_url": Param(os.environ.get("EXAMPLE_SOURCE_URL", "https://example.com/export.csv"), type="string", format="uri"),
+        # Filled in when you trigger a run, or here.
+        "source_url": Param(os.environ.get("EXAMPLE_SOURCE_URL"), type="string", format="uri"),
         "expected_sha256": Param(None, type=["null", "string"], description="of the file; empty to skip the check"),
         "target_folder": Param(
             os.environ.get("EXAMPLE_TARGET_FOLDER", f"{tempfile.gettempdir()}/staged_etl"),
             type="string",
             description="where the file is downloaded to: s3://connection@bucket/prefix, or a folder that all workers see",
         ),
-        "staging_folder_id": Param("staging", type="string", description="where uploads land; deleted at the end"),
+        "staging_folder_id": Param(
+            os.environ.get("EXAMPLE_STAGING_FOLDER"), type="string", description="where uploads land; deleted at the end"
+        ),
     },
 ) as dag:
     upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}")

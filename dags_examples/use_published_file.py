@@ -1,6 +1,6 @@
-"""Download each file that `publish_file` has published; its asset event starts this DAG.
+"""Download each file that `example_publish_file` has published; its asset event starts this DAG.
 
-Run `publish_file` to see both. A run that you start by hand has no event; it downloads the file in its form.
+Run `example_publish_file` to see both. A run that you start by hand has no event; it downloads the file in its form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import DAG, Asset, Param, get_current_c
 from airflow_provider_cloudstore.assets.cloudstore import triggering_file_ids
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
-REPORT = Asset("cloudstore://files.example.com/daily-report")  # as in publish_file
+REPORT = Asset("cloudstore://files.example.com/daily-report")  # as in example_publish_file
 
 
 @task
@@ -34,7 +34,7 @@ def use(file_id: str) -> dict[str, Any]:
 
 
 with DAG(
-    dag_id="use_published_file",
+    dag_id="example_use_published_file",
     schedule=[REPORT],
     start_date=datetime(2026, 1, 1),
     catchup=False,

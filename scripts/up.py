@@ -24,7 +24,7 @@ WELCOMING = {
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
 }
-TRY = """try       open staged_etl, click Trigger, and confirm the form with Trigger
+TRY = """try       open example_staged_etl, click Trigger, and confirm the form with Trigger
 your DAG  save it in dags_examples/: Airflow finds it within seconds, and runs one with a schedule at once"""
 
 
@@ -96,13 +96,13 @@ def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
     urls = [emulator.serve(f"row {number}\n".encode(), f"row-{number}.csv") for number in range(100)]
     manifest = folder / "urls.csv"
     manifest.write_text("\n".join(["id,url", *(f"{number},{url}" for number, url in enumerate(urls))]))
-    for folder_id in ("tmp-1", "tmp-2"):  # what the example cleanup deletes
-        emulator.make_folder(folder_id)
     return {
+        "EXAMPLE_FOLDER_IDS": " ".join(emulator.make_folder(folder_id) for folder_id in ("tmp-1", "tmp-2")),
         "EXAMPLE_SOURCE_URL": emulator.serve(os.urandom(4 * 1024 * 1024), "export.csv"),
         "EXAMPLE_FILE_ID": emulator.put_file(b"a file to share", "f123", "shared"),
         "EXAMPLE_MANIFEST": str(manifest),
         "EXAMPLE_RECEIPTS": str(folder / "receipts"),
+        "EXAMPLE_STAGING_FOLDER": "staging",  # where the emulator stores uploads
     }
 
 

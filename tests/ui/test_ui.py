@@ -63,7 +63,9 @@ def up() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.skipif(AIRFLOW_2, reason="make up runs Airflow 3")
-@pytest.mark.parametrize("dag_id", ["staged_etl", "share_link", "read_file", "bulk_upload", "cleanup"])
+@pytest.mark.parametrize(
+    "dag_id", ["example_staged_etl", "example_share_link", "example_read_file", "example_bulk_upload", "example_cleanup"]
+)
 def test_one_click_runs_an_example_green(up: dict[str, str], page: Any, dag_id: str) -> None:
     # Airflow lists a DAG some seconds after it has started.
     eventually(lambda: page.request.get(f"{up['Airflow']}/api/v2/dags/{dag_id}").ok, seconds=60)

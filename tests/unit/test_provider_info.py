@@ -5,10 +5,13 @@ import json
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jsonschema
 import pytest
+from airflow.providers.common.compat.sdk import BaseHook, BaseOperator, BaseSensorOperator
+from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -30,18 +33,18 @@ def test_the_provider_info_is_what_this_airflow_asks_for(schema: str) -> None:
 
 def test_every_module_of_glue_is_listed_and_every_listed_one_is_there() -> None:
     info = get_provider_info()
-    listed = set()
-    for kind in ("operators", "sensors", "hooks", "triggers"):
-        for entry in info.get(kind, []):
-            listed |= set(entry["python-modules"])
-    there = {
-        f"airflow_provider_cloudstore.{kind}.cloudstore"
-        for kind in ("operators", "sensors", "hooks", "triggers")
-        if (PACKAGE / kind / "cloudstore.py").exists()
-    }
-    assert listed == there
-    for module in listed:
-        importlib.import_module(module)
+    kinds = {"operators": BaseOperator, "sensors": BaseSensorOperator, "hooks": BaseHook, "triggers": BaseTrigger}
+    for kind, base in kinds.items():
+        listed = {module for entry in info[kind] for module in entry["python-modules"]}
+        modules = [importlib.import_module(f"{PACKAGE.name}.{kind}.{file.stem}") for file in (PACKAGE / kind).glob("[a-z]*.py")]
+        there = {module.__name__ for module in modules if defines(module, base)}
+        assert listed == there
+
+
+def defines(module: ModuleType, base: type) -> bool:
+    """Whether a module has a class that users choose, and not only a base of such classes."""
+    own = [kind for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == module.__name__]
+    return any(issubclass(kind, base) and not kind.__subclasses__() for kind in own)
 
 
 def test_the_connection_type_is_the_hooks() -> None:

@@ -79,12 +79,12 @@ def extras(airflow: RealAirflow) -> list[dict[str, Any]]:
 
 
 def test_a_published_file_starts_the_dag_that_uses_it(airflow: RealAirflow, emulator: Emulator) -> None:
-    unpause(airflow, "use_published_file")
-    run_id = airflow.trigger("publish_file", source_url=emulator.serve(CONTENT))
+    unpause(airflow, "example_use_published_file")
+    run_id = airflow.trigger("example_publish_file", source_url=emulator.serve(CONTENT))
     assert set(airflow.finish(run_id).values()) == {"success"}
     (file_id,) = [stored["file_id"] for stored in emulator.state()["files"]]
     assert extras(airflow) == [{"file_id": file_id}]
-    over = "select state from dag_run where dag_id = 'use_published_file' and state in ('success', 'failed')"
+    over = "select state from dag_run where dag_id = 'example_use_published_file' and state in ('success', 'failed')"
     assert airflow.until("the consumer has run", lambda: airflow.rows(over)) == [("success",)]
     assert "200000" in str(airflow.rows("select value from xcom where task_id = 'use'"))
 

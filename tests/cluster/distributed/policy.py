@@ -28,6 +28,6 @@ WORKER_OF = {"upload": "w1", "download": "w2", "load": "w1", "clean_up": "w2", "
 
 
 def task_policy(task: Any) -> None:
-    """Spread the tasks of ``staged_etl`` over both workers."""
-    if task.dag_id == "staged_etl":
+    """Spread the tasks of ``example_staged_etl`` over both workers."""
+    if task.dag_id == "example_staged_etl":
         task.queue = WORKER_OF[task.task_id]

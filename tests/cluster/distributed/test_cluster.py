@@ -23,13 +23,13 @@ def test_the_staged_pipeline_runs_across_two_workers(cluster: Cluster, tmp_path:
     with EmulatorProcess(tmp_path, "--fetch-delay", "3") as emulator, serving(content) as source:
         cluster.connect(emulator.url, emulator.access_token)
         run_id = cluster.trigger(
-            "staged_etl",
+            "example_staged_etl",
             source_url=source,
             expected_sha256=digest,
             staging_folder_id="staging",
             target_folder=str(tmp_path / "shared"),
         )
-        tasks = cluster.finish("staged_etl", run_id)
+        tasks = cluster.finish("example_staged_etl", run_id)
         state = emulator.state()
     assert {name: task["state"] for name, task in tasks.items()} == dict.fromkeys(
         ("upload", "download", "load", "clean_up", "finished"), "success"
@@ -43,7 +43,7 @@ def test_the_staged_pipeline_runs_across_two_workers(cluster: Cluster, tmp_path:
     }
     assert {task["try_number"] for task in tasks.values()} == {1}
     assert tasks["download"]["trigger"] is None
-    assert cluster.xcom("staged_etl", run_id, "load") == {"bytes": len(content), "sha256": digest}
+    assert cluster.xcom("example_staged_etl", run_id, "load") == {"bytes": len(content), "sha256": digest}
     assert (state["effects"]["upload"], state["effects"]["delete"]) == (1, 1)
     assert state["requests"]["upload"] == 1
     assert (state["folders"], state["files"], state["tokens"]) == ([], [], [])

@@ -58,7 +58,7 @@ def test_one_click_runs_it_and_no_refused_request_leaves_it_green(
 @of_each_example
 def test_it_is_described_and_its_first_failure_is_soon_known(example: Path) -> None:
     dag: Any = runpy.run_path(str(example))["dag"]
-    assert dag.dag_id == example.stem
+    assert dag.dag_id == f"example_{example.stem}"
     assert {"cloudstore", "example"} <= set(dag.tags)
     assert dag.doc_md
     for task in dag.tasks:
@@ -74,3 +74,9 @@ def test_it_starts_paused_if_time_starts_it(example: Path) -> None:
         assert not dag.catchup
     else:
         assert not dag.is_paused_upon_creation  # a click on it, or on the DAG before it, would start nothing
+
+
+@of_each_example
+def test_it_has_no_default_that_a_service_may_know(example: Path) -> None:
+    params = runpy.run_path(str(example))["dag"].params.dump()
+    assert not {name: value for name, value in params.items() if value and not name.startswith("target")}

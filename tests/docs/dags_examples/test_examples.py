@@ -36,7 +36,7 @@ def test_staged_etl_moves_the_bytes_and_leaves_nothing_behind(
     emulator: Emulator, source: str, content: bytes, tmp_path: Path
 ) -> None:
     sha256 = hashlib.sha256(content).hexdigest()
-    conf = {"source_url": source, "expected_sha256": sha256, "target_folder": str(tmp_path)}
+    conf = {"source_url": source, "expected_sha256": sha256, "target_folder": str(tmp_path), "staging_folder_id": "staging"}
     state, states, values = run_dag(staged_etl.dag, conf)
     assert state == "success"
     assert set(states.values()) == {"success"}
@@ -53,7 +53,7 @@ def test_staged_etl_cleans_up_even_when_the_middle_fails(
 ) -> None:
     for task in staged_etl.dag.tasks:
         monkeypatch.setattr(task, "retries", 0)
-    conf = {"source_url": source, "expected_sha256": "0" * 64, "target_folder": str(tmp_path)}
+    conf = {"source_url": source, "expected_sha256": "0" * 64, "target_folder": str(tmp_path), "staging_folder_id": "staging"}
     state, states, _ = run_dag(staged_etl.dag, conf)
     assert state == "failed"
     assert (states["download"], states["load"], states["clean_up"]) == ("failed", "upstream_failed", "success")
@@ -67,7 +67,7 @@ def test_share_link_hands_the_token_to_one_task_and_the_link_to_another(emulator
     assert state == "success"
     assert values["use_token"] == len(emulator.state()["tokens"][0]["token"])
     token = emulator.state()["tokens"][0]["token"]
-    shown = f"{rendered_fields('share_link', 'use_token')} {rendered_fields('share_link', 'announce')}"
+    shown = f"{rendered_fields('example_share_link', 'use_token')} {rendered_fields('example_share_link', 'announce')}"
     assert shown.count("'***'") == 3
     assert token not in shown
     assert values["announce"].startswith("File f1 can be downloaded until 20")

@@ -69,7 +69,19 @@ def test_the_wheel_contains_the_package_its_types_and_license_and_nothing_else(w
     assert {name.split("/")[0].split("-")[0] for name in names} == {"airflow_provider_cloudstore"}
     package = {name for name in names if ".dist-info/" not in name}
     assert {Path(name).suffix for name in package} == {".py", ".typed"}
-    assert package == {str(file.relative_to(ROOT)) for file in (ROOT / OWN).rglob("*") if file.suffix in {".py", ".typed"}}
+    ours = {str(file.relative_to(ROOT)) for file in (ROOT / OWN).rglob("*") if file.suffix in {".py", ".typed"}}
+    assert package == ours | {f"{OWN}/example_dags/{file.name}" for file in (ROOT / "dags_examples").glob("*.py")}
+
+
+def test_airflow_shows_the_examples_with_its_own_and_imports_each(elsewhere: Any) -> None:
+    if not version("apache-airflow").startswith("3.3."):
+        pytest.skip("Airflow 3.3 is the first that looks for the examples of other providers")
+    bundle = "airflow-provider-cloudstore-example-dags"
+    elsewhere("airflow", "db", "migrate")
+    elsewhere("airflow", "dags", "reserialize", "--bundle-name", bundle)
+    shown = json.loads(elsewhere("airflow", "dags", "list", "--bundle-name", bundle, "-o", "json").splitlines()[-1])
+    assert {dag["dag_id"] for dag in shown} == {f"example_{file.stem}" for file in (ROOT / "dags_examples").glob("*.py")}
+    assert "No data found" in elsewhere("airflow", "dags", "list-import-errors", "--bundle-name", bundle)
 
 
 def test_airflow_lists_the_provider_and_its_connection_type(elsewhere: Any) -> None:
