@@ -160,7 +160,7 @@ test-typed: env-new ## check the examples and all code blocks of the docs with m
 docs: env-new ## generate docs/reference/api.md from the docstrings
 	@$(BIN)/python -m scripts.reference
 
-guarantees: env-new ## write the tables of docs/operate/guarantees.md from the figures of the last runs
+guarantees: env-new ## write the tables of docs/operate/guarantees-*.md from the figures of the last runs
 	@$(BIN)/python -m tests.guarantees
 
 up: $(if $(filter celery,$(ENGINE)),env-workbench,env-new) ## run Airflow's UI with the example DAGs and the emulator; ENGINE=celery for two Celery workers

@@ -1,4 +1,4 @@
-"""The tables of ``docs/operate`` as data: how a call ends (``retries.md``, ``front-ends.md``), and what each error is (``failures.md``)."""
+"""Tables of ``docs/operate`` as data: how a call ends (``retries``, ``front-ends``), and what each error is (``failures``)."""
 
 from __future__ import annotations
 
