@@ -31,7 +31,12 @@ from tests.wire.failure_table import ERRORS
 PACKAGE = ROOT / "airflow_provider_cloudstore"
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 _OF_THE_PROJECT = ("where-a-change-goes", "recipes", "design-decisions", "undocumented-names")
-MAINTAINERS = ["ARCHITECTURE.md", "CONTRIBUTING.md", *(f"docs/project/{name}.md" for name in _OF_THE_PROJECT)]
+NAMING_PATHS = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "docs/operate/deployments.md",
+    *(f"docs/project/{name}.md" for name in _OF_THE_PROJECT),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -92,6 +97,7 @@ def test_every_message_that_the_failures_page_explains_is_one_that_the_package_p
     parts = {part.strip() for message in messages for part in message.split("…") if len(part.strip()) > 2}
     printed = printed_by_the_package()
     assert messages
+    assert set(re.findall(r"`(\w+Error)`", table)) <= vars(errors).keys()
     assert not sorted(part for part in parts if not any(part in text for text in printed))
 
 
@@ -188,8 +194,8 @@ def test_every_module_says_first_what_it_decides_and_the_architecture_names_ever
     assert not [part for part in parts if not re.search(rf"\b{re.escape(part.name)}\b", page)]
 
 
-def test_every_path_that_a_maintainers_page_names_exists() -> None:
-    pages = "".join((ROOT / page).read_text() for page in MAINTAINERS)
+def test_every_path_that_these_pages_name_exists() -> None:
+    pages = "".join((ROOT / page).read_text() for page in NAMING_PATHS)
     named = set(re.findall(r"`((?:[\w.-]+/)[\w./-]*|[\w-]+\.(?:py|md|sh|toml))`", pages))
     assert len(named) > 100
     assert not sorted(path for path in named if not any((top / path).exists() for top in (ROOT, PACKAGE, PACKAGE / "protocol")))
