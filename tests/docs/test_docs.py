@@ -35,6 +35,7 @@ NAMING_PATHS = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "docs/operate/deployments.md",
+    "docs/operate/secrets.md",
     *(f"docs/project/{name}.md" for name in _OF_THE_PROJECT),
 ]
 
