@@ -169,7 +169,7 @@ site: env-site ## build the documentation into .site
 	@$(BIN)/python -m sphinx -n -W -E -q -b html docs .site
 	@echo "Open .site/index.html"
 
-guarantees: env-new ## write the tables of docs/operate/guarantees.md from the figures of the last runs
+guarantees: env-new ## write the tables of docs/operate/guarantees-*.md from the figures of the last runs
 	@$(BIN)/python -m tests.guarantees
 
 up: $(if $(filter celery,$(ENGINE)),env-workbench,env-new) ## run Airflow's UI with the example DAGs and the emulator; ENGINE=celery for two Celery workers

@@ -1,4 +1,4 @@
-"""What the system tests prove: a row of ``docs/operate/guarantees.md`` for each fault, with the figures of its test's last run.
+"""What the system tests prove: a row of ``docs/operate/guarantees-*.md`` for each fault, with the figures of its test's last run.
 
 A test says with :func:`guarantee` which promise it proves in which fault, and hands its figures to the fixture ``proven``, which
 checks them and, on the newest Airflow, keeps them for ``make guarantees``.
@@ -18,7 +18,8 @@ from typing import Self
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "operate" / "guarantees.md"
+PAGES = tuple(sorted((ROOT / "docs" / "operate").glob("guarantees*.md")))
+"""The pages with tables; each table is on one of them."""
 FIGURES = ROOT / ".guarantees"
 """Where tests leave their figures: a file for each row."""
 HEAD = ("fault", "requests", "effects", "sent twice", "at most", "lost", "recovered after", "proven by")
@@ -31,7 +32,7 @@ _TABLE = re.compile(r"(<!-- proven: (?P<promise>[\w-]+) -->\n)(?P<rows>.*?)(<!--
 def guarantee(promise: str, fault: str) -> pytest.MarkDecorator:
     """Mark a test as the proof of a promise; both arguments must be literals, so that a fast test can read them.
 
-    :param promise: the table of ``docs/operate/guarantees.md``.
+    :param promise: a table of ``docs/operate/guarantees-*.md``.
     :param fault: what is killed, frozen, away or odd; the row of that table.
     """
     return pytest.mark.guarantee(promise, fault)
@@ -60,7 +61,7 @@ class Row:
         figures = (self.requests, self.effects, self.twice, self.at_most, self.lost)
         time = "" if self.seconds is None else f"{self.seconds:.0f} s" if self.seconds >= 10 else f"{self.seconds:.1f} s"
         file = _FILE.findall(self.test)[0]
-        link = f"[{Path(file).name}](../{file})"
+        link = f"[{Path(file).name}](../../{file})"
         return (self.fault, *("" if figure is None else f"{figure:,}" for figure in figures), time, link)
 
     @classmethod
@@ -103,7 +104,7 @@ class Proof:
         assert not lost
         assert (twice or 0) <= (at_most or 0)
         documented = shown().get(self._promise, {}).get(self._fault)
-        assert documented is None or documented.at_most == at_most, f"{PAGE.name} has another bound: run `make guarantees`"
+        assert documented is None or documented.at_most == at_most, "the page has another bound: run `make guarantees`"
         if not _NEWEST:
             return
         FIGURES.mkdir(exist_ok=True)
@@ -135,8 +136,10 @@ def _marks(tree: ast.Module, test: str) -> Iterator[tuple[str, str]]:
 
 
 def shown() -> dict[str, dict[str, Row]]:
-    """Return the rows of every table of the page, by promise and fault."""
-    tables = _TABLE.finditer(PAGE.read_text())
+    """Return the rows of every table of the pages, by promise and fault."""
+    tables = [table for page in PAGES for table in _TABLE.finditer(page.read_text())]
+    promises = [table["promise"] for table in tables]
+    assert len(set(promises)) == len(promises), f"a table is on two pages, or twice on one: {promises}"
     return {table["promise"]: {row.fault: row for row in _rows(table["rows"])} for table in tables}
 
 
@@ -146,23 +149,23 @@ def _rows(table: str) -> Iterator[Row]:
 
 
 def write() -> None:
-    """Write every table anew: a row for each test, with its last figures, or with those that the page already shows.
+    """Write every table anew: a row for each test, with its last figures, or with those that the pages already show.
 
     :raises SystemExit: for rows that have no figures yet, whose tables stay as they are, and for a promise without a table.
     """
     files = [json.loads(file.read_text()) for file in sorted(FIGURES.glob("*.json"))]
     measured = {(figures.pop("promise"), figures["fault"]): Row(**figures) for figures in files}
-    old, page, missing = shown(), PAGE.read_text(), []
+    old, pages, missing = shown(), {page: page.read_text() for page in PAGES}, []
     for promise, faults in proofs().items():
         if promise not in old:
-            raise SystemExit(
-                f"docs/operate/guarantees.md has no table for {promise!r}: add '<!-- proven: {promise} -->' and '<!-- end -->'"
-            )
+            raise SystemExit(f"no page has a table for {promise!r}: add '<!-- proven: {promise} -->' and '<!-- end -->' to one")
         rows = {fault: measured.get((promise, fault)) or old[promise].get(fault) for fault in faults}
         if all(rows.values()):
-            page = _with_table(page, promise, {fault: row for fault, row in rows.items() if row})
+            found = {fault: row for fault, row in rows.items() if row}
+            pages = {page: _with_table(text, promise, found) for page, text in pages.items()}
         missing += [f"{fault} ({faults[fault]})" for fault, row in rows.items() if row is None]
-    PAGE.write_text(page)
+    for page, text in pages.items():
+        page.write_text(text)
     if missing:
         raise SystemExit("no figures yet; run these tests first:\n" + "\n".join(missing))
 

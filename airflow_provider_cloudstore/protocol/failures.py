@@ -1,4 +1,4 @@
-"""What each outcome of an attempt means for each operation, by what is known of the call: the table in docs/operate/failures.md.
+"""What each outcome of an attempt means for each operation, by what is known of the call: the table in docs/operate/retries.md.
 
 Nothing else decides this. Beyond that table:
 

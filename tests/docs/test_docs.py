@@ -29,6 +29,14 @@ from tests.wire.failure_table import ERRORS
 
 PACKAGE = ROOT / "airflow_provider_cloudstore"
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+_OF_THE_PROJECT = ("where-a-change-goes", "recipes", "design-decisions", "undocumented-names")
+NAMING_PATHS = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "docs/operate/deployments.md",
+    "docs/operate/secrets.md",
+    *(f"docs/project/{name}.md" for name in _OF_THE_PROJECT),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -86,7 +94,7 @@ def test_every_error_and_every_extra_is_documented() -> None:
     kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)}
     page = (ROOT / "docs" / "operate" / "failures.md").read_text()
     assert not {name for name in kinds if f"`{name}`" not in page}
-    assert not {key for key in EXTRA_KEYS if f"`{key}`" not in (ROOT / "README.md").read_text()}
+    assert not {key for key in EXTRA_KEYS if f"`{key}`" not in (ROOT / "docs" / "operate" / "connection.md").read_text()}
 
 
 def printed_by_the_package() -> list[str]:
@@ -104,6 +112,7 @@ def test_every_message_that_the_failures_page_explains_is_one_that_the_package_p
     parts = {part.strip() for message in messages for part in message.split("…") if len(part.strip()) > 2}
     printed = printed_by_the_package()
     assert messages
+    assert set(re.findall(r"`(\w+Error)`", table)) <= vars(errors).keys()
     assert not sorted(part for part in parts if not any(part in text for text in printed))
 
 
@@ -197,15 +206,15 @@ def test_every_module_says_first_what_it_decides_and_the_architecture_names_ever
         file: (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0] for file, text in modules.items() if text.strip()
     }
     assert not [file for file, line in first_lines.items() if not line.endswith((".", ":"))]
-    page = (ROOT / "ARCHITECTURE.md").read_text()
+    page = "".join((ROOT / one).read_text() for one in ("ARCHITECTURE.md", "docs/project/where-a-change-goes.md"))
     parts = [*PACKAGE.glob("[a-z]*/"), *(ROOT / "tests").glob("[a-z]*/"), *(PACKAGE / "protocol").glob("[a-z]*.py")]
     assert not [part for part in parts if not re.search(rf"\b{re.escape(part.name)}\b", page)]
 
 
-@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
-def test_every_path_that_a_maintainers_page_names_exists(page: str) -> None:
-    named = set(re.findall(r"`((?:[\w.-]+/)[\w./-]*|[\w-]+\.(?:py|md|sh|toml))`", (ROOT / page).read_text()))
-    assert len(named) > 25
+def test_every_path_that_these_pages_name_exists() -> None:
+    pages = "".join((ROOT / page).read_text() for page in NAMING_PATHS)
+    named = set(re.findall(r"`((?:[\w.-]+/)[\w./-]*|[\w-]+\.(?:py|md|sh|toml))`", pages))
+    assert len(named) > 100
     assert not sorted(path for path in named if not any((top / path).exists() for top in (ROOT, PACKAGE, PACKAGE / "protocol")))
 
 

@@ -16,7 +16,8 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.doc_blocks import PAGES, ROOT, blocks, code_of
 from tests.wire.doctor.services import ErrorEnvelopes, Reply, connect, examine, running
 
-PAGE = ROOT / "docs" / "project" / "assumptions.md"
+PAGE = ROOT / "docs" / "operate" / "check-your-service.md"
+ASSUMPTIONS = ROOT / "docs" / "project" / "assumptions.md"
 COMMANDS = [
     (page, line)
     for page in PAGES
@@ -34,7 +35,7 @@ def test_a_command_of_the_docs_finds_the_emulator_usable(page: Path, command: st
 
 def test_the_function_of_the_page_returns_a_report(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
-    exec(code_of("assumptions.md-0").replace(SAMPLE, emulator.serve(b"name\n")), names)
+    exec(code_of("check-your-service.md-0").replace(SAMPLE, emulator.serve(b"name\n")), names)
     assert "bytes with the source's SHA-256" in capsys.readouterr().out
 
 
@@ -70,8 +71,8 @@ def _constant(report: str) -> Counter[str]:
     return Counter(re.sub(r"'f[0-9a-f]+'|[\d.,]+|-{3,}", "", report).split())
 
 
-def test_the_page_names_the_doctors_checks() -> None:
-    page = PAGE.read_text().partition("## What is not documented")[2]
+def test_the_assumptions_name_the_doctors_checks() -> None:
+    page = ASSUMPTIONS.read_text().partition("## What is not documented")[2]
     last_cells = [line.rstrip(" |").rpartition("|")[2] for line in page.splitlines() if line.startswith("| ")][1:]
     named = set(re.findall("`([^`]+)`", " ".join(last_cells) + page.rpartition("\n\n")[2]))
     assert named == {check.name for check in CHECKS}

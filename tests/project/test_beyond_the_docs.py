@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md lists every name that we use without its library's documentation promising it, and each is there."""
+"""``docs/project/undocumented-names.md`` lists each name that no documentation of its library promises, and each exists."""
 
 from __future__ import annotations
 
@@ -54,9 +54,8 @@ class Row:
 
 
 def table() -> list[Row]:
-    page = (ROOT / "ARCHITECTURE.md").read_text()
-    section = page.partition("\n## What we use beyond the documentation\n")[2].partition("\n## ")[0]
-    lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    page = (ROOT / "docs" / "project" / "undocumented-names.md").read_text()
+    lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
     assert all(len(cells) == 4 for cells in lines)
     names = [re.fullmatch(r"`([\w.]+):([\w.]+)`(?: \((.*)\))?", name) for name, *_ in lines]
     assert all(names), "the first cell is `module:attribute`, and perhaps (Airflow X and later) or (Airflow before X)"

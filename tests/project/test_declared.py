@@ -64,6 +64,11 @@ def test_the_readme_shows_the_matrix_that_ci_runs() -> None:
     assert pairs == {(airflow, python or "3.11") for airflow, _, python in (name.partition("-py") for name in matrix())}
 
 
+def test_the_page_about_deployments_names_the_same_versions_of_airflow() -> None:
+    page = (ROOT / "docs" / "operate" / "deployments.md").read_text().partition("## Airflow versions")[2].partition("|")[0]
+    assert set(re.findall(r"\d+\.\d+\.\d+", page)) == {name.partition("-py")[0] for name in matrix()}
+
+
 def test_the_workflow_runs_the_same_matrix() -> None:
     (line,) = re.findall(r"^ +airflow: \[(.*)\]$", (ROOT / ".github/workflows/tests.yml").read_text(), re.MULTILINE)
     assert re.findall(r'"([^"]+)"', line) == matrix()

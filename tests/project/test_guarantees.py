@@ -1,4 +1,4 @@
-"""docs/operate/guarantees.md shows what the tests prove, no more and no less."""
+"""docs/operate/guarantees-*.md show what the tests prove, no more and no less."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from tests import guarantees
 from tests.guarantees import Proof, Row
 
+OTHER = "Another page.\n"
 ROW = Row("the node is lost", 4_012, 4_012, 12, 308, 0, 11.4, "tests/cluster/distributed/test_cluster.py")
 
 
@@ -28,15 +29,16 @@ def test_a_row_is_read_as_it_was_written() -> None:
     assert Row.of(ROW.cells()) == Row(*[*ROW.cells()[:1], 4_012, 4_012, 12, 308, 0, 11.0, ROW.test])  # type: ignore[arg-type]
     empty = Row("a", None, None, None, None, None, None, "tests/x/test_y.py")
     assert Row.of(empty.cells()) == empty
-    assert empty.cells()[-1] == "[test_y.py](../tests/x/test_y.py)"
+    assert empty.cells()[-1] == "[test_y.py](../../tests/x/test_y.py)"
 
 
 @pytest.fixture
 def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proof:
-    page = tmp_path / "page.md"
+    page, other = tmp_path / "page.md", tmp_path / "other.md"
+    other.write_text(OTHER)
     cells = " | ".join(ROW.cells())
     page.write_text(f"<!-- proven: batch -->\n| head |\n|---|\n| {cells} |\n<!-- end -->\n")
-    monkeypatch.setattr(guarantees, "PAGE", page)
+    monkeypatch.setattr(guarantees, "PAGES", (other, page))
     monkeypatch.setattr(guarantees, "FIGURES", tmp_path / "figures")
     monkeypatch.setattr(guarantees, "_NEWEST", True)
     return Proof("batch", ROW.fault, ROW.test)
@@ -54,6 +56,7 @@ def test_the_page_gets_the_figures_of_the_last_run(proof: Proof, monkeypatch: py
     monkeypatch.setattr(guarantees, "proofs", lambda: {"batch": {ROW.fault: ROW.test}})
     proof(requests=5_000, effects=4_000, twice=0, at_most=308, lost=0, seconds=3.21)
     guarantees.write()
+    assert guarantees.PAGES[0].read_text() == OTHER
     assert guarantees.shown() == {"batch": {ROW.fault: Row(ROW.fault, 5_000, 4_000, 0, 308, 0, 3.2, ROW.test)}}
 
 
@@ -67,7 +70,25 @@ def test_another_airflow_than_the_newest_only_checks_its_figures(proof: Proof, m
 
 def test_the_page_is_not_written_without_figures(proof: Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarantees, "proofs", lambda: {"batch": {"another fault": "tests/x.py"}})
-    before = guarantees.PAGE.read_text()
+    before = [page.read_text() for page in guarantees.PAGES]
     with pytest.raises(SystemExit, match="another fault"):
         guarantees.write()
-    assert guarantees.PAGE.read_text() == before
+    assert [page.read_text() for page in guarantees.PAGES] == before
+
+
+def test_a_table_is_on_one_page(proof: Proof) -> None:
+    other, page = guarantees.PAGES
+    other.write_text(page.read_text())
+    with pytest.raises(AssertionError, match="two pages"):
+        guarantees.shown()
+
+
+def test_writing_without_new_figures_changes_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = tuple(tmp_path / page.name for page in guarantees.PAGES)
+    for page, copy in zip(guarantees.PAGES, copies, strict=True):
+        copy.write_text(page.read_text())
+    before = [page.read_text() for page in guarantees.PAGES]
+    monkeypatch.setattr(guarantees, "PAGES", copies)
+    monkeypatch.setattr(guarantees, "FIGURES", tmp_path / "none")
+    guarantees.write()
+    assert [copy.read_text() for copy in copies] == before

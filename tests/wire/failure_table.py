@@ -1,4 +1,4 @@
-"""The tables of ``docs/operate/failures.md`` as data: how a call ends, by what happened, and what is true of each error."""
+"""Tables of ``docs/operate`` as data: how a call ends (``retries``, ``front-ends``), and what each error is (``failures``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "operate" / "failures.md").read_text()
+_PAGES = [page.read_text() for page in sorted((Path(__file__).parents[2] / "docs" / "operate").glob("*.md"))]
 OPERATION_KEYS = tuple(operation.key for operation in OPERATIONS)
 """The columns of the tables, in their order."""
 
@@ -63,8 +63,9 @@ class Row:
 
 
 def rows(header: str) -> Iterator[list[str]]:
-    """The cells of the table that begins with this header."""
-    table = _PAGE.partition(f"\n{header}")[2].partition("\n\n")[0]
+    """The cells of the table that begins with this header, on whichever page; there is one."""
+    (page,) = [page for page in _PAGES if f"\n{header}" in page]
+    table = page.partition(f"\n{header}")[2].partition("\n\n")[0]
     for line in table.splitlines()[2:]:
         yield [cell.strip() for cell in line.strip("|").split("|")]
 

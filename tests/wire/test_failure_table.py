@@ -1,4 +1,4 @@
-"""The table of ``docs/operate/failures.md``, cell by cell, through both clients and over a real socket; the emulator counts."""
+"""The table of ``docs/operate/retries.md``, cell by cell, through both clients and over a real socket; the emulator counts."""
 
 from __future__ import annotations
 

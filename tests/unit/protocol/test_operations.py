@@ -137,7 +137,7 @@ def test_every_operation_has_hook_methods_an_operator_and_a_place_in_the_docs(
         assert callable(vars(hook)[method])
     assert f'task_id=f"{operation.key}.{{conn_id}}"' in (ROOT / "tests" / "airflow" / "canary" / "dags" / "canary.py").read_text()
     docs = ROOT / "docs"
-    table = (docs / "operate" / "failures.md").read_text().partition("| what happened |")[2].partition("\n")[0]
+    table = (docs / "operate" / "retries.md").read_text().partition("| what happened |")[2].partition("\n")[0]
     assert f" {operation.name} |" in table
     assert f" {method}," in (docs / "reference" / "hooks.md").read_text()
 

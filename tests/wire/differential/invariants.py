@@ -1,4 +1,4 @@
-"""What must hold of every call and every download, whatever is sent back; ``docs/operate/failures.md`` says what it means."""
+"""What must hold of every call and every download, whatever is sent back; ``docs/operate/retries.md`` says what it means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both clients behind front ends and a forward proxy that people really run, against the table in ``docs/operate/failures.md``.
+"""Both clients behind front ends and a forward proxy that people really run, against the table in ``docs/operate/front-ends.md``.
 
 Slow, and with needs of its own: ``make test-neighbours`` runs it.
 """
@@ -110,7 +110,7 @@ def page(status: int, more: str = "") -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """A front end or proxy; ``docs/operate/failures.md`` says how each operation ends behind it.
+    """A front end or proxy; ``docs/operate/front-ends.md`` says how each operation ends behind it.
 
     :param config: nginx's or haproxy's configuration; empty for neither. ``{service}``, ``{address}``, ``{dead}`` (a port where
         nothing listens) and ``{files}`` (where the certificates are) are replaced, ``{port}`` is its own.
@@ -238,7 +238,7 @@ def counted(emulator: Emulator) -> Counter[tuple[str, str]]:
 
 
 def assert_it_ends(outcome: errors.CloudStoreError | None, name: str, operation: str, done: Counter[tuple[str, str]]) -> None:
-    """As ``docs/operate/failures.md`` says: with which error, after how many requests, and with as many effects."""
+    """As ``docs/operate/front-ends.md`` says: with which error, after how many requests, and with as many effects."""
     row, ends = ROWS[name], DOCUMENTED[name][operation]
     # By its name: a permanent error is also Airflow's.
     assert (f"`{type(outcome).__name__}`" if outcome else "succeeds") == ends, outcome
