@@ -39,6 +39,8 @@ T = TypeVar("T")
 DEFAULT_BUDGET = 300.0
 """Seconds that a call may take with all its attempts, unless ``execution_timeout`` is shorter; a download, without progress."""
 _INITIAL_BACKOFF = 1.0
+MISSING = "airflow-connection-test"
+"""The id of a file that does not exist, for the connection test and the doctor."""
 _MAX_BACKOFF = 60.0
 _MAX_MESSAGE_LENGTH = 300
 _WITHHELD = "(withheld: it contains an encoded credential)"
@@ -256,7 +258,7 @@ class ConnectionTest(PollFile):
     operation = replace(CREATE_DOWNLOAD_LINK, name="connection test")
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__("airflow-connection-test", settings)
+        super().__init__(MISSING, settings)
 
 
 def pause_before_retry(

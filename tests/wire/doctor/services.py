@@ -15,9 +15,9 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from airflow_provider_cloudstore.doctor import diagnose
-from airflow_provider_cloudstore.doctor.observing import MISSING
 from airflow_provider_cloudstore.doctor.report import CHECKS, Report, Verdict
 from airflow_provider_cloudstore.emulator.app import SOURCES_PATH
+from airflow_provider_cloudstore.protocol.calls import MISSING
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, OPERATIONS
 from tests.support import http_server
 
