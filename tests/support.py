@@ -119,12 +119,18 @@ def other_server() -> Iterator[OtherServer]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with http_server(Handler) as other.url:
+        yield other
+
+
+@contextmanager
+def http_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Run an HTTP server on loopback, and yield its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        other.url = f"http://127.0.0.1:{server.server_port}"
-        yield other
+        yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
 

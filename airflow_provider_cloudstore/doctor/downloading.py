@@ -138,7 +138,7 @@ class DownloadTrial:
         return self._report.add("content", seen, Verdict.CONTRADICTS, meaning)
 
     def _judge_ranges(self, download: ObservedDownload, file: DownloadedFile) -> None:
-        """Read the second byte, as a broken download resumes and as ``cloudstore://`` reads."""
+        """Read the last byte, as a broken download resumes and as ``cloudstore://`` reads."""
         if file.bytes == 0:
             return self._report.add("ranges", "-", Verdict.NOT_TRIED, "the file is empty: upload another one")
         part = download.part(file.bytes - 1, file.bytes)

@@ -12,7 +12,6 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow_provider_cloudstore.doctor import places
 from airflow_provider_cloudstore.doctor.downloading import DownloadTrial
 from airflow_provider_cloudstore.doctor.observing import (
-    MISSING,
     Deletion,
     Observation,
     ObservingClient,
@@ -26,6 +25,7 @@ from airflow_provider_cloudstore.doctor.report import DELETE, REQUESTS, UPLOAD, 
 from airflow_provider_cloudstore.doctor.uploading import UploadTrial
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.protocol.calls import MISSING
 from airflow_provider_cloudstore.protocol.failures import is_elsewhere
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, read_extra, warnings_about

@@ -15,7 +15,7 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.doctor.places import constant_part
 from airflow_provider_cloudstore.hooks.masking import mask
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, PollFile, UploadFromUrl
+from airflow_provider_cloudstore.protocol.calls import MISSING, Call, CreateDownloadLink, DeleteFolder, PollFile, UploadFromUrl
 from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError, RequestRejectedError
@@ -27,9 +27,6 @@ from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 
 T = TypeVar("T")
-
-MISSING = "airflow-connection-test"
-"""The id of a file that does not exist; the connection test uses the same."""
 
 
 class ObservingClient(BlockingClient):

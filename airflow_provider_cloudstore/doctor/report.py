@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from airflow_provider_cloudstore.protocol.errors import one_line
-from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, redact, redact_parameters
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters, withheld
 
 
 class Verdict(Enum):
@@ -114,8 +114,7 @@ class Report:
 
     def redacted(self, text: str) -> str:
         """``text`` as one line without a secret that is known by now."""
-        redacted = redact(text, self.secrets)
-        return "(withheld: it contains an encoded credential)" if hides_secret(redacted, self.secrets) else one_line(redacted)
+        return one_line(withheld(redact(text, self.secrets), self.secrets))
 
     def may_be_secret(self, value: Any) -> bool:
         """Whether an extra may hold credentials; a placeholder is none."""

@@ -27,7 +27,7 @@ from airflow_provider_cloudstore.protocol.failures import (
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
 from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
-from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, redact, redact_parameters
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters, withheld
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, Json, storable
 
@@ -39,9 +39,10 @@ T = TypeVar("T")
 DEFAULT_BUDGET = 300.0
 """Seconds that a call may take with all its attempts, unless ``execution_timeout`` is shorter; a download, without progress."""
 _INITIAL_BACKOFF = 1.0
+MISSING = "airflow-connection-test"
+"""The id of a file that does not exist, for the connection test and the doctor."""
 _MAX_BACKOFF = 60.0
 _MAX_MESSAGE_LENGTH = 300
-_WITHHELD = "(withheld: it contains an encoded credential)"
 # Whose cause may be the connection: its token, or its address.
 _ABOUT_THE_CONNECTION = (
     errors.AuthenticationError,
@@ -193,7 +194,7 @@ class Call(ABC, Generic[T]):
     def _safe(self, text: str) -> str:
         """``text`` without secrets: masked in clear text, withheld as a whole if decoding reveals one."""
         redacted = redact_parameters(redact(text, self.secrets)[: MAX_CHARACTERS + _MARGIN])
-        return _WITHHELD if hides_secret(redacted, self.secrets) else redacted
+        return withheld(redacted, self.secrets)
 
     def _storable(self, content: Content) -> Json:
         """The content as an XCom may hold it: a service that repeats the source URL repeats its credentials."""
@@ -256,7 +257,7 @@ class ConnectionTest(PollFile):
     operation = replace(CREATE_DOWNLOAD_LINK, name="connection test")
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__("airflow-connection-test", settings)
+        super().__init__(MISSING, settings)
 
 
 def pause_before_retry(

@@ -110,6 +110,11 @@ def _forms(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
     return tuple(sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True))
 
 
+def withheld(redacted: str, secrets: Iterable[Secret]) -> str:
+    """``redacted``, or a remark in its place if decoding it reveals a secret."""
+    return "(withheld: it contains an encoded credential)" if hides_secret(redacted, secrets) else redacted
+
+
 def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
     """Whether ``text`` contains one of ``secrets``: as it is, in hexadecimal or in base64, also under escapes.
 

@@ -8,17 +8,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from airflow_provider_cloudstore.doctor import diagnose
-from airflow_provider_cloudstore.doctor.observing import MISSING
 from airflow_provider_cloudstore.doctor.report import CHECKS, Report, Verdict
 from airflow_provider_cloudstore.emulator.app import SOURCES_PATH
+from airflow_provider_cloudstore.protocol.calls import MISSING
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, OPERATIONS
+from tests.support import http_server
 
 TOKEN = "t0p-secret-access-token"
 SOURCE = b"name,value\nfirst,1\nsecond,2\n"
@@ -290,14 +291,8 @@ def running(service: Storage) -> Iterator[Storage]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        service.url = f"http://127.0.0.1:{server.server_port}"
+    with http_server(Handler) as service.url:
         yield service
-        server.shutdown()
-        thread.join()
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, url: str, token: str = TOKEN, **extra: Any) -> None:
