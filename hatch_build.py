@@ -1,7 +1,7 @@
 """Fills in what the wheel has and the repository keeps elsewhere: the examples, the long description, and the project's addresses.
 
-The README's relative links and pictures work in the repository only. If ``pyproject.toml`` names the project's home, they become absolute;
-otherwise a link keeps its text, and a picture goes.
+The README's relative links and pictures work in the repository only. If ``pyproject.toml`` names the project's home, they become
+absolute; otherwise a link keeps its text, and a picture goes.
 """
 
 from __future__ import annotations

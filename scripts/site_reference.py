@@ -14,8 +14,9 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 _NEVER_CREATED_BY_USERS = (CloudStoreError, DagRunResult, Finding, Report)
 
 
-def _complete(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+def _complete(*event: Any) -> None:
     """Add an operator's template fields, and how an error is handled."""
+    _, what, _, thing, _, lines = event
     if what == "class" and hasattr(thing, "template_fields"):
         lines += ["", ":Template fields: " + ", ".join(f"``{field}``" for field in thing.template_fields), ""]
     if what == "class" and issubclass(thing, CloudStoreError):
@@ -27,7 +28,9 @@ def _complete(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines
         lines += ["", f"*{thing.hint}*" if thing.hint else "", ""]
 
 
-def _sign(app: Sphinx, what: str, name: str, thing: Any, options: Any, arguments: str | None, returned: str | None) -> Any:
+def _sign(*event: Any) -> tuple[str | None, str | None]:
+    """Leave out the signatures of what users never create, and write out the default connection id."""
+    _, what, _, thing, _, arguments, returned = event
     if what == "class" and issubclass(thing, _NEVER_CREATED_BY_USERS):
         return "", returned
     return (arguments.replace("DEFAULT_CONN_ID", repr(DEFAULT_CONN_ID)) if arguments else arguments), returned

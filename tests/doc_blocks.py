@@ -14,7 +14,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FRAGMENTS = {
     "README.md-1": "file_id: str = '1'\n",
-    "batch.md-0": "from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator\n\n",
     "download.md-0": """\
 from airflow.providers.common.compat.sdk import task
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator

@@ -48,7 +48,8 @@ def defines(module: ModuleType, base: type) -> bool:
 
 
 def _is_a_base_of_ours(kind: type) -> bool:
-    return any(child.__module__.startswith(PACKAGE.name) for child in kind.__subclasses__())
+    children: list[type] = kind.__subclasses__()
+    return any(child.__module__.startswith(PACKAGE.name) for child in children)
 
 
 def test_the_connection_type_is_the_hooks() -> None:

@@ -38,8 +38,8 @@ def test_the_readmes_dag_succeeds_on_two_dates(airflow: RealAirflow, emulator: E
     assert "reports-2026-03-02" not in state["folders"]
 
 
-def test_the_commands_that_the_readme_gives_run_the_dag(tmp_path: Path) -> None:
-    (block,) = [one for one in blocks(ROOT / "README.md", "console") if "airflow dags test" in one.code]
+def test_the_commands_of_the_first_day_run_the_dag(tmp_path: Path) -> None:
+    (block,) = [one for one in blocks(ROOT / "docs" / "start" / "first-dag.md", "console") if "airflow dags test" in one.code]
     lines = [shlex.split(line) for line in block.code.splitlines()]
     exports = dict(words[1].split("=", 1) for words in lines if words[0] == "export")
     dags = tmp_path / "home" / "dags"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from pathlib import Path
 
@@ -23,14 +22,10 @@ from airflow_provider_cloudstore.operators.cloudstore import *
 """
 
 
-def inside_a_dag(name: str, before: str = "", **replaced: str) -> str:
-    """A DAG file that contains the block ``name``; ``replaced`` maps paths in the page's object store to local ones."""
-    code = code_of(name)
-    for old, new in replaced.items():
-        code = code.replace(f"s3://aws_default@bucket/{old}", new)
-    assert "s3://" not in code
-    dag = f'with DAG("block", schedule=None, start_date=datetime(2026, 1, 1)) as dag:\n{textwrap.indent(before + code, "    ")}'
-    return IMPORTS + dag
+def inside_a_dag(name: str, before: str = "") -> str:
+    """A DAG file that contains the block ``name``."""
+    dag = 'with DAG("block", schedule=None, start_date=datetime(2026, 1, 1)) as dag:\n'
+    return IMPORTS + dag + textwrap.indent(before + code_of(name), "    ")
 
 
 def test_the_readmes_hook_creates_a_link(emulator: Emulator) -> None:
@@ -54,14 +49,10 @@ def test_a_mapped_group_stages_each_file(emulator: Emulator) -> None:
     assert emulator.state()["effects"] == {"upload": 2, "link": 2}
 
 
-def test_a_batch_sends_a_manifest_and_writes_receipts(emulator: Emulator, tmp_path: Path) -> None:
-    manifest, receipts = tmp_path / "urls.csv", tmp_path / "receipts"
-    manifest.write_text("url\n" + "".join(f"{emulator.serve(b'x', str(number))}\n" for number in range(3)))
-    block = {"urls.csv.gz": str(manifest), "receipts": str(receipts)}
-    run = run_dag(dag_of("batch.md-0", inside_a_dag("batch.md-0", **block)))
-    assert run.values["batch"]["queued"] == 3, str(run)
-    lines = [json.loads(line) for part in receipts.glob("part-*.jsonl") for line in part.read_text().splitlines()]
-    assert sorted((line["line"], line["status"]) for line in lines) == [(2, "queued"), (3, "queued"), (4, "queued")]
+def test_both_ways_to_wait_wait_on_the_worker_and_in_the_triggerer(emulator: Emulator) -> None:
+    emulator.put_file(b"x", "f123")
+    run = run_dag(dag_of("wait.md-0", inside_a_dag("wait.md-0")))
+    assert run.tasks == {"file_available": "success", "link": "success"}, str(run)
 
 
 def test_a_download_waits_for_the_file_and_returns_its_path(emulator: Emulator, tmp_path: Path) -> None:
@@ -76,7 +67,7 @@ def test_a_download_waits_for_the_file_and_returns_its_path(emulator: Emulator, 
 
 def test_a_file_is_read_and_copied_by_its_url(emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     emulator.put_file(b"first\nsecond\n", "f123")
-    code = code_of("download.md-1").replace('dst="s3://bucket/copy"', f"dst='file://{tmp_path}/copy'")
+    code = code_of("read-without-copying.md-0").replace('dst="s3://bucket/copy"', f"dst='file://{tmp_path}/copy'")
     code = code.replace('dest_conn_id="aws_default"', "dest_conn_id=None").replace("{{ params.file_id }}", "f123")
     names: dict[str, object] = {}
     exec(code.replace("FileTransferOperator(\n", "copy = FileTransferOperator(\n"), names)

@@ -1,4 +1,4 @@
-"""The tests that docs/reference/emulator.md shows for mocks pass as they are printed."""
+"""The tests that docs/guides/test-with-mocks.md shows pass as they are printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Passed:
 
 
 def test_the_mocks_of_the_testing_page_pass_from_an_empty_folder(tmp_path: Path) -> None:
-    for number, name in enumerate(["emulator.md-1", "emulator.md-2", "emulator.md-3"]):
+    for number, name in enumerate(["test-with-mocks.md-0", "test-with-mocks.md-1", "test-with-mocks.md-2"]):
         (tmp_path / f"test_{number}.py").write_text(code_of(name))
     passed = Passed()  # in this process, which has imported Airflow already
     status = pytest.main(["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(tmp_path), str(tmp_path)], [passed])
