@@ -1,4 +1,4 @@
-"""Fills in what the wheel has and the repository keeps elsewhere: the examples, the long description, and the project's addresses.
+"""Fills in what the wheel has and the repository keeps elsewhere: examples, the long description and the project's addresses.
 
 The README's relative links and pictures work in the repository only. If ``pyproject.toml`` names the project's home, they become
 absolute; otherwise a link keeps its text, and a picture goes.

@@ -38,7 +38,7 @@ with DAG(
     # CHANGE THIS: minutes, so that the retries outlast an outage.
     default_args={"retries": 3, "retry_delay": timedelta(seconds=10)},
     params={
-        # Fill these in when you trigger a run, or here. All workers must see both: s3://connection@bucket/..., or a shared folder.
+        # Filled in when you trigger a run, or here. All workers must see both: s3://connection@bucket/... or a shared folder.
         "manifest": Param(
             os.environ.get("EXAMPLE_MANIFEST"), type="string", description="such as s3://aws_default@bucket/urls.csv.gz"
         ),
