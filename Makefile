@@ -30,7 +30,7 @@ IN_TIME := tests/wire/batch/test_job.py tests/wire/clients/test_limits.py tests/
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories test-differential test-wheel \
+.PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories test-differential package test-wheel \
   test-airflow test-airflow-new test-airflow-old test-canary test-assets test-downloads test-waiting test-killed-upload \
   test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
   test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
@@ -81,6 +81,18 @@ test-newest: ## run the fast tests with the newest dependencies, pre-releases in
 
 test-properties: env-new ## test the parser and the guards with 7,000 random examples for each property
 	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest --timeout 1200 $(PARALLEL) $(PROPERTIES)
+
+package: env-new ## build what is released into dist/, twice, check it, and run the fast tests on the installed wheel; TAG=v0.1.0
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation -c constraints/airflow-$(NEW).txt -e '.[package]'
+	@$(BIN)/python -m scripts.package $(TAG)
+	@$(MAKE) --no-print-directory test-built-on-$(NEW)
+
+# The checkout comes last on the path: the tests find each other there, and the package where the wheel was installed.
+test-built-on-%: ## run the fast tests on the wheel in dist/, on one version
+	@$(PYTHON) scripts/bootstrap.py $*-wheel
+	@.venv/airflow-$*-wheel/bin/python -m pip install -qq --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
+	@echo "$(CURDIR)" > "$$(.venv/airflow-$*-wheel/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/checkout.pth"
+	@INSTALLED=1 .venv/airflow-$*-wheel/bin/python -P -m pytest -o pythonpath= $(if $(ARGS),$(ARGS),$(PARALLEL))
 
 test-wheel: ## test the wheel with each Airflow version in an empty environment
 	@set -e; for name in $(AIRFLOWS); do echo "== Airflow $$name"; \

@@ -1,8 +1,8 @@
 """Where a link of a page leads on the site that, in the repository, leads out of ``docs/``.
 
 The pages link to files as the repository's host needs it. On the site, root pages are pages of their own, the examples are one
-page, and any other file is a link to the repository if the project has a home, otherwise its name. A link to a missing file ends the
-build.
+page, and any other file is a link to the repository if the project has a home, otherwise its name. A link to a missing file ends
+the build.
 """
 
 from __future__ import annotations

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
+
+import airflow_provider_cloudstore
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -79,3 +83,8 @@ def test_every_version_of_the_matrix_is_pinned_without_addresses(name: str) -> N
     pins = (ROOT / "constraints" / f"airflow-{name.partition('-py')[0]}.txt").read_text()
     assert f"\napache-airflow=={name.partition('-py')[0]}\n" in pins
     assert "://" not in pins
+
+
+def test_the_package_under_test_is_the_wheels_if_that_was_asked_for() -> None:
+    imported = Path(airflow_provider_cloudstore.__file__)
+    assert imported.is_relative_to(sysconfig.get_path("purelib")) == ("INSTALLED" in os.environ)
