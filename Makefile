@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories test-differential package test-wheel \
   test-airflow test-airflow-new test-airflow-old test-canary test-assets test-downloads test-waiting test-killed-upload \
   test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
-  test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
+  pictures test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -165,6 +165,12 @@ test-ui: env-new env-old ## test make up and the connection form in a browser, n
 	@$(BIN)/python -m pytest -m slow tests/ui
 	@$(OLD_BIN)/python -m pytest -m slow tests/ui
 
+pictures: env-new ## photograph Airflow's UI for the documentation
+	@scripts/apt.sh chromium
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt playwright
+	@rm -rf .pictures
+	@$(BIN)/python -m scripts.pictures
+
 test-site: env-site ## build the documentation and test it in a browser: links, search, phones
 	@scripts/apt.sh chromium
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt playwright
@@ -217,4 +223,4 @@ constraints-lowest:
 	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) -c $(LOWEST) --extra test pyproject.toml - -o $(LOWEST)
 
 clean: ## remove everything that make installed
-	rm -rf .venv .demo .site .up .neighbours
+	rm -rf .venv .demo .pictures .site .up .neighbours

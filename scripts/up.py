@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -28,15 +31,16 @@ TRY = """try       open example_staged_etl, click Trigger, and confirm the form 
 your DAG  save it in dags_examples/: Airflow finds it within seconds, and runs one with a schedule at once"""
 
 
-def main(engine: str = "standalone") -> int:
+def main(engine: str = "standalone", folder: str = ".up") -> int:
     """Run Airflow and the emulator.
 
     :param engine: ``celery`` for a distributed Airflow.
+    :param folder: where everything is stored, in the checkout.
     :returns: 0 after Ctrl-C, 1 if Airflow ended on its own.
     """
     if engine == "celery":
         return distributed()
-    home = ROOT / ".up" / "home"
+    home = ROOT / folder / "home"
     print("Preparing Airflow's database (once) ...", flush=True)
     migrate(home)
     port = free_port(8080)
@@ -63,15 +67,36 @@ def main(engine: str = "standalone") -> int:
             wait_for(f"http://127.0.0.1:{port}/api/v2/version", airflow)
             welcome(f"http://127.0.0.1:{port}", emulator)
             print(TRY)
-            print("log       .up/airflow.log", flush=True)
+            print(f"log       {folder}/airflow.log", flush=True)
             airflow.wait()
-            print("Airflow ended on its own; see its log .up/airflow.log", file=sys.stderr)
+            print(f"Airflow ended on its own; see its log {folder}/airflow.log", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
             print("\nStopping ...", flush=True)
             return 0
         finally:
             stop(airflow)
+
+
+@contextmanager
+def running(folder: str = ".up") -> Iterator[dict[str, str]]:
+    """``make up`` in a process of its own: the addresses that it prints, by their names.
+
+    :param folder: where everything is stored, in the checkout.
+    """
+    command = [sys.executable, "-m", "scripts.up", "standalone", folder]
+    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    printed: list[str] = []
+    for line in started.stdout:
+        printed.append(line)
+        if line.startswith("try"):
+            break
+    try:
+        yield dict(re.findall(r"^(\w+) +(http\S+)", "".join(printed), re.MULTILINE))
+    finally:
+        started.send_signal(signal.SIGINT)
+        assert started.wait(timeout=60) == 0
 
 
 def welcome(airflow: str, emulator: Emulator) -> None:

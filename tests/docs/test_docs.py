@@ -43,6 +43,18 @@ def test_every_relative_link_has_a_target(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+def test_every_picture_is_small_shown_on_a_page_and_described_in_words() -> None:
+    shown = {
+        (page.parent / target).resolve(): words
+        for page in PAGES
+        for words, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text())
+    }
+    pictures = {file for file in (ROOT / "docs").rglob("*") if file.suffix in {".png", ".svg"} and file.parent.name != "_static"}
+    assert pictures == shown.keys()
+    assert not [file.name for file, words in shown.items() if len(words) < 20]
+    assert not [file.name for file in pictures if file.stat().st_size > 150_000]
+
+
 def test_the_readmes_dag_is_a_dag_of_the_operators_it_names() -> None:
     code = code_of("README.md-0")
     names: dict[str, object] = {}

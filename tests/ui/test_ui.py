@@ -6,9 +6,6 @@ Slow: ``make test-ui`` runs it on both Airflows. It needs Debian's Chromium; the
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +15,7 @@ import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from scripts.browser import CHROMIUM, LIMIT, browser, local_page
+from scripts.up import running
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 from tests.support import eventually
 
@@ -46,20 +44,8 @@ def page() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[dict[str, str]]:
-    """``make up``: the addresses that it prints."""
-    command = [sys.executable, "-m", "scripts.up"]
-    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert started.stdout is not None
-    printed: list[str] = []
-    for line in started.stdout:
-        printed.append(line)
-        if line.startswith("try"):
-            break
-    try:
-        yield dict(re.findall(r"^(\w+) +(http\S+)", "".join(printed), re.MULTILINE))
-    finally:
-        started.send_signal(signal.SIGINT)
-        assert started.wait(timeout=60) == 0
+    with running() as addresses:
+        yield addresses
 
 
 @pytest.mark.skipif(AIRFLOW_2, reason="make up runs Airflow 3")
