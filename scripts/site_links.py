@@ -52,7 +52,8 @@ def on_the_site(text: str, file: Path) -> str:
             target, anchor = DOCS / "guides" / "examples.md", "#" + re.sub(r"[^a-z_]", "", target.name)
         elif not target.is_relative_to(DOCS):
             return f"[{words}]({home()}/blob/main/{path})" if home() else words
-        return f"[{words}](/{target.relative_to(DOCS).as_posix()}{anchor})"
+        named = "" if words == Path(match[2]).name else words  # the site fills in the page's title
+        return f"[{named}](/{target.relative_to(DOCS).as_posix()}{anchor})"
 
     return _LINK.sub(link, text)
 
