@@ -21,6 +21,8 @@ LARGEST = 150_000
 """Bytes of a picture."""
 MARGIN = 16
 """CSS pixels around what a picture shows."""
+RUNS = 3
+"""Of the pipeline, in the grid."""
 WAIT = 180
 """Seconds that a run may take."""
 
@@ -88,11 +90,13 @@ def until(condition: Callable[[], bool]) -> None:
 def staged_etl(camera: Camera) -> None:
     """The trigger form, the grid and the graph of the pipeline."""
     page = camera.page
-    for _ in range(3):
+    for _ in range(RUNS):
         run = camera.finish(camera.start("example_staged_etl"))
     camera.open(run)
     page.get_by_label("Show Grid").first.click()
-    camera.take("staged-etl-grid")
+    page.get_by_text("finished").first.wait_for()
+    until(lambda: page.locator("a[href*='/tasks/'] svg").count() >= RUNS * 5)
+    camera.take("staged-etl-grid", clip={"x": 72, "y": 60, "width": 300, "height": 300})
     page.get_by_label("Show Graph").first.click()
     page.get_by_label("Collapse Details Panel").click()
     graph(camera, "staged-etl-graph")
@@ -119,9 +123,17 @@ def graph(camera: Camera, name: str) -> None:
 def share_link(camera: Camera) -> None:
     """The rendered template of a task that got a token: it is masked."""
     run = camera.finish(camera.start("example_share_link"))
+    page = camera.page
+    page.set_viewport_size({"width": 1400, "height": 640})
     camera.open(f"{run}/tasks/use_token/rendered_templates")
-    camera.page.get_by_text("op_kwargs").wait_for()
-    camera.take("token-masked", clip={"x": 64, "y": 0, "width": 1036, "height": 530})
+    page.get_by_text("op_kwargs").wait_for()
+    tab, table = page.get_by_role("tab", name="Logs").or_(page.get_by_text("Logs")).first, page.locator("table").last
+    left, top = table.bounding_box()["x"] - MARGIN, tab.bounding_box()["y"] - MARGIN
+    box = table.bounding_box()
+    camera.take(
+        "token-masked",
+        clip={"x": left, "y": top, "width": box["width"] + 2 * MARGIN, "height": box["y"] + box["height"] - top + MARGIN},
+    )
 
 
 def assets(camera: Camera) -> None:
@@ -137,7 +149,7 @@ def killed_batch(camera: Camera) -> None:
     with tempfile.TemporaryDirectory(prefix="batch-") as folder:
         manifest = Path(folder) / "urls.csv"
         manifest.write_text("url\n" + "".join(f"https://example.com/{number}.csv\n" for number in range(1000)))
-        run = camera.start("example_bulk_upload", manifest=str(manifest), receipts=folder)
+        run = camera.start("example_bulk_upload", manifest=str(manifest), receipts=f"{folder}/receipts")
         before = requests(camera)
         until(lambda: requests(camera) > before + 400)
         kill(camera.api(f"{run}/taskInstances/batch")["id"])
@@ -151,9 +163,7 @@ def killed_batch(camera: Camera) -> None:
     tries = page.get_by_text("Task Tries").bounding_box()
     log = page.get_by_text("Post Execute").bounding_box()
     height = log["y"] + log["height"] - tries["y"] + 2 * MARGIN
-    camera.take(
-        "batch-log", clip={"x": tries["x"] - MARGIN, "y": tries["y"] - MARGIN, "width": 1100 - tries["x"], "height": height}
-    )
+    camera.take("batch-log", clip={"x": tries["x"] - MARGIN, "y": tries["y"] - 8, "width": 1100 - tries["x"], "height": height})
 
 
 def requests(camera: Camera) -> int:
@@ -178,7 +188,7 @@ def kill(task_instance_id: str) -> None:
 def connection(camera: Camera) -> None:
     """The connection with a green test, and its form."""
     page = camera.page
-    page.set_viewport_size({"width": 1100, "height": 840})
+    page.set_viewport_size({"width": 1100, "height": 1090})
     camera.open("connections")
     row = page.get_by_role("row", name=re.compile("cloudstore_default"))
     row.get_by_role("button", name="Test Connection").click()
@@ -197,7 +207,7 @@ def main(*names: str) -> int:
     with running(".pictures") as addresses, browser() as chromium:
         for make in ALL:
             if not names or make.__name__ in names:
-                page = local_page(chromium, 1100, 640, color_scheme="light", locale="en-US")
+                page = local_page(chromium, 1100, 640, color_scheme="light", locale="en-US", device_scale_factor=1.5)
                 make(Camera(page, addresses["Airflow"], addresses["emulator"]))
                 page.close()
     return 0

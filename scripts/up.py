@@ -92,6 +92,8 @@ def running(folder: str = ".up") -> Iterator[dict[str, str]]:
         printed.append(line)
         if line.startswith("try"):
             break
+    else:
+        raise RuntimeError(f"make up ended with status {started.wait()}: {''.join(printed)}")
     try:
         yield dict(re.findall(r"^(\w+) +(http\S+)", "".join(printed), re.MULTILINE))
     finally:
