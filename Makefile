@@ -82,9 +82,10 @@ test-newest: ## run the fast tests with the newest dependencies, pre-releases in
 test-properties: env-new ## test the parser and the guards with 7,000 random examples for each property
 	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest --timeout 1200 $(PARALLEL) $(PROPERTIES)
 
-package: env-new ## build what is released into dist/, twice, check it, and run the fast tests on the installed wheel; TAG=v0.1.0
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation -c constraints/airflow-$(NEW).txt -e '.[package]'
-	@$(BIN)/python -m scripts.package $(TAG)
+# In an environment of its own, because .ci/run uses the others meanwhile. The shell, not make, expands the tag.
+package: ## build what is released into dist/, twice, check it, and run the fast tests on the installed wheel; TAG=v0.1.0
+	@$(PYTHON) scripts/bootstrap.py $(NEW)-package test,package
+	@.venv/airflow-$(NEW)-package/bin/python -m scripts.package "$$TAG"
 	@$(MAKE) --no-print-directory test-built-on-$(NEW)
 
 # The checkout comes last on the path: the tests find each other there, and the package where the wheel was installed.
@@ -197,11 +198,12 @@ format: env-new ## sort imports, fix what ruff can, and format the code
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-lint: env-new ## run ruff (including layering), mypy strict and actionlint
+lint: env-new ## run ruff (including layering), mypy strict, and actionlint and zizmor on .github
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/actionlint
+	@$(BIN)/zizmor --offline --quiet .github
 
 # Two Airflow versions break with newer dependencies; the provider's own may be newer.
 AS_OF_3.0.6 := --exclude-newer 2025-09-01

@@ -73,9 +73,12 @@ def test_the_page_about_deployments_names_the_same_versions_of_airflow() -> None
     assert set(re.findall(r"\d+\.\d+\.\d+", page)) == {name.partition("-py")[0] for name in matrix()}
 
 
-def test_the_workflow_runs_the_same_matrix() -> None:
-    (line,) = re.findall(r"^ +airflow: \[(.*)\]$", (ROOT / ".github/workflows/tests.yml").read_text(), re.MULTILINE)
+def test_the_workflows_run_the_same_matrix() -> None:
+    tests, release = ((ROOT / ".github" / "workflows" / name).read_text() for name in ("tests.yml", "release.yml"))
+    (line,) = re.findall(r"^ +airflow: \[(.*)\]$", tests, re.MULTILINE)
     assert re.findall(r'"([^"]+)"', line) == matrix()
+    rows = re.findall(r'- { airflow: "(.*)", python: "(.*)" }$', release, re.MULTILINE)
+    assert rows == [(airflow, python or "3.11") for airflow, _, python in (name.partition("-py") for name in matrix())]
 
 
 @pytest.mark.parametrize("name", matrix())
