@@ -10,6 +10,7 @@ MIDDLE := 3.0.6
 # The protocol, the clients and the batch engine do not use Airflow: on these versions, their tests are left out.
 BETWEEN := $(filter-out $(OLD) $(NEW),$(AIRFLOWS))
 BIN := .venv/airflow-$(NEW)/bin
+SITE_BIN := .venv/airflow-$(NEW)-site/bin
 OLD_BIN := .venv/airflow-$(OLD)/bin
 MIDDLE_BIN := .venv/airflow-$(MIDDLE)/bin
 WORKBENCH := $(NEW)-workbench
@@ -166,26 +167,24 @@ test-ui: env-new env-old ## test make up and the connection form in a browser, n
 	@$(BIN)/python -m pytest -m slow tests/ui
 	@$(OLD_BIN)/python -m pytest -m slow tests/ui
 
-pictures: env-new ## photograph Airflow's UI for the documentation
+pictures: env-site ## photograph Airflow's UI for the documentation
 	@scripts/apt.sh chromium
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt playwright
 	@rm -rf .pictures
-	@$(BIN)/python -m scripts.pictures
+	@$(SITE_BIN)/python -m scripts.pictures
 
 test-site: env-site ## build the documentation and test it in a browser: links, search, phones
 	@scripts/apt.sh chromium
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt playwright
-	@$(BIN)/python -m pytest -m slow tests/site
+	@$(SITE_BIN)/python -m pytest -m slow tests/site
 
 test-typed: env-new ## check the examples and all code blocks of the docs with mypy and pyright, strict
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt basedpyright
 	@$(BIN)/python -m pytest -m slow tests/docs/typed
 
-env-site: env-new
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation -c constraints/airflow-$(NEW).txt -e '.[site]'
+env-site:
+	@$(PYTHON) scripts/bootstrap.py $(NEW)-site test,site,ui
 
 site: env-site ## build the documentation into .site
-	@$(BIN)/python -m sphinx -n -W -E -q -b html docs .site
+	@$(SITE_BIN)/python -m sphinx -n -W -E -q -b html docs .site
 	@echo "Open .site/index.html"
 
 guarantees: env-new ## write the tables of docs/operate/guarantees-*.md from the figures of the last runs
