@@ -2,7 +2,7 @@
 
 The pages link to files as the repository's host needs it. On the site, root pages are pages of their own, the examples are one
 page, and any other file is a link to the repository if the project has a home, otherwise its name. A link to a missing file ends
-the build.
+the build. A drawing gets its dark twin.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ _PAGES = {
     "SECURITY.md": "project/security.md",
 }
 _LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+_LIGHT = re.compile(r"!\[([^\]]+)\]\(([^)]+)-light\.svg\)")
+_BOTH = r"![\1](\2-light.svg){.only-light}\n![\1](\2-dark.svg){.only-dark}"
 
 
 def home() -> str:
@@ -55,7 +59,7 @@ def on_the_site(text: str, file: Path) -> str:
         named = "" if words == Path(match[2]).name else words  # the site fills in the page's title
         return f"[{named}](/{target.relative_to(DOCS).as_posix()}{anchor})"
 
-    return _LINK.sub(link, text)
+    return _LINK.sub(link, _LIGHT.sub(_BOTH, text))
 
 
 def _read(app: Sphinx, page: str, content: list[str]) -> None:

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,15 +24,25 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 from airflow_provider_cloudstore.operators import cloudstore as operators
+from airflow_provider_cloudstore.protocol import errors
 from scripts.browser import CHROMIUM, browser, local_page
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-site installs it")
 pytest.importorskip("sphinx", reason="sphinx is not installed: make test-site installs it")
 
+from sphinx.errors import ExtensionError
+
+from scripts.site_links import on_the_site
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 LONGEST = 4000
 """Pixels of a page's text in a window of 1440 x 1000 pixels: four screens."""
-LONG = ("genindex", "guides/examples", "project/changelog", "reference/")
+LONG = (
+    "genindex",
+    "guides/examples",
+    "project/changelog",
+    *(f"reference/{name}" for name in ("operators", "sensors", "hooks", "errors", "functions", "testing")),
+)
 """Pages that are looked up and not read, and may be longer."""
 LARGEST_PICTURE = 150_000
 """Bytes."""
@@ -121,13 +132,37 @@ def test_every_link_of_the_site_leads_to_a_file_and_an_anchor(site: Path, pages:
 
 def test_every_picture_is_small_and_described_in_words(site: Path, pages: dict[str, Html]) -> None:
     assert not [(page, image) for page, html in pages.items() for image in html.images if not image.get("alt")]
-    pictures = [*(site / "_images").glob("*.png")]
+    pictures = [*(site / "_images").iterdir()]
     assert not [picture.name for picture in pictures if picture.stat().st_size > LARGEST_PICTURE]
 
 
 def test_the_summary_for_language_models_names_every_page_with_a_sentence(site: Path, pages: dict[str, Html]) -> None:
     rows = re.findall(r"^- \[(.+)\]\((\S+\.html)\): (.+)$", (site / "llms.txt").read_text(), re.MULTILINE)
     assert {page for _, page, _ in rows} == pages.keys() - {"genindex.html", "search.html"}
+
+
+def test_other_sites_can_link_to_every_class_and_method(site: Path) -> None:
+    rows = zlib.decompress((site / "objects.inv").read_bytes().split(b"\n", 4)[4]).decode().splitlines()
+    names = {row.split(" ")[0].removeprefix("airflow_provider_cloudstore.") for row in rows}
+    assert {f"operators.cloudstore.{name}" for name in operators.__all__} <= names
+    methods = ("delete_folder", "upload_from_url", "create_download_link")
+    hooks = {f"hooks.cloudstore.{hook}.{method}" for hook in ("CloudStoreHook", "CloudStoreAsyncHook") for method in methods}
+    assert hooks | {"hooks.cloudstore.CloudStoreHook.download", "sensors.cloudstore.FileAvailableSensor"} <= names
+    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)}
+    assert {f"protocol.errors.{name}" for name in kinds} <= names
+
+
+def test_a_link_to_a_missing_file_ends_the_build(tmp_path: Path) -> None:
+    with pytest.raises(ExtensionError, match=r"nothing is at missing\.md"):
+        on_the_site("[words](missing.md)", ROOT / "docs" / "index.md")
+
+
+def test_a_link_that_leads_out_of_the_docs_leads_to_a_page_or_keeps_its_words() -> None:
+    page = ROOT / "docs" / "guides" / "wait.md"
+    assert on_the_site("[a](../../CONTRIBUTING.md#x) [b](../../dags_examples/cleanup.py)", page) == (
+        "[a](/project/contributing.md#x) [b](/guides/examples.md#cleanuppy)"
+    )
+    assert on_the_site("[pins](../../constraints)", page) == "pins"
 
 
 class Quiet(SimpleHTTPRequestHandler):
