@@ -147,8 +147,10 @@ class RealAirflow:
         """
         finished = "select state from dag_run where run_id = ? and state in ('success', 'failed')"
         self.until(f"{run_id} is finished", lambda: self.rows(finished, run_id), seconds)
-        print(self.failures(run_id))  # pytest shows it where the test fails
-        return self.states(run_id)
+        states = self.states(run_id)
+        if "failed" in states.values():
+            print(self.failures(run_id))  # pytest shows it where the test fails
+        return states
 
     def states(self, run_id: str) -> dict[tuple[str, int], str]:
         """Return the current state of each task instance, by task id and map index."""
