@@ -77,7 +77,7 @@ async def running(options: Options) -> AsyncIterator[tuple[Service, str]]:
 class Emulator:
     """The emulator in a thread of its own, as a context manager.
 
-    :param options: keyword arguments of :class:`Options`.
+    :param options: those of the program (``--help`` lists them) with underscores, such as ``fetch_delay=5``.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -196,9 +196,9 @@ class NotFoundError(RequestRejectedError):
 
 
 class ChecksumError(PermanentError):
-    """A downloaded file does not have the expected SHA-256. Nothing was left at the target."""
+    """A downloaded file does not have the expected SHA-256. The target was not changed."""
 
-    hint = "Nothing was left at the target. Check expected_sha256, and whether the file was replaced in the service."
+    hint = "The target was not changed. Check expected_sha256, and whether the file was replaced in the service."
 
 
 class FileChangedError(CloudStoreError):
@@ -221,7 +221,7 @@ _RESUMES = (
 
 @dataclass(eq=False, repr=False)
 class BatchEndedError(CloudStoreError):
-    """A batch ended early; it resumes.
+    """A batch ended early: the base of the two classes below, of which only the first is retried by Airflow.
 
     :param cause: why.
     """

@@ -35,7 +35,7 @@ class _Result:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data; the operator's XCom. That of a download link includes the token."""
+        """As plain data, dates as ISO 8601 in UTC; a download link with its token. Operators push it to XCom."""
         values = {one.name: getattr(self, one.name) for one in fields(cast("Any", self))}
         return {name: _iso(value) if isinstance(value, DateTime) else value for name, value in values.items()}
 
@@ -72,7 +72,7 @@ class RemoteUpload:
     file_id: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data; the XCom of ``RemoteUrlUploadOperator``."""
+        """As plain data, without ``file_id``, which ``RemoteUrlUploadOperator`` pushes as an XCom of its own."""
         return {"url": self.url, "requested_at": _iso(self.requested_at), "response": self.response}
 
 

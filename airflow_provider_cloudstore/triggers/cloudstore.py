@@ -17,7 +17,7 @@ from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 
 class FileAvailableTrigger(BaseTrigger):
-    """Waits until a download link for a file can be created. The event reports only that, without the link.
+    """Waits until a download link for a file can be created. The event does not contain the link.
 
     The event is ``{"status": "available"}``, ``{"status": "timeout", "message": ...}`` or
     ``{"status": "failed", "error": {...}}``.
