@@ -14,8 +14,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _RELATIVE = r"\((?![a-z]+:|#)([^)\s]+)\)"
-_PICTURE = re.compile(rf"!\[([^\]]*)\]{_RELATIVE}\n?")
-_LINK = re.compile(rf"(?<!!)\[([^\]]+)\]{_RELATIVE}")
+_PICTURE = re.compile(rf"!\[([^\]]*)\]{_RELATIVE}")
+_LINK = re.compile(rf"(?<!!)\[((?:!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]{_RELATIVE}")  # around words, or around a picture
 
 
 class Examples(BuildHookInterface[Any]):
@@ -62,5 +62,5 @@ def long_description(readme: str, home: str) -> str:
     :param readme: its text.
     :param home: the URL of the repository, without a trailing slash; empty for none.
     """
-    readme = _PICTURE.sub(rf"![\1]({home}/raw/main/\2)\n" if home else "", readme)
+    readme = _PICTURE.sub(rf"![\1]({home}/raw/main/\2)" if home else "", readme)
     return _LINK.sub(rf"[\1]({home}/blob/main/\2)" if home else r"\1", readme)

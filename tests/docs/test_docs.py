@@ -76,18 +76,17 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 110
 
 
-WRITTEN = "![The graph](docs/a.png)\n\nsee [docs/a.md](docs/a.md) and [a page](b.md#c), [web](https://h/x), [below](#below)"
+WRITTEN = "![The graph](docs/a.png)\n\nsee [docs/a.md](docs/a.md), [![it](b.png)](b.md#c), [web](https://h/x), [below](#below)"
 
 
 @pytest.mark.parametrize(
     ("home", "expected"),
     [
-        ("", "\nsee docs/a.md and a page, [web](https://h/x), [below](#below)"),
+        ("", "\n\nsee docs/a.md, , [web](https://h/x), [below](#below)"),
         (
             "https://h/p",
-            "![The graph](https://h/p/raw/main/docs/a.png)\n\n"
-            "see [docs/a.md](https://h/p/blob/main/docs/a.md) and [a page](https://h/p/blob/main/b.md#c), "
-            "[web](https://h/x), [below](#below)",
+            "![The graph](https://h/p/raw/main/docs/a.png)\n\nsee [docs/a.md](https://h/p/blob/main/docs/a.md), "
+            "[![it](https://h/p/raw/main/b.png)](https://h/p/blob/main/b.md#c), [web](https://h/x), [below](#below)",
         ),
     ],
 )
