@@ -7,8 +7,9 @@ AIRFLOWS := 2.11.2 3.0.6 3.1.8 3.2.2 3.3.2
 NEW := 3.3.2
 OLD := 2.11.2
 MIDDLE := 3.0.6
-# The protocol, the clients and the batch engine do not use Airflow: on these versions, their tests are left out.
-BETWEEN := $(filter-out $(OLD) $(NEW),$(AIRFLOWS))
+# The protocol, the clients and the batch engine do not use Airflow: on these versions, their tests are left out. The oldest is tested
+# whole with the lowest dependencies (test-lowest).
+BETWEEN := $(filter-out $(NEW),$(AIRFLOWS))
 BIN := .venv/airflow-$(NEW)/bin
 SITE_BIN := .venv/airflow-$(NEW)-site/bin
 OLD_BIN := .venv/airflow-$(OLD)/bin

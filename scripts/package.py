@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -28,12 +29,14 @@ def main(tag: str = "") -> int:
         return 1
     shutil.rmtree(DIST, ignore_errors=True)
     committed = run("git", "log", "-1", "--format=%ct").strip()
-    with tempfile.TemporaryDirectory() as again:
-        # Once the wheel comes from the sdist, and once from the checkout.
-        for folder, wanted in ((DIST, []), (Path(again), ["--sdist", "--wheel"])):
-            run(sys.executable, "-m", "build", "--no-isolation", *wanted, "--outdir", str(folder), SOURCE_DATE_EPOCH=committed)
-        if digests(DIST) != digests(Path(again)):
-            print(f"Two builds differ: {digests(DIST)} and {digests(Path(again))}", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        again = Path(folder) / "dist"
+        # Once the wheel comes from the sdist, and once from the commit's files.
+        for number, (target, wanted) in enumerate(((DIST, []), (again, ["--sdist", "--wheel"]))):
+            command = [sys.executable, "-m", "build", "--no-isolation", *wanted, "--outdir", str(target)]
+            run(*command, cwd=exported(Path(folder) / str(number)), SOURCE_DATE_EPOCH=committed)
+        if digests(DIST) != digests(again):
+            print(f"Two builds differ: {digests(DIST)} and {digests(again)}", file=sys.stderr)
             return 1
     built = [str(file) for file in sorted(DIST.iterdir())]
     print(run(sys.executable, "-m", "twine", "check", "--strict", *built), end="")
@@ -63,18 +66,32 @@ def uncommitted() -> str:
     return f"A release is built from a commit; commit or remove these first:\n{changes}" if changes else ""
 
 
+def exported(folder: Path) -> Path:
+    """The files of the commit, and no others: git hides some files of a checkout that a build would find.
+
+    :param folder: where to write them.
+    """
+    archive = folder.with_suffix(".tar")
+    run("git", "archive", "--output", str(archive), "HEAD")
+    with tarfile.open(archive) as files:
+        files.extractall(folder, filter="data")
+    return folder
+
+
 def digests(folder: Path) -> dict[str, str]:
     """The SHA-256 of each file in a folder, by its name."""
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}
 
 
-def run(*command: str, **env: str) -> str:
-    """Run a program in the checkout.
+def run(*command: str, cwd: Path = ROOT, **env: str) -> str:
+    """Run a program.
 
+    :param cwd: the folder to run it in.
+    :param env: environment variables for it.
     :returns: what it printed.
     :raises CalledProcessError: if it failed.
     """
-    return subprocess.run(command, cwd=ROOT, env=os.environ | env, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(command, cwd=cwd, env=os.environ | env, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 if __name__ == "__main__":

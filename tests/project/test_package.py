@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cloudstore import __version__
-from scripts.package import disagreement
+from scripts.package import disagreement, exported, run
 
-CHANGELOG = Path(__file__).resolve().parent.parent.parent / "CHANGELOG.md"
+ROOT = Path(__file__).resolve().parent.parent.parent
+CHANGELOG = ROOT / "CHANGELOG.md"
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,14 @@ def test_a_release_needs_its_changelog_and_its_tag(changelog: str, tag: str, pro
 
 def test_this_version_can_be_tagged() -> None:
     assert disagreement(__version__, CHANGELOG.read_text(), f"v{__version__}") == ""
+
+
+def test_only_files_of_the_commit_are_built(tmp_path: Path) -> None:
+    hidden = ROOT / "dags_examples" / "__pycache__" / "hidden.secret"
+    hidden.parent.mkdir(exist_ok=True)
+    hidden.write_text("not in the commit")
+    try:
+        names = {str(file.relative_to(tmp_path / "0")) for file in exported(tmp_path / "0").rglob("*") if file.is_file()}
+    finally:
+        hidden.unlink()
+    assert names == set(run("git", "ls-files").splitlines())
