@@ -42,4 +42,4 @@ def test_only_files_of_the_commit_are_built(tmp_path: Path) -> None:
         names = {str(file.relative_to(tmp_path / "0")) for file in exported(tmp_path / "0").rglob("*") if file.is_file()}
     finally:
         hidden.unlink()
-    assert names == set(run("git", "ls-files").splitlines())
+    assert names == set(run("git", "ls-tree", "-r", "--name-only", "HEAD").splitlines())
