@@ -48,7 +48,7 @@ def test_a_pause_that_does_not_fit_decides_when_airflow_retries(emulator: Emulat
     from airflow.sdk import RetryAction
 
     emulator.fault("status", status=429, headers={"Retry-After": "1200"}, times=0)
-    task = kind(task_id="task", retry_delay=timedelta(hours=2), **OPERATORS[kind])
+    task = kind(task_id="task", retry_delay=timedelta(minutes=1), **OPERATORS[kind])
     with pytest.raises(CloudStoreError) as failed:
         task.execute(context(task))
     decision = decide(task, failed.value)
@@ -79,28 +79,35 @@ def test_a_mapped_task_has_the_policy_too() -> None:
     assert isinstance(mapped.unmap({"folder_id": "d"}).retry_policy, RetryAfterPolicy)
 
 
-def limited(seconds: float | None, *, too_long: bool) -> RateLimitError:
-    return RateLimitError("HTTP 429", retry_after=seconds, retry_after_too_long=too_long)
+LIMITED, BACKOFF = (
+    RateLimitError("HTTP 429", retry_after=700),
+    {"retry_exponential_backoff": 2, "retry_delay": timedelta(seconds=300)},
+)
 
 
 @since_3_3
 @pytest.mark.parametrize(
-    ("error", "planned", "expected"),
+    ("error", "number", "planned", "expected"),
     [
-        (limited(7, too_long=True), 600, 7),
-        (limited(700, too_long=True), 300, 700),
-        (limited(7, too_long=False), 600, None),  # its attempts are used up: the task's own delay is the longer one
-        (limited(700, too_long=False), 300, 700),
-        (limited(None, too_long=False), 300, None),
-        (TransientServiceError("HTTP 500", retry_after=400, retry_after_too_long=True), 300, 400),
-        (ValueError("no error of ours"), 300, None),
+        (LIMITED, 1, {"retry_delay": timedelta(seconds=300)}, 700),
+        (LIMITED, 1, {"retry_delay": timedelta(seconds=701)}, None),
+        (LIMITED, 9, {"retry_delay": timedelta(seconds=300)}, 700),
+        (LIMITED, 2, BACKOFF, 700),
+        (LIMITED, 3, BACKOFF, None),  # 1,200 s
+        (LIMITED, 3, {**BACKOFF, "max_retry_delay": timedelta(seconds=600)}, 700),
+        (LIMITED, 5000, BACKOFF, None),
+        (RateLimitError("HTTP 429", retry_after=90_000), 5000, BACKOFF, 90_000),  # Airflow waits for a day at most
+        (TransientServiceError("HTTP 500", retry_after=400), 1, {"retry_delay": timedelta(seconds=300)}, 400),
+        (RateLimitError("HTTP 429"), 1, {}, None),
+        (ValueError("no error of ours"), 1, {}, None),
     ],
 )
-def test_the_retry_comes_when_the_service_said_and_never_before(
-    error: BaseException, planned: float, expected: float | None
+def test_the_retry_comes_when_airflow_plans_it_and_never_before_the_service_said(
+    error: BaseException, number: int, planned: Any, expected: float | None
 ) -> None:
     from airflow.sdk import RetryAction
 
-    decision = decide(DeleteFolderOperator(task_id="delete", folder_id="d", retry_delay=timedelta(seconds=planned)), error)
+    task: Any = DeleteFolderOperator(task_id="delete", folder_id="d", **planned)
+    decision = task.retry_policy.evaluate(error, number, 2, context(task))
     assert decision.action is (RetryAction.RETRY if expected else RetryAction.DEFAULT)
     assert decision.retry_delay == (timedelta(seconds=expected) if expected else None)

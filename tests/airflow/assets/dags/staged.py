@@ -35,6 +35,6 @@ with DAG("retry_times", schedule=None, start_date=START) as retry_times:
         task_id="delete",
         folder_id="doomed",
         retries=1,
-        retry_delay=timedelta(minutes=10),
+        retry_delay=timedelta(seconds=1),
         execution_timeout=timedelta(seconds=6),
     )
