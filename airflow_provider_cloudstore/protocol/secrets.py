@@ -20,7 +20,6 @@ MASK = "***"
 # The characters that requests and yarl (aiohttp) do not encode in a given URL.
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
-_MIN_VALUE_LENGTH = 8  # of a query parameter that may be a credential
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~-]*")
 # A few words of letters or digits, such as not-a-url or images/cat.png: too short and too regular to be a secret.
@@ -32,6 +31,7 @@ _CREDENTIAL = "(?:token|password|passwd|pwd|secret|signature|sig|credential|api[
 _CREDENTIAL_NAME = re.compile(f".*{_CREDENTIAL}", re.IGNORECASE | re.DOTALL)
 _CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)[^&#;\s\"'<>]+", re.IGNORECASE)
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]{1,512}@")
+_NO_PASSWORD = ("", "x-oauth-basic")  # the user is a token
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
 _MIN_HIDDEN_LENGTH = 8  # a shorter one occurs by chance: a decoded "response" does not leak `format=response`
 
@@ -195,17 +195,19 @@ def redact_parameters(text: str) -> str:
 
 
 def url_secrets(url: str) -> tuple[Secret, ...]:
-    """The possible credentials in ``url``: user, password, fragment, the query, and the longer values in it.
+    """The credentials in ``url``: user info, query and fragment, each as a whole; the password; parameters with such names.
 
-    A short value, such as that of ``id=200``, is not a credential by itself, and masking it would mask the same text everywhere.
+    A user is one only where it may be a token: without a password, or with the one that stands for none. No other value is one
+    by itself: a file's name or id may also stand in a query, and masking it would mask the same text everywhere.
     """
     try:
         parts = urlsplit(url)
     except ValueError:
         return (Secret(url),)
-    pairs = [pair.partition("=") for pair in parts.query.split("&")]
     userinfo = parts.netloc.rpartition("@")[0]
-    values = [value for value in (value or name for name, _, value in pairs) if len(value) >= _MIN_VALUE_LENGTH]
-    pieces = [userinfo, *userinfo.split(":", 1), parts.fragment, parts.query, *values]
+    user, _, password = userinfo.partition(":")
+    pairs = [pair.partition("=") for text in (parts.query, parts.fragment) for pair in re.split("[&;]", text)]
+    values = [value for name, _, value in pairs if is_credential_name(unquote(name)) or name.lower() == "key"]
+    pieces = [userinfo, user if password in _NO_PASSWORD else password, parts.query, parts.fragment, *values]
     found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}
     return tuple(Secret(piece) for piece in sorted(found))

@@ -4,8 +4,9 @@ import base64
 import copy
 import html
 import json
+import re
 from collections.abc import Callable
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, urlsplit
 
 import pytest
 import requests
@@ -23,6 +24,7 @@ from airflow_provider_cloudstore.protocol.secrets import (
     url_secrets,
 )
 from tests.support import examples
+from tests.wire.failure_table import rows
 
 AWKWARD = "a+b/c=d%e&f g#é"
 
@@ -195,23 +197,24 @@ def test_a_path_without_credentials_is_shown_as_it_is(path: str) -> None:
     assert redact_path(path) == path
 
 
+@pytest.mark.parametrize(
+    ("url", "masked", "kept"),
+    [[re.findall(r"`(.*?)`", cell) for cell in row] for row in rows("| source URL | masked wherever they appear |")],
+)
+def test_of_a_source_url_its_credentials_are_masked_and_the_rest_stays(
+    url: list[str], masked: list[str], kept: list[str]
+) -> None:
+    secrets = url_secrets(url[0])
+    assert [redact(f"({text})", secrets) for text in masked] == ["(***)"] * len(masked)
+    assert [redact(f"({text})", secrets) for text in kept] == [f"({text})" for text in kept]
+    assert urlsplit(url[0]).query == "" or redact(urlsplit(url[0]).query, secrets) == "***"
+
+
 def test_what_gives_access_in_a_url_is_found_encoded_and_decoded() -> None:
-    found = {
-        secret.reveal() for secret in url_secrets("https://us%2Ber:pa:ss@host/p?sig=12%2B45+78&x=1=345678&id=200&barename#frag")
-    }
-    query = {"sig=12%2B45+78&x=1=345678&id=200&barename", "sig=12+45+78&x=1=345678&id=200&barename"}
-    query |= {"sig=12+45 78&x=1=345678&id=200&barename"}
-    assert found == query | {"us%2Ber:pa:ss", "us+er:pa:ss", "us er:pa:ss"} - {"us er:pa:ss"} | {
-        "us%2Ber",
-        "us+er",
-        "pa:ss",
-        "12%2B45+78",
-        "12+45+78",
-        "12+45 78",
-        "1=345678",
-        "barename",
-        "frag",
-    }
+    found = {secret.reveal() for secret in url_secrets("https://us%2Ber:pa:s%20s@host/p?to%6ben=12%2B45+78;id=200&name#frag")}
+    query = {"to%6ben=12%2B45+78;id=200&name", "token=12+45+78;id=200&name", "token=12+45 78;id=200&name"}
+    user_info = {"us%2Ber:pa:s%20s", "us+er:pa:s s"}
+    assert found == query | user_info | {"pa:s%20s", "pa:s s", "12%2B45+78", "12+45+78", "12+45 78", "frag"}
 
 
 def test_a_url_without_credentials_holds_no_secret() -> None:
