@@ -103,8 +103,8 @@ def wait_for_link(task: WaitingOperator, context: Context, hook: CloudStoreHook)
 
 
 def create_fresh_link(task: WaitingOperator, hook: CloudStoreHook) -> DownloadLink:
-    """Create a link after a deferred wait, tolerating the same inconclusive responses as the trigger."""
-    from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+    """Create a link after a deferred wait. The trigger saw the file, so "not found" may come from a lagging replica."""
+    from airflow_provider_cloudstore.protocol.errors import CloudStoreError, NotFoundError, ServiceError
     from airflow_provider_cloudstore.protocol.waiting import INCONCLUSIVE_POLLS, INCONCLUSIVE_SECONDS, InconclusiveResponses
 
     inconclusive = InconclusiveResponses()
@@ -112,7 +112,8 @@ def create_fresh_link(task: WaitingOperator, hook: CloudStoreHook) -> DownloadLi
         try:
             return hook.create_download_link(task.file_id)
         except CloudStoreError as error:
-            if not inconclusive.tolerates(error, pendulum.now("UTC")):
+            says_little = error.inconclusive or isinstance(error, (NotFoundError, ServiceError))
+            if not says_little or not inconclusive.tolerates(pendulum.now("UTC")):
                 raise
             task.log.warning("Inconclusive response for file '%s' (%s); retrying", task.file_id, error.reason)
         time.sleep(min(task.poll_interval, INCONCLUSIVE_SECONDS / (INCONCLUSIVE_POLLS - 1)))

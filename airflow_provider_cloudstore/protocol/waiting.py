@@ -11,7 +11,6 @@ from pendulum import DateTime
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
-from airflow_provider_cloudstore.protocol.failures import is_about_subject
 
 _NOT_YET = (
     errors.NotFoundError,  # still in the queue
@@ -32,33 +31,22 @@ INCONCLUSIVE_POLLS = 3
 INCONCLUSIVE_SECONDS = 30.0
 
 
-def is_inconclusive(error: CloudStoreError) -> bool:
-    """Whether something other than the service may have responded: a front end under maintenance, a login page, a proxy."""
-    if isinstance(error, (*_NOT_YET, errors.AuthenticationError)) or is_about_subject(error):
-        return False
-    return isinstance(error, errors.InvalidResponseError | errors.RequestRejectedError)
-
-
 class InconclusiveResponses:
-    """Counts consecutive inconclusive responses: a single one proves nothing, but a series that lasts does.
+    """Counts consecutive inconclusive responses: a single one proves nothing, but a series that lasts does."""
 
-    :param remembered: whether the count survives between polls; if not, the first response is final.
-    """
-
-    def __init__(self, *, remembered: bool = True) -> None:
-        self._polls = 0
+    def __init__(self) -> None:
+        self._count = 0
         self._first: DateTime | None = None
-        self._remembered = remembered
 
-    def tolerates(self, error: CloudStoreError, now: DateTime) -> bool:
-        """Count a poll; whether it is inconclusive, and the series too short to be final."""
-        if not is_inconclusive(error):
-            self._polls, self._first = 0, None
-            return False
-        self._polls += 1
+    def tolerates(self, now: DateTime) -> bool:
+        """Count one; whether the series is too short to be final."""
+        self._count += 1
         self._first = self._first or now
-        lasted = (now - self._first).total_seconds() >= INCONCLUSIVE_SECONDS
-        return self._remembered and not (self._polls >= INCONCLUSIVE_POLLS and lasted)
+        return self._count < INCONCLUSIVE_POLLS or (now - self._first).total_seconds() < INCONCLUSIVE_SECONDS
+
+    def reset(self) -> None:
+        """End the series: another response came."""
+        self._count, self._first = 0, None
 
 
 class FileWait:
@@ -67,7 +55,7 @@ class FileWait:
     :param file_id: the file.
     :param interval: seconds between two polls, on average.
     :param deadline: when the wait ends (UTC).
-    :param remembered: whether this state survives between polls.
+    :param remembered: whether this state survives between polls; if not, inconclusive responses do not end the wait.
     """
 
     def __init__(self, file_id: str, interval: float, deadline: DateTime, *, remembered: bool = True) -> None:
@@ -79,7 +67,8 @@ class FileWait:
         self.retry_after = 0.0
         """Seconds that the last response asked to wait."""
         self._first: DateTime | None = None
-        self._inconclusive = InconclusiveResponses(remembered=remembered)
+        self._inconclusive = InconclusiveResponses()
+        self._remembered = remembered
 
     def not_yet(self, error: CloudStoreError, now: DateTime) -> str | None:
         """Keep waiting after a poll that created no link.
@@ -89,14 +78,16 @@ class FileWait:
         """
         self._first = self._first or now
         self.retry_after = error.retry_after or 0.0
-        inconclusive = self._inconclusive.tolerates(error, now)
-        if not inconclusive and not isinstance(error, _NOT_YET):
+        if not error.inconclusive:
+            self._inconclusive.reset()
+        final = error.inconclusive and self._remembered and not self._inconclusive.tolerates(now)
+        if final or not (error.inconclusive or isinstance(error, _NOT_YET)):
             raise error
         if error.reason == self.message:
             return None
         self.message = error.reason
         ends = f"polling every {self._interval:g} s until {self.deadline.to_datetime_string()} UTC"
-        if inconclusive:
+        if error.inconclusive and self._remembered:
             return (
                 f"The response is inconclusive about file '{self.file_id}' ({self.message}); {ends}, "
                 f"or until {INCONCLUSIVE_POLLS} such responses in a row span {INCONCLUSIVE_SECONDS:g} s"

@@ -30,8 +30,8 @@ class FileAvailableSensor(BaseSensorOperator):
 
     An upload is only queued, and the API has no operation that reports its state. "Not found" and an error envelope mean "not
     yet"; 429, 5xx and an unreachable service are waited out. A response that says nothing about the file (a web page, a
-    redirect, 403, 405 and the like) ends the wait after three such polls in a row, at least 30 seconds from first to last; with
-    ``mode="reschedule"``, which keeps nothing between polls, after the first. Any other error ends the wait at once.
+    redirect, 403, 405 and the like) ends the wait after three such polls in a row, at least 30 seconds from first to last; in
+    ``mode="reschedule"``, which keeps nothing between polls, only ``timeout`` does. Any other error ends the wait at once.
     ``soft_fail`` skips the task if the wait exceeds ``timeout`` or ``execution_timeout``; a permanent error, such as an invalid
     connection or a rejected token, still fails it, without a retry. Asset events of the task's ``outlets`` hold the id under
     ``file_id``.
