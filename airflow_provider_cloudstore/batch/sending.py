@@ -16,10 +16,9 @@ from airflow_provider_cloudstore.batch.outcomes import Status
 from airflow_provider_cloudstore.batch.throttle import Drained, Throttle, service_error
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.calls import Call, QueueUpload, UploadFromUrl
+from airflow_provider_cloudstore.protocol.calls import Call, UploadFromUrl
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.failures import is_about_service
-from airflow_provider_cloudstore.protocol.results import RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 from airflow_provider_cloudstore.protocol.settings import Settings
 
@@ -130,9 +129,8 @@ class Sender:
         return self.ledger.admit(found)
 
     async def _send(self, found: Located) -> None:
-        kind: type[Call[Any]] = UploadFromUrl if self.ledger.writes_receipts else QueueUpload
         try:
-            call = kind(found.entry.url, self.settings(), retry_unknown_outcome=self.options.retry_unknown_outcome)
+            call = UploadFromUrl(found.entry.url, self.settings(), retry_unknown_outcome=self.options.retry_unknown_outcome)
             upload = await self.client.perform(call, budget=math.inf, on_retry=log.debug, attempt=self._attempt)
         except errors.InvalidInputError as error:
             self._fail_url(found, error.reason.removesuffix("; nothing was sent"))
@@ -143,10 +141,7 @@ class Sender:
         except CloudStoreError as error:
             self._record_failure(found, error)
         else:
-            if isinstance(upload, RemoteUpload):
-                self.ledger.record(found, Status.QUEUED, url=upload.url, response=upload.response)
-            else:
-                self.ledger.record(found, Status.QUEUED)
+            self.ledger.record(found, Status.QUEUED, url=upload.url, response=upload.response)
             self._consecutive_failures = 0
             self._resolve()
 

@@ -177,7 +177,6 @@ class Throttle:
         self._paused_until = max(self._paused_until, self._time() + seconds)
         if self._paused_until - self._last_healthy > _OUTAGE_LIMIT:
             self._ended_by = service_error(error)
-            self._ended_by.retry_after_too_long = isinstance(error, errors.RateLimitError) and error.retry_after is not None
 
     def _to_utc(self, moment: float) -> str:
         return time.strftime("%H:%M:%S", time.gmtime(time.time() + moment - self._time()))

@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.hooks.masking import mask
 from airflow_provider_cloudstore.protocol.calls import MISSING, Call, CreateDownloadLink, DeleteFolder, PollFile, UploadFromUrl
 from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.downloads import Download
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, RequestRejectedError
+from airflow_provider_cloudstore.protocol.errors import CloudStoreError, InvalidResponseError, RequestRejectedError
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
 from airflow_provider_cloudstore.protocol.proxies import Proxy
@@ -131,7 +131,13 @@ class Observation:
     @property
     def is_error_envelope(self) -> bool:
         """Whether the service itself reported an error in the form that it has for that."""
-        return self.content.error_message is not None
+        return self.content.is_error or self.content.mentions_error
+
+    @property
+    def hides_failure(self) -> bool:
+        """Whether the service answered what must fail with a success of its own that has no sign of an error."""
+        is_success = self.error is None or isinstance(self.error, InvalidResponseError)
+        return is_success and not self.content.problem
 
     @property
     def seen(self) -> str:

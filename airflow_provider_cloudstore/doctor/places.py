@@ -145,22 +145,6 @@ def _is_only_about(message: str, pattern: str) -> bool:
     return bool(found.search(message)) and not any(map(found.search, _TOKEN_MESSAGES))
 
 
-def seems_to_fail(data: Json) -> str:
-    """The name of a field that reports a failure in a way that the package does not read, or an empty string.
-
-    :param data: the parsed body of a response that counts as a success.
-    """
-    if not isinstance(data, dict):
-        return ""
-    for name, value in data.items():
-        key = name.lower()
-        if (key in ("success", "ok") and value in (False, 0, "false")) or (key in ("error", "errors") and value):
-            return str(name)
-        if key in ("status", "_status", "state", "result") and str(value).lower() in ("fail", "failed", "failure", "ko", "nok"):
-            return str(name)
-    return ""
-
-
 def constant_part(text: str, echoes: Iterable[str]) -> str:
     """``text`` without what differs from one request to the next.
 

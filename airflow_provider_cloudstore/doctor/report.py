@@ -59,6 +59,7 @@ CHECKS = (
     Check("missing folder", "as 'not found'", DELETE),
     Check("rate limit", "429, or 503 with a valid Retry-After", REQUESTS),
 )
+NOT_RECOGNIZED = "This service's errors are not recognized: a rejected upload or deletion will count as success."
 _BY_NAME = {check.name: check for check in CHECKS}
 
 
@@ -89,6 +90,7 @@ class Report:
     :param kept: names of extras that the connection has and the report does not show, because they may hold credentials.
     :param secrets: what the report must not contain.
     :param is_complete: whether the run came to its end.
+    :param errors_are_recognized: whether what must fail (a missing file, a wrong path) was answered with a sign of an error.
     """
 
     conn_id: str
@@ -97,6 +99,7 @@ class Report:
     kept: list[str] = field(default_factory=list)
     secrets: list[Secret] = field(default_factory=list)
     is_complete: bool = True
+    errors_are_recognized: bool = True
     _found: dict[str, Finding] = field(default_factory=dict)
     _proposed: dict[str, Any] = field(default_factory=dict)
 
@@ -137,7 +140,7 @@ class Report:
     @property
     def usable(self) -> bool:
         """Whether nothing that was tried keeps tasks from relying on the connection as it is configured."""
-        return self.is_complete and not any(finding.stops_tasks for finding in self.findings)
+        return self.is_complete and self.errors_are_recognized and not any(finding.stops_tasks for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -153,7 +156,8 @@ class Report:
             for one in self.findings
         ]
         extras = {"extras": self._shown(self.extras), "proposed": self._shown(self._proposed), "other_extras": self.kept}
-        return {"connection": self.conn_id, "usable": self.usable, "complete": self.is_complete, "checks": checks, **extras}
+        ends = {"usable": self.usable, "complete": self.is_complete, "errors_are_recognized": self.errors_are_recognized}
+        return {"connection": self.conn_id, **ends, "checks": checks, **extras}
 
     def __str__(self) -> str:
         return self.text()
@@ -163,7 +167,8 @@ class Report:
 
         :param width: of a line, in characters.
         """
-        parts = [_table(self.findings, width), *self._extras(), *self._consequences(width)]
+        first = [] if self.errors_are_recognized else [NOT_RECOGNIZED]
+        parts = [*first, _table(self.findings, width), *self._extras(), *self._consequences(width)]
         end = "can" if self.usable else "cannot yet"
         untried = [f"{topic} ({flag})" for flag, topic in _TOPICS.items() if flag not in self.flags]
         missing = f" Not tried: {', '.join(untried)}." if untried else ""

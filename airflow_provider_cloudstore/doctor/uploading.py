@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from airflow_provider_cloudstore.doctor.observing import Observation, ObservingClient, Poll, Upload, ask
-from airflow_provider_cloudstore.doctor.places import IdPlace, id_places, seems_to_fail, token_places
+from airflow_provider_cloudstore.doctor.places import IdPlace, id_places, token_places
 from airflow_provider_cloudstore.doctor.report import Report, Verdict
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.results import DownloadLink
@@ -60,10 +60,8 @@ class UploadTrial:
         """
         self._say("Queuing the upload")
         queued = ask(self._client, call)
-        field = "" if queued.error else seems_to_fail(queued.content.data)
-        if queued.error or field:
-            meaning = queued.advice or f"Field '{field}' seems to report a failure, which the package reads as a success."
-            self._report.add("upload", queued.seen, Verdict.CONTRADICTS, meaning)
+        if queued.error:
+            self._report.add("upload", queued.seen, Verdict.CONTRADICTS, queued.advice)
             return None
         self._report.add("upload", queued.seen, Verdict.AS_ASSUMED)
         file_id = queued.result.file_id

@@ -255,11 +255,9 @@ class CloudStoreHook(BaseHook):
             return True, "The connection works: the service accepts the token."
         if isinstance(found, NotFoundError) and found.message:
             return True, "The connection works: the service accepts the token (the requested file does not exist)."
-        if (isinstance(found, ServiceError) or is_about_subject(found)) and found.message:
-            return True, (
-                f"The connection works: the service responded to a request for a file that does not exist with {found.reason}. "
-                "If that message is about the token, check the password."
-            )
+        if found.message and (isinstance(found, ServiceError) or is_about_subject(found)):
+            advice = "If this means that the requested file does not exist, set extra 'not_found_pattern' to match it."
+            found = replace(found, advice=f"{advice} If it is about the token, check the password.")
         return False, str(replace(found, operation=ConnectionTest.operation.name, subject=""))
 
     def _warn(self, warning: str) -> None:

@@ -75,6 +75,10 @@ class Call(ABC, Generic[T]):
         self._subject = self._validated(subject)
         self._context = CallContext(self.operation, retry_unknown_outcome, ignore_missing, settings.not_found_pattern)
 
+    def has_result(self, response: Response, content: Content) -> bool:
+        """Whether a response holds what the operation asked for; then an ``error`` beside it is a warning."""
+        return False
+
     @abstractmethod
     def result(self, response: Response, content: Content, existed: bool | None) -> T | None:
         """The result of a successful response, or None if the response contains no download token.
@@ -115,7 +119,7 @@ class Call(ABC, Generic[T]):
         :raises AuthenticationError: if it still holds the token that was rejected.
         """
         if settings.access_token == self.settings.access_token:
-            raise self._error(UNCHANGED_TOKEN, status=401)
+            raise self._error(UNCHANGED_TOKEN)
         self.secrets += settings.secrets
         self.settings = settings
         self.token_rejected = False
@@ -153,41 +157,41 @@ class Call(ABC, Generic[T]):
         if isinstance(outcome, TransportFailure):
             raise self._error(classify_failure(self._context, outcome, self.settings.route))
         content = read_content(outcome)
-        verdict = classify_response(self._context, outcome, content)
+        verdict = classify_response(self._context, outcome, content, lambda: self.has_result(outcome, content))
         if isinstance(verdict, Failure):
             raise self._response_error(verdict, outcome, content)
         result = self.result(outcome, content, verdict.existed)
         if result is None:
-            raise self._error(
-                classify_missing_token(self._context, outcome), status=outcome.status, detail=self._safe(content.keys)
-            )
+            raise self._error(classify_missing_token(self._context, outcome), detail=self._safe(content.keys))
         return result
 
     def _response_error(self, failure: Failure, response: Response, content: Content) -> errors.CloudStoreError:
         # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
-        message = self._safe(content.error_message or content.message)[:_MAX_MESSAGE_LENGTH]
-        error = self._error(failure, status=response.status, detail=message, pause=retry_after(response))
-        error.web_page, error.message = content.is_web_page, message
+        message = self._safe(content.message)[:_MAX_MESSAGE_LENGTH]
+        detail = message or (self._safe(content.keys) if failure.error is errors.ServiceError else "")
+        error = self._error(failure, detail=detail, message=message, pause=retry_after(response))
         if failure.retry_with_new_token:
             self.token_rejected = error.retryable = True
         return error
 
     def _error(
-        self, failure: Failure, *, status: int | None = None, detail: str = "", pause: float | None = None
+        self, failure: Failure, *, detail: str = "", message: str = "", pause: float | None = None
     ) -> errors.CloudStoreError:
         self._context = failure.remembered_in(self._context)
         reason = failure.reason
-        if failure.error in _ABOUT_THE_CONNECTION or is_elsewhere(failure.error, status):
+        if failure.error in _ABOUT_THE_CONNECTION or is_elsewhere(failure.error, failure.status):
             named = f"connection '{self.settings.conn_id}' " if self.settings.conn_id else ""
             reason += f" ({named}at {self.settings.route})"
         return failure.error(
             redact(f"{reason}: {detail}" if detail else reason, self.secrets),
             operation=self.operation.name,
             subject=self._redacted,
-            status=status,
+            status=failure.status,
             sent=failure.sent,
             attempts=self.attempts,
             retry_after=pause,
+            inconclusive=failure.inconclusive,
+            message=message,
             advice=failure.advice,
         )
 
@@ -196,9 +200,12 @@ class Call(ABC, Generic[T]):
         redacted = redact_parameters(redact(text, self.secrets)[: MAX_CHARACTERS + _MARGIN])
         return withheld(redacted, self.secrets)
 
-    def _storable(self, content: Content) -> Json:
-        """The content as an XCom may hold it: a service that repeats the source URL repeats its credentials."""
-        return storable(content.data, self._safe)
+    def _storable(self, content: Content, kept: str = "") -> Json:
+        """The content as an XCom may hold it: a service that repeats the source URL repeats its credentials.
+
+        :param kept: a value that is stored unchanged: the file's id.
+        """
+        return storable(content.data, lambda text: text if text == kept else self._safe(text))
 
 
 class DeleteFolder(Call[FolderDeletion]):
@@ -216,26 +223,28 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     operation = UPLOAD_FROM_URL
 
+    def _file_id(self, content: Content) -> str | None:
+        # Checked against the access token alone: a source URL may well name the file.
+        return results.find_file_id(content.data, self.settings.file_id_path, self.settings.secrets)
+
+    def has_result(self, response: Response, content: Content) -> bool:
+        """Whether a response has the file's id."""
+        return self._file_id(content) is not None
+
     def result(self, response: Response, content: Content, existed: bool | None) -> RemoteUpload:
         """The queued upload, with the service's response."""
-        file_id = results.find_file_id(content.data, self.settings.file_id_path, self.secrets)
-        return RemoteUpload(self._redacted, response.sent_at, self._storable(content), file_id)
-
-
-class QueueUpload(Call[bool]):
-    """The same, for a batch that keeps no receipts: only whether the service accepted it."""
-
-    operation = UPLOAD_FROM_URL
-
-    def result(self, response: Response, content: Content, existed: bool | None) -> bool:
-        """True: the upload is queued."""
-        return True
+        file_id = self._file_id(content)
+        return RemoteUpload(self._redacted, response.sent_at, self._storable(content, file_id or ""), file_id)
 
 
 class CreateDownloadLink(Call[DownloadLink]):
     """Create a download token for a file (API document, section 4.3)."""
 
     operation = CREATE_DOWNLOAD_LINK
+
+    def has_result(self, response: Response, content: Content) -> bool:
+        """Whether a response has a token."""
+        return self.result(response, content, None) is not None
 
     def result(self, response: Response, content: Content, existed: bool | None) -> DownloadLink | None:
         """The link, or None if the response contains no token."""
@@ -276,7 +285,6 @@ def pause_before_retry(
         return None
     pause = 0.0 if call.token_rejected else _backoff(call.attempts) if error.retry_after is None else error.retry_after
     if pause >= time_left:
-        error.retry_after_too_long = error.retry_after is not None
         return None
     when = f" in {pause:.1f} s" if pause else ""
     on_retry(f"{error.operation} '{error.subject}': {call.describe_retry(error.reason)}{when}")

@@ -11,6 +11,7 @@ import json
 import re
 import zlib
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_provider_cloudstore.protocol.errors import one_line
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
@@ -24,6 +25,14 @@ _MAX_VALUES = 100_000
 """In JSON: an empty list takes five bytes in a body and sixty in memory."""
 _BLANK = "\x00\ufeff \t\r\n"
 _PAGE_TYPES = ("text/html", "application/xhtml")
+# How a JSON object says that the operation failed, at its top level.
+_STATES = ("_status", "status", "result")
+_ERROR_WORD = re.compile(r"error(-.*)?|fail(ed|ure)?|ko|nok", re.DOTALL)
+_STATUSES = ("_status", "status", "code")
+_ERROR_STATUS = re.compile(r"[45][0-9]{2}(\.0+)?")
+_ERRORS = ("error", "errors")
+_NO_ERROR = ("", "0", "none", "ok")
+_MESSAGES = ("response", "message", "msg", "error", "errors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +51,36 @@ class Content:
     is_web_page: bool = False
 
     @property
-    def error_message(self) -> str | None:
-        """The service's own message if the content is an error envelope, else None."""
-        if not isinstance(self.data, dict):
-            return None
-        states = [self.data.get(key) for key in ("_status", "status")]
-        if not any(isinstance(state, str) and state.strip(_BLANK).lower() == "error" for state in states):
-            return None
-        return self.message or "no reason given"
+    def stated_status(self) -> int | None:
+        """The HTTP status of an error that a JSON object names in ``_status``, ``status`` or ``code``, such as 404; else None."""
+        values = [value for value in self._values(_STATUSES) if not isinstance(value, bool)]
+        found = (str(value).strip(_BLANK) for value in values if isinstance(value, (int, float, str)))
+        return next((int(text[:3]) for text in found if _ERROR_STATUS.fullmatch(text)), None)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether a JSON object says in a word, a flag or a number that the operation failed, whatever else is in it."""
+        flags = self._values((*_STATES, "success", "ok"))
+        words = [_word(value) for value in self._values(_STATES)]
+        return (
+            self.stated_status is not None
+            or any(value is False or _word(value) == "false" for value in flags)
+            or any(_ERROR_WORD.fullmatch(word) for word in words)
+        )
+
+    @property
+    def mentions_error(self) -> bool:
+        """Whether a JSON object has an ``error`` or ``errors`` that says something: it may be a warning beside a result."""
+        return any(_word(value) not in _NO_ERROR if isinstance(value, str) else value for value in self._values(_ERRORS))
+
+    def _values(self, names: tuple[str, ...]) -> list[Any]:
+        return [self.data[name] for name in names if name in self.data] if isinstance(self.data, dict) else []
 
     @property
     def message(self) -> str:
         """The service's human-readable message; empty if there is none."""
         if isinstance(self.data, dict):
-            message = next((self.data[key] for key in ("response", "message") if isinstance(self.data.get(key), str)), "")
+            message = _first_text(self.data)
         else:
             message = self.data if isinstance(self.data, str) and "<" not in self.data else ""
         return " ".join(one_line(message).split())
@@ -72,6 +97,21 @@ class Content:
         keys = [*self.data, *(f"data.{key}" for key in inner)] if isinstance(inner, dict) else list(self.data)
         names = [name if re.fullmatch(r"[\w.-]{1,40}", name) else "?" for name in keys[:20]]
         return f"it has the keys {', '.join(names)}" if names else "it is an empty JSON object"
+
+
+def _word(value: Any) -> str:
+    return value.strip(_BLANK).lower() if isinstance(value, str) else ""
+
+
+def _first_text(value: Any, depth: int = 3) -> str:
+    """The first text in a message: itself, or that of the first error in a list, or of its own fields of these names."""
+    if isinstance(value, str):
+        return value if value.strip(_BLANK) else ""
+    if isinstance(value, dict):
+        parts = [value[name] for name in _MESSAGES if name in value]
+    else:
+        parts = value[:1] if isinstance(value, list) else []
+    return next(filter(None, (_first_text(part, depth - 1) for part in parts)), "") if depth else ""
 
 
 def read_content(response: Response) -> Content:

@@ -27,7 +27,7 @@ from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.failures import advice_for, connect_refused, is_rate_limit, retry_after
+from airflow_provider_cloudstore.protocol.failures import advice_for, connect_refused, is_rate_limit, rejection, retry_after
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure, is_unambiguous
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
@@ -255,7 +255,7 @@ class Download:
     def follow_redirect(self, head: Response) -> bool:
         """Whether the response is a redirect; then :meth:`request` goes to its target.
 
-        :raises RequestRejectedError: if the redirect must not be followed.
+        :raises BadRequestError: if the redirect must not be followed.
         """
         location = head.headers.get("location")
         if head.status not in _REDIRECTS or location is None:
@@ -275,7 +275,7 @@ class Download:
         return True
 
     def _redirected(self, reason: str, head: Response) -> errors.CloudStoreError:
-        return self._error(errors.RequestRejectedError, reason, head, _ON_REDIRECT)
+        return self._error(errors.BadRequestError, reason, head, _ON_REDIRECT)
 
     def accept_head(self, head: Response) -> int:
         """Check that a response has the requested bytes.
@@ -345,7 +345,7 @@ class Download:
         elif status >= 500:
             kind = errors.TransientServiceError
         elif status >= 400:
-            kind = errors.RequestRejectedError
+            kind = rejection(status)
         elif status >= 300:
             raise self._redirected(f"HTTP {status}", head)
         raise self._error(kind, f"HTTP {status}", head)

@@ -44,8 +44,7 @@ class CloudStoreError(Exception):
     :param attempts: how many requests the call had sent.
     :param retry_after: seconds that the service asked to wait (``Retry-After``), if it did.
     :param advice: what to do; by default the hint of the error's class.
-    :param retry_after_too_long: whether the call gave up because that exceeded its remaining time.
-    :param web_page: whether a web page came in place of the service's response: it says nothing about the subject.
+    :param inconclusive: whether the response says nothing about the subject: a wait tolerates a few such responses.
     :param message: the service's message, free of secrets; empty if there was none, or a web page.
     """
 
@@ -65,10 +64,9 @@ class CloudStoreError(Exception):
     sent: bool = False
     attempts: int = 0
     retry_after: float | None = None
-    web_page: bool = False
+    inconclusive: bool = False
     message: str = ""
     advice: str = ""
-    retry_after_too_long: bool = False
 
     def __post_init__(self) -> None:
         for part in ("reason", "operation", "subject", "message", "advice"):
@@ -118,7 +116,7 @@ class ServiceUnreachableError(CloudStoreError):
 
 
 class RateLimitError(CloudStoreError):
-    """HTTP 429, or 503 with a valid ``Retry-After``: the service limits the rate of requests."""
+    """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks for the request later. It had no effect."""
 
     retryable = True
     hint = "The service limits the rate of requests. Spread the calls, for example with an Airflow pool."
@@ -148,7 +146,7 @@ class OutcomeUnknownError(PermanentError):
 class ServiceError(CloudStoreError):
     """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
-    hint = "The service reported this error itself; see its message above."
+    hint = "The service reported this error itself."
     hint_for: ClassVar[Mapping[str, str]] = {
         "delete folder": f"{hint} If it means that the folder does not exist, extra 'not_found_pattern' must match it."
     }
@@ -164,26 +162,20 @@ class InvalidResponseError(CloudStoreError):
     }
 
 
-class RequestRejectedError(PermanentError):
-    """HTTP 3xx or 4xx: the same request would be rejected again."""
+class RequestRejectedError(CloudStoreError):
+    """HTTP 4xx, and nobody knows whether the same request would be rejected again: Airflow's retries apply."""
 
-    hint = "The same request would be rejected again. Check the connection's host (base URL) and the operator's arguments."
-
-
-class AuthenticationError(RequestRejectedError):
-    """HTTP 401, and the connection holds no newer token, or that was rejected as well."""
-
-    hint = "Set the connection's password to a valid access token. It was read once more, and no newer token works."
+    hint = "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
 
 
 class PermissionDeniedError(RequestRejectedError):
-    """HTTP 403."""
+    """HTTP 403. Airflow's retries apply: it may be a front end's."""
 
-    hint = "The token is valid but lacks permission. Use a token with the required permission, or check the id."
+    hint = "The token lacks a permission, or a firewall rejected the request. Check both, and the id."
 
 
 class NotFoundError(RequestRejectedError):
-    """HTTP 404 or 410."""
+    """HTTP 404 or 410. Airflow's retries apply: a queued file may yet arrive."""
 
     hint = f"Check {_BASE_URL}"
     hint_for: ClassVar[Mapping[str, str]] = {
@@ -193,6 +185,18 @@ class NotFoundError(RequestRejectedError):
             "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
         ),
     }
+
+
+class BadRequestError(RequestRejectedError, PermanentError):
+    """HTTP 400, 405, 411, 413, 414, 415, 422 or 3xx: the same request would be rejected again."""
+
+    hint = "The same request would be rejected again. Check the connection's host (base URL) and the operator's arguments."
+
+
+class AuthenticationError(RequestRejectedError, PermanentError):
+    """HTTP 401, and the connection holds no newer token, or that was rejected as well."""
+
+    hint = "Set the connection's password to a valid access token. It was read once more, and no newer token works."
 
 
 class ChecksumError(PermanentError):

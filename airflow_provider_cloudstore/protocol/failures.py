@@ -2,7 +2,10 @@
 
 Nothing else decides this. Beyond that table:
 
-- An error envelope whose message matches extra ``not_found_pattern`` is a 404. An upload has no subject that could be missing.
+- An error that a 2xx response states as a number from 400 to 599 counts as that HTTP status. 408, 425, 429 and 5xx may be
+  stated of an upload that was queued: its outcome is unknown.
+- An error envelope, or JSON with HTTP 400, whose words match extra ``not_found_pattern`` is a 404; it overrides neither a
+  401 nor a number that a 2xx response states. An upload has no subject that could be missing.
 - "Not found" is success for a deletion with ``ignore_missing``, or after an attempt that may have deleted the folder; never for a
   web page.
 - Once an attempt may have succeeded, no later error but 401 denies it: an upload ends with ``OutcomeUnknownError``, and a later
@@ -12,6 +15,7 @@ Nothing else decides this. Beyond that table:
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import assert_never
@@ -27,7 +31,9 @@ _REJECTIONS: dict[int, type[errors.RequestRejectedError]] = {
     403: errors.PermissionDeniedError,
     404: errors.NotFoundError,
     410: errors.NotFoundError,
+    **dict.fromkeys((400, 405, 411, 413, 414, 415, 422), errors.BadRequestError),
 }
+_LIMITS = (425, 429)  # "Too Early" (RFC 8470 section 5.2), and "Too Many Requests" (RFC 6585 section 4): neither had an effect
 _NOT_ACCEPTED = {
     "remote upload": "Check the URL: the service did not accept it.",
     "connection test": errors.NotFoundError.hint,
@@ -108,12 +114,16 @@ class Failure:
     :param reason: what happened, one clause.
     :param advice: what to do, if the error's class does not say it.
     :param retry_with_new_token: whether to read the connection again and retry with its token.
+    :param status: the HTTP status, or the one that a 2xx response states.
+    :param inconclusive: whether the response says nothing about the subject, so that a wait tolerates a few of them.
     """
 
     error: type[errors.CloudStoreError]
     reason: str
     advice: str = ""
     retry_with_new_token: bool = False
+    status: int | None = None
+    inconclusive: bool = False
 
     @property
     def sent(self) -> bool:
@@ -130,7 +140,7 @@ class Failure:
         )
 
 
-UNCHANGED_TOKEN = Failure(errors.AuthenticationError, "HTTP 401: the service refused the access token")
+UNCHANGED_TOKEN = Failure(errors.AuthenticationError, "HTTP 401: the service refused the access token", status=401)
 """The connection still holds the token that the service refused."""
 
 
@@ -170,67 +180,110 @@ def connect_refused(status: int) -> TransportFailure:
     return TransportFailure(FailureKind.NEVER_SENT, reason, Cause.PROXY)
 
 
-def classify_response(context: CallContext, response: Response, content: Content) -> Success | Failure:
-    """What a response means."""
-    status = response.status
-    if _is_missing(context, status, content):
-        return _classify_missing(context, status)
-    if 200 <= status < 300:
-        return _classify_success(context, status, content)
-    if is_rate_limit(response):
-        return _failure(context, errors.RateLimitError, f"HTTP {status}")
-    if 300 <= status < 500:
-        return _classify_rejection(context, status, content)
-    return _unknown(context, f"HTTP {status}")  # 5xx, and what no HTTP exchange ends with: 101, 999
+def classify_response(
+    context: CallContext, response: Response, content: Content, has_result: Callable[[], bool] = lambda: False
+) -> Success | Failure:
+    """What a response means.
+
+    :param has_result: whether it holds what the operation asked for: a file's id, or a download token.
+    """
+    is_success = 200 <= response.status < 300
+    stated = content.stated_status if is_success else None
+    status, reason = stated or response.status, f"HTTP {response.status}"
+    if stated:
+        reason += f", but the service reports an error ({stated})"
+    is_error = content.is_error or (content.mentions_error and not (is_success and has_result()))
+    verdict: Success | Failure
+    if _is_missing(context, status, content, may_match=not stated and status != 401 and (is_error or status == 400)):
+        verdict = _classify_missing(context, reason)
+    elif stated:
+        verdict = _classify_stated(context, stated, content, reason)
+    elif is_success:
+        verdict = _classify_success(context, content, reason, is_error=is_error)
+    else:
+        verdict = _classify_error(context, status, content, reason, is_limit=is_rate_limit(response))
+    if isinstance(verdict, Success):
+        return verdict
+    return replace(verdict, status=status, inconclusive=_is_inconclusive(context, verdict.error, status, content))
 
 
 def classify_missing_token(context: CallContext, response: Response) -> Failure:
     """What a response means that is a success, but contains no download token."""
     reason = f"HTTP {response.status}, but the response contains no download token"
-    return _failure(context, errors.InvalidResponseError, reason)
+    return replace(_failure(context, errors.InvalidResponseError, reason), status=response.status, inconclusive=True)
 
 
-def _is_missing(context: CallContext, status: int, content: Content) -> bool:
+def _is_missing(context: CallContext, status: int, content: Content, *, may_match: bool) -> bool:
     """Whether the service reports that the subject does not exist; a web page is not the service's report."""
     if not context.operation.can_be_missing or content.is_web_page:
         return False
     if status in (404, 410):
         return True
-    pattern = context.not_found_pattern
-    message = content.error_message if pattern else None
-    return bool(pattern and message and pattern.search(message[:_MAX_MESSAGE_LENGTH]))
+    pattern = context.not_found_pattern if may_match and isinstance(content.data, dict) else None
+    return bool(pattern and content.message and pattern.search(content.message[:_MAX_MESSAGE_LENGTH]))
 
 
-def _classify_missing(context: CallContext, status: int) -> Success | Failure:
+def _classify_missing(context: CallContext, reason: str) -> Success | Failure:
     if context.operation.missing_is_success and (context.ignore_missing or context.may_have_succeeded):
         return Success(existed=None if context.may_have_succeeded else False)
-    return _failure(context, errors.NotFoundError, f"HTTP {status}")
+    return _failure(context, errors.NotFoundError, reason)
 
 
-def _classify_success(context: CallContext, status: int, content: Content) -> Success | Failure:
+def _classify_success(context: CallContext, content: Content, reason: str, *, is_error: bool) -> Success | Failure:
     if content.problem:
-        reason = f"HTTP {status} with {content.problem}"
+        reason = f"{reason} with {content.problem}"
         if context.operation.idempotent:
             return _failure(context, errors.InvalidResponseError, reason)
         return _unknown(context, f"{reason}; check the connection's host" if content.is_web_page else reason)
-    if content.error_message is not None:
-        return _failure(context, errors.ServiceError, f"HTTP {status}, but the service reports an error")
+    if is_error:
+        return _failure(context, errors.ServiceError, f"{reason}, but the service reports an error")
     return Success()
 
 
-def _classify_rejection(context: CallContext, status: int, content: Content) -> Failure:
+def _classify_stated(context: CallContext, stated: int, content: Content, reason: str) -> Failure:
+    """A status that a 2xx response states: whoever wrote it may have queued an upload before it failed."""
+    if not context.operation.idempotent and (stated in (408, *_LIMITS) or stated >= 500):
+        return _unknown(context, reason)
+    if stated == 407:  # not from the proxy, which would have sent it as the HTTP status
+        return _failure(context, errors.RequestRejectedError, reason)
+    return _classify_error(context, stated, content, reason, is_limit=stated in _LIMITS)
+
+
+def _classify_error(context: CallContext, status: int, content: Content, reason: str, *, is_limit: bool) -> Failure:
+    if is_limit:
+        return _failure(context, errors.RateLimitError, reason)
+    if status == 408 or not 300 <= status < 500:  # also what no HTTP exchange ends with: 101, 999
+        return _unknown(context, reason)
+    return _classify_rejection(context, status, content, reason)
+
+
+def _classify_rejection(context: CallContext, status: int, content: Content, reason: str) -> Failure:
     if status < 400:
-        return _failure(context, errors.RequestRejectedError, f"HTTP {status}, a redirect", _REDIRECTED)
+        return _failure(context, errors.BadRequestError, f"{reason}, a redirect", _REDIRECTED)
     if status == 401:
-        return Failure(errors.AuthenticationError, "HTTP 401", retry_with_new_token=not context.token_was_rejected)
+        return Failure(errors.AuthenticationError, reason, retry_with_new_token=not context.token_was_rejected)
     if status == 407:
         return _failure(context, errors.ConfigurationError, _PROXY_REFUSED, _PROXY_ADVICE)
     if status == 400 and _WANTS_TLS.search(content.text):
         advice = "Start the connection's host with https://."
-        return _failure(context, errors.ConfigurationError, "HTTP 400: this port expects TLS", advice)
+        return _failure(context, errors.ConfigurationError, f"{reason}: this port expects TLS", advice)
     not_accepted = _NOT_ACCEPTED.get(context.operation.name, "Check the id: the service did not accept it.")
     advice = {400: not_accepted, 405: _NOT_THE_API}.get(status, "")
-    return _failure(context, _REJECTIONS.get(status, errors.RequestRejectedError), f"HTTP {status}", advice)
+    return _failure(context, rejection(status), reason, advice)
+
+
+def rejection(status: int) -> type[errors.RequestRejectedError]:
+    """The error of an HTTP status from 400 to 499 that is neither a limit nor about a token."""
+    return _REJECTIONS.get(status, errors.RequestRejectedError)
+
+
+def _is_inconclusive(context: CallContext, kind: type[errors.CloudStoreError], status: int, content: Content) -> bool:
+    """Whether a response says nothing about the subject: it may come from a front end, or be about something else."""
+    if kind is errors.ServiceError:
+        return context.not_found_pattern is not None
+    if kind is errors.NotFoundError or (kind is errors.BadRequestError and status == 400):
+        return content.is_web_page
+    return kind is not errors.AuthenticationError and issubclass(kind, (errors.InvalidResponseError, errors.RequestRejectedError))
 
 
 def _unknown(context: CallContext, reason: str) -> Failure:
@@ -250,12 +303,12 @@ def _failure(context: CallContext, kind: type[errors.CloudStoreError], reason: s
 
 
 def is_rate_limit(response: Response) -> bool:
-    """Whether the service limits the rate, so the request had no effect: HTTP 429 (RFC 6585 section 4), or 503 with a time.
+    """Whether the service asks for the request later, so it had no effect: HTTP 425 and 429, or 503 with a time.
 
     A 503 may come from a front end after the upload was queued, so its ``Retry-After`` must name a time: a date that has passed
     says nothing about this request.
     """
-    return response.status == 429 or (response.status == 503 and retry_after(response) is not None)
+    return response.status in _LIMITS or (response.status == 503 and retry_after(response) is not None)
 
 
 def retry_after(response: Response) -> float | None:
@@ -278,7 +331,7 @@ def retry_after(response: Response) -> float | None:
 
 def is_about_subject(error: errors.CloudStoreError) -> bool:
     """Whether the service itself did not accept the id or URL (HTTP 400), and not a front end with a web page."""
-    return isinstance(error, errors.RequestRejectedError) and error.status == 400 and not error.web_page
+    return isinstance(error, errors.BadRequestError) and error.status == 400 and not error.inconclusive
 
 
 def is_about_service(error: errors.CloudStoreError) -> bool:
@@ -288,4 +341,4 @@ def is_about_service(error: errors.CloudStoreError) -> bool:
 
 def is_elsewhere(kind: type[errors.CloudStoreError], status: int | None) -> bool:
     """Whether the API is not at the connection's address: a redirect, or HTTP 405."""
-    return kind is errors.RequestRejectedError and status is not None and (status < 400 or status == 405)
+    return kind is errors.BadRequestError and status is not None and (status < 400 or status == 405)

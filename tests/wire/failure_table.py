@@ -1,4 +1,4 @@
-"""Tables of ``docs/operate`` as data: how a call ends (``retries``, ``front-ends``), and what each error is (``failures``)."""
+"""Tables of the docs as data: how calls end (``retries``, ``front-ends``, ``responses``), and each error (``failures``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
-_PAGES = [page.read_text() for page in sorted((Path(__file__).parents[2] / "docs" / "operate").glob("*.md"))]
+_DOCS = Path(__file__).parents[2] / "docs"
+_PAGES = [page.read_text() for folder in ("operate", "reference") for page in sorted((_DOCS / folder).glob("*.md"))]
 OPERATION_KEYS = tuple(operation.key for operation in OPERATIONS)
 """The columns of the tables, in their order."""
 
@@ -87,6 +88,13 @@ ERRORS: dict[str, ErrorRow] = {
     for name in re.findall(r"`(\w+Error)`", cell)
 }
 OUTCOMES = list(_outcomes())
+ANSWERS = [
+    (body, operation, cell.strip("`"))
+    for bodies, *cells in rows("| body of a response with HTTP 200 |")
+    for body in re.findall(r"`({.*?})`", bodies)
+    for operation, cell in zip(OPERATION_KEYS, cells, strict=True)
+]
+"""The bodies of responses with HTTP 200, and how each operation ends with them: its error's name, or ``success``."""
 
 
 def row_for(cause: str) -> Row:

@@ -21,7 +21,7 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import RawServer
 from tests.support import CALLS, TOKEN, settings, store_file
-from tests.wire.failure_table import ERRORS, OUTCOMES, row_for
+from tests.wire.failure_table import ANSWERS, ERRORS, OUTCOMES, row_for
 
 Perform = Callable[..., Any]
 ATTEMPTS = 3
@@ -66,8 +66,8 @@ FAULTS: dict[str, dict[str, Any]] = {
     "other 5xx (504) after the effect": status(504, effect=True),
     "101": raw("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
     "401": status(401),
-    **{str(code): status(code) for code in (403, 404, 410, 400, 405, 407)},
-    "other 4xx (422)": status(422),
+    **{str(code): status(code) for code in (403, 404, 409, 410, 423, 400, 405, 407, 408, 411, 413, 414, 415, 422, 425)},
+    "other 4xx (418)": status(418),
     **{f"3xx ({code})": status(code, headers=AWAY) for code in (301, 307)},
     "2xx whose body reports an error": status(200, body='{"_status": "error", "response": "no"}'),
     "web page": status(200, body="<!doctype html><title>Sign in</title>"),
@@ -155,6 +155,18 @@ def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says
     seen = state["requests"][operation], state["effects"].get(operation, 0), type(failed).__name__ if failed else ""
     assert seen == end_in_the_table(name, lasts, operation)
     assert failed is None or failed.attempts == seen[0]
+
+
+@pytest.mark.parametrize(("body", "operation", "expected"), ANSWERS)
+def test_a_2xx_response_means_what_the_page_says(
+    perform: Perform, fresh: Emulator, body: str, operation: str, expected: str
+) -> None:
+    kind, subject = CALLS[operation]
+    fresh.fault(operation=operation, times=0, **status(200, body=body))
+    own = settings(fresh.url, max_attempts=1)
+    failed = end_of(lambda: perform(kind(subject, own), own, lambda: own))
+    assert (type(failed).__name__ if failed else "success") == expected
+    assert fresh.state()["requests"][operation] == 1
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if row_for(name).cells["upload"].startswith("**not retried**")])

@@ -82,12 +82,12 @@ def test_a_refused_value_names_the_operation_and_costs_no_airflow_retry_and_no_r
 
 
 def test_a_permanent_error_is_also_an_airflow_fail_exception_with_its_data(service: requests_mock.Mocker) -> None:
-    service.get(LINK, status_code=404, text="Could not find the file")
-    with pytest.raises(errors.NotFoundError, match="Could not find the file") as failed:
+    service.get(LINK, status_code=400, text="Could not read the id")
+    with pytest.raises(errors.BadRequestError, match="Could not read the id") as failed:
         CloudStoreHook().create_download_link("f1")
     assert isinstance(failed.value, AirflowFailException)
-    assert (failed.value.status, failed.value.subject) == (404, "f1")
-    assert f"{errors.__name__}.NotFoundError: " in "".join(traceback.format_exception(failed.value))
+    assert (failed.value.status, failed.value.subject) == (400, "f1")
+    assert f"{errors.__name__}.BadRequestError: " in "".join(traceback.format_exception(failed.value))
 
 
 def test_a_passing_error_is_left_to_airflows_retries(service: requests_mock.Mocker) -> None:
@@ -130,7 +130,7 @@ def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator
     hook.upload_from_url("https://u:p%2Bw@h/f?sig=x%2Fyz12345")
     connect(monkeypatch, host=emulator.url, password=token, extra={"proxy": proxy})
     assert CloudStoreHook().settings
-    for secret in (token, link.token, "p+w", "p%2Bw", "x/yz12345", "x%2Fyz12345", "proxyuser", "proxy/pass"):
+    for secret in (token, link.token, "p+w", "p%2Bw", "x/yz12345", "x%2Fyz12345", "proxy/pass"):
         assert set(printed_forms(Secret(secret))) <= set(masked)
 
 
@@ -138,11 +138,16 @@ def test_a_connection_test_says_in_plain_words_what_it_proved(emulator: Emulator
     fine, words = CloudStoreHook().test_connection()
     assert fine
     assert words == "The connection works: the service accepts the token (the requested file does not exist)."
-    emulator.fault(**error_envelope("File f123 is unknown"), operation="link")
-    fine, words = CloudStoreHook().test_connection()
-    assert fine
-    assert words.startswith("The connection works: ")
-    assert "File f123 is unknown" in words
+    for fault in (error_envelope("invalid token"), {"kind": "status", "status": 400, "body": '{"message": "invalid token"}'}):
+        emulator.fault(**fault, operation="link", times=2)
+        fine, words = CloudStoreHook().test_connection()
+        assert not fine
+        assert "invalid token" in words
+        assert "does not exist, set extra 'not_found_pattern' to match it." in words
+        fields = {"host": emulator.url, "password": emulator.access_token}
+        connect(monkeypatch, **fields, extra={"not_found_pattern": "invalid token"})
+        assert CloudStoreHook().test_connection()[0]
+        connect(monkeypatch, **fields)
     store_file(emulator, file_id="airflow-connection-test")
     assert CloudStoreHook().test_connection() == (True, "The connection works: the service accepts the token.")
     connect(monkeypatch, host=emulator.url, password="wrong-token")

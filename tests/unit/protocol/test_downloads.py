@@ -120,7 +120,7 @@ def test_a_link_that_has_ended_is_replaced_at_once_and_a_bounded_number_of_times
     with pytest.raises(errors.RequestRejectedError) as last:
         download.accept_head(head(status))
     assert not last.value.retryable
-    assert last.value.permanent
+    assert not last.value.permanent
 
 
 def test_attempts_are_counted_since_the_last_bytes_came() -> None:

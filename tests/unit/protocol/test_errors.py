@@ -14,7 +14,7 @@ KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and is
 DATA: dict[str, Any] = {
     "operation": "delete folder", "subject": "d1", "status": 418, "sent": True, "attempts": 3, "retry_after": 1.5,
     "message": "no",
-    "web_page": True,
+    "inconclusive": True,
 }  # fmt: skip
 
 
@@ -47,11 +47,11 @@ def test_a_permanent_error_is_one_that_airflow_does_not_retry(kind: type[errors.
 
 
 def fail() -> None:
-    raise errors.NotFoundError("HTTP 404", **DATA)
+    raise errors.BadRequestError("HTTP 404", **DATA)
 
 
 def test_an_error_of_another_process_is_the_same_here() -> None:
-    with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(errors.NotFoundError) as failed:
+    with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(errors.BadRequestError) as failed:
         pool.apply(fail)
     assert isinstance(failed.value, AirflowFailException)
     assert (failed.value.status, failed.value.subject, str(failed.value).count("HTTP 404")) == (418, "d1", 1)

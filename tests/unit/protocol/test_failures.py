@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -49,8 +50,8 @@ def judged(operation: Operation, got: Response, retry_unknown_outcome: bool = Fa
 @pytest.mark.parametrize(
     ("got", "kind"),
     [
-        (response(300), errors.RequestRejectedError),
-        (response(399), errors.RequestRejectedError),
+        (response(300), errors.BadRequestError),
+        (response(399), errors.BadRequestError),
         (response(499), errors.RequestRejectedError),
         (response(400, b"<p>The plain HTTP request was sent to HTTPS port"), errors.ConfigurationError),
         (response(400, b"Client sent an HTTP request to an HTTPS server.\n"), errors.ConfigurationError),
@@ -122,13 +123,50 @@ def test_what_earlier_attempts_left_open_decides_too(operation: Operation, known
     assert (found.error if isinstance(found, Failure) else found) == verdict
 
 
+PATTERN = re.compile("no such file", re.IGNORECASE)
+PAGE = b"<html>no such file</html>"
+
+
+@pytest.mark.parametrize(
+    ("got", "pattern", "kind", "inconclusive"),
+    [
+        (response(404), None, errors.NotFoundError, False),
+        (response(404, PAGE), None, errors.NotFoundError, True),
+        (response(404, PAGE), PATTERN, errors.NotFoundError, True),
+        (response(400, {"message": "bad"}), None, errors.BadRequestError, False),
+        (response(400, {"message": "No such file"}), PATTERN, errors.NotFoundError, False),
+        (response(400, PAGE), PATTERN, errors.BadRequestError, True),
+        (response(401, PAGE), None, errors.AuthenticationError, False),
+        (response(401, {"error": "no such file"}), PATTERN, errors.AuthenticationError, False),
+        (response(500, PAGE), None, errors.TransientServiceError, False),
+        (response(429, PAGE), None, errors.RateLimitError, False),
+        *[(response(status), None, errors.BadRequestError, True) for status in (302, 405, 422)],
+        *[(response(status), None, errors.RequestRejectedError, True) for status in (409, 418, 423)],
+        (response(403), None, errors.PermissionDeniedError, True),
+        (response(200, PAGE), None, errors.InvalidResponseError, True),
+        (response(200, {"status": "error", "message": "queued"}), None, errors.ServiceError, False),
+        (response(200, {"status": "error", "message": "maintenance"}), PATTERN, errors.ServiceError, True),
+        (response(200, {"status": "error", "message": "no such file"}), PATTERN, errors.NotFoundError, False),
+        (response(200, {"error": "no such file"}), PATTERN, errors.NotFoundError, False),
+        (response(200, {"message": "no such file"}), PATTERN, None, False),
+        (response(200, {"code": 403, "message": "no such file"}), PATTERN, errors.PermissionDeniedError, True),
+        (response(200, {"code": 404, "message": "gone"}), PATTERN, errors.NotFoundError, False),
+        (response(200, {"code": 500, "message": "no such file"}), PATTERN, errors.TransientServiceError, False),
+    ],
+)
+def test_a_poll_is_about_the_file_only_if_the_service_says_so(got: Response, pattern: Any, kind: Any, inconclusive: bool) -> None:
+    verdict = classify_response(CallContext(CREATE_DOWNLOAD_LINK, not_found_pattern=pattern), got, read_content(got))
+    found = (verdict.error, verdict.inconclusive) if isinstance(verdict, Failure) else (None, False)
+    assert found == (kind, inconclusive)
+
+
 def test_only_the_first_401_of_a_call_asks_for_a_new_token() -> None:
     got, context = response(401), CallContext(DELETE_FOLDER)
     first = classify_response(context, got, read_content(got))
-    assert first == Failure(errors.AuthenticationError, "HTTP 401", retry_with_new_token=True)
+    assert first == Failure(errors.AuthenticationError, "HTTP 401", retry_with_new_token=True, status=401)
     assert isinstance(first, Failure)
     second = classify_response(first.remembered_in(context), got, read_content(got))
-    assert second == Failure(errors.AuthenticationError, "HTTP 401")
+    assert second == Failure(errors.AuthenticationError, "HTTP 401", status=401)
 
 
 def test_only_an_unknown_outcome_is_remembered_as_a_possible_success() -> None:
@@ -162,8 +200,9 @@ def test_the_advice_fits_the_status_and_the_operation(operation: Operation, stat
     ("error", "about_service"),
     [
         *[(kind("x"), True) for kind in (errors.RateLimitError, errors.OutcomeUnknownError, errors.InvalidResponseError)],
-        *[(errors.RequestRejectedError("x", status=status), True) for status in (300, 399, 405)],
-        *[(errors.RequestRejectedError("x", status=status), False) for status in (400, 406, 418, 422)],
+        *[(errors.BadRequestError("x", status=status), True) for status in (300, 399, 405)],
+        *[(errors.BadRequestError("x", status=status), False) for status in (400, 422)],
+        *[(errors.RequestRejectedError("x", status=status), False) for status in (406, 409, 418, 423)],
         (errors.AuthenticationError("x", status=401), False),
         (errors.ServiceError("x", status=200), False),
         (errors.InvalidInputError("x"), False),

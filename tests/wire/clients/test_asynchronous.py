@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.clients import asynchronous
 from airflow_provider_cloudstore.clients.asynchronous import POOL_LIMIT, AsyncClient, Session, shared_session
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.calls import DeleteFolder, QueueUpload
+from airflow_provider_cloudstore.protocol.calls import DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import Handler, RawServer
 from tests.support import settings
@@ -175,7 +175,7 @@ def uploads(own: Settings, count: int, *, at_once: int = CONCURRENCY, **options:
 
 async def upload(client: AsyncClient, own: Settings, number: int) -> str:
     try:
-        await client.perform(QueueUpload(f"https://source.example/{number}", own))
+        await client.perform(UploadFromUrl(f"https://source.example/{number}", own))
     except errors.CloudStoreError as error:
         return error.reason
     return "queued"

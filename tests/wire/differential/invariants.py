@@ -133,7 +133,7 @@ def of_call(case: Case, operation: str, seen: Seen) -> Problems:
 def _of_attempts(seen: Seen, error: CloudStoreError) -> Problems:
     if error.attempts != seen.requests:
         yield "attempts", seen.told()
-    if ERRORS[seen.name].retried and seen.requests < MAX_ATTEMPTS and not error.retry_after_too_long:
+    if ERRORS[seen.name].retried and seen.requests < MAX_ATTEMPTS and error.retry_after is None:
         yield "not retried", seen.told()
 
 

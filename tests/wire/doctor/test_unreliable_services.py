@@ -143,25 +143,30 @@ class SuccessIsFalse(Storage):
         return self.refused("permission", folder_id)
 
 
-def test_failures_that_the_package_cannot_read_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_with_http_200_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     report = report_of(SuccessIsFalse(), monkeypatch, requests=0)
-    assert report["not found"].verdict is CONTRADICTS
-    assert "a wait for a queued file may fail" in report["not found"].meaning
     for name in ("upload", "deletion"):
-        assert report[name].verdict is CONTRADICTS
-        assert "Field 'success'" in report[name].meaning or "field 'success'" in report[name].meaning
+        assert report[name].seen.startswith("HTTP 200, but the service reports an error: no ")
+    assert report["upload"].verdict is CONTRADICTS
     assert report["file id"].meaning == "not reached: see the rows above"
     assert not report.usable
 
 
-def test_a_missing_folder_that_only_a_field_reports_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    class OnlyFolders(Storage):
-        def refused(self, what: str, subject: str) -> Reply:
-            return Reply(200, {"success": False}) if what == "folder" else super().refused(what, subject)
+@pytest.mark.parametrize("body", [{"state": "denied"}, {"": "denied: no such thing"}, {"": ""}])
+def test_a_service_whose_errors_are_not_recognized_is_told_first_of_all(body: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = report_of(SameEverywhere(200, body), monkeypatch, wrong_token=False, **READ_ONLY)
+    assert str(report).startswith(
+        "This service's errors are not recognized: a rejected upload or deletion will count as success.\n"
+    )
+    assert not report.usable
+    assert report.to_dict()["errors_are_recognized"] is False
 
-    report = report_of(OnlyFolders(), monkeypatch)
-    assert verdicts(report) == {"missing folder": CONTRADICTS, "certificate": NOT_TRIED}
-    assert "'existed' in the result is always true" in report["missing folder"].meaning
+
+@pytest.mark.parametrize("body", [{"ok": False}, {"error": "no"}, {"code": 404}])
+def test_a_service_whose_errors_are_recognized_is_not_told_so(body: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = report_of(SameEverywhere(200, body), monkeypatch, wrong_token=False, **READ_ONLY)
+    assert report.errors_are_recognized
+    assert "not recognized" not in str(report)
 
 
 @pytest.mark.parametrize("body", [{"message": "queued"}, "", "OK", {"data": {"url": "http://127.0.0.1:1/queue/17"}}])
