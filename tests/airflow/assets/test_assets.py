@@ -9,11 +9,11 @@ import itertools
 import json
 import shutil
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pendulum
 import pytest
 
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
@@ -102,7 +102,7 @@ def test_the_retry_comes_not_before_the_service_said_although_the_retry_delay_is
         "select start_date from task_instance_history where dag_id = 'retry_times' union "
         "select start_date from task_instance where dag_id = 'retry_times'"
     )
-    first, second = sorted(pendulum.parse(str(began)) for (began,) in tries)
+    first, second = sorted(datetime.fromisoformat(str(began)) for (began,) in tries)
     assert (second - first).total_seconds() >= 8
     assert emulator.state()["requests"]["delete"] == 2
 
