@@ -225,7 +225,7 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     def _file_id(self, content: Content) -> str | None:
         # Checked against the access token alone: a source URL may well name the file.
-        return results.find_file_id(content.data, self.settings.file_id_path, self.settings.secrets)
+        return results.find_file_id(content.data, self.settings.file_id_path, (self.settings.access_token,))
 
     def has_result(self, response: Response, content: Content) -> bool:
         """Whether a response has the file's id."""

@@ -153,7 +153,7 @@ def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Se
 
     :param data: the response's parsed body.
     :param file_id_path: where the id is; empty for the usual places.
-    :param secrets: the secrets of the call. A value that repeats one of them, also encoded, is not an id.
+    :param secrets: a value that repeats one of them, also encoded, is not an id.
     """
     if file_id_path:
         candidates = [_at(data, file_id_path)]

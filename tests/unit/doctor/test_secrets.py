@@ -15,7 +15,7 @@ from tests.raw_server import RawServer
 from tests.unit.doctor.conftest import Doctor
 
 TOKEN, LINK, SIGNATURE = "c4n4ry/acc3ss+t0ken=1", "c4n4ry/d0wnl0ad+t0ken", "c4n4ry/s1gnature+2"
-USER, PASSWORD, PROXY = "c4n4ry-us3r", "c4n4ry-p4ssw0rd+3", "c4n4ry-pr0xy+4"
+USER, PASSWORD, PROXY = "user-of-the-source", "c4n4ry-p4ssw0rd+3", "c4n4ry-pr0xy+4"
 SOURCE = f"http://{USER}:{quote(PASSWORD)}@source.example.com/f.csv?X-Amz-Signature={quote(SIGNATURE, safe='')}"
 DEBUG = {"AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG"}
 
@@ -54,7 +54,7 @@ class Hostile:
         if "source.example.com" in line or "/download?download_token" in line:
             return http("200 OK", b"content", *head)
         if line.startswith("POST"):
-            body = {**names, "file_id": repeated[0], "data": {**names, "file_id": repeated[3], "id": "f-1"}, "url": SOURCE}
+            body = {**names, "file_id": repeated[0], "data": {**names, "file_id": repeated[0], "id": "f-1"}, "url": SOURCE}
             return http("200 OK", json.dumps(body).encode(), *head)
         self.polls += "f-1" in line
         if "f-1" in line and self.polls == 2:
@@ -101,7 +101,7 @@ def test_a_hostile_service_can_make_the_doctor_print_no_secret(hostile: Hostile,
     methods = {(request.split()[0], "f-1" in request.partition("\r\n")[0]) for request in hostile.requests}
     assert {("POST", False), ("GET", True)} <= methods, "it went as far as the link"
     assert any("download_token=" in request for request in hostile.requests), "it went as far as the download"
-    assert leaked(done.out + done.err, TOKEN, LINK, SIGNATURE, USER, PASSWORD, PROXY) == []
+    assert leaked(done.out + done.err, TOKEN, LINK, SIGNATURE, PASSWORD, PROXY) == []
     assert "urllib3" in done.err or "connectionpool" in done.err, "the log is at DEBUG"
     if as_json:
         assert done.report["other_extras"] == ["colour", "download_url", "proxy"]
@@ -118,4 +118,4 @@ def test_a_friendly_service_neither(emulator: Emulator, program: Doctor, monkeyp
     assert done.status == 0, done.out
     links = [token["token"] for token in emulator.state()["tokens"]]
     assert links
-    assert leaked(done.out + done.err, TOKEN, SIGNATURE, USER, PASSWORD, *links) == []
+    assert leaked(done.out + done.err, TOKEN, SIGNATURE, PASSWORD, *links) == []

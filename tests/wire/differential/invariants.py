@@ -90,7 +90,7 @@ _ROWS = {Says.AN_ERROR: "2xx whose body reports an error", Says.NOTHING: "2xx th
 def _is_rate_limit(response: RawResponse) -> bool:
     """Whether a response asks to come again later, and nothing was done."""
     retry_after = response.headers.get("retry-after", "")
-    return response.status == 429 or (response.status == 503 and _VALID_RETRY_AFTER.fullmatch(retry_after) is not None)
+    return response.status in (425, 429) or (response.status == 503 and _VALID_RETRY_AFTER.fullmatch(retry_after) is not None)
 
 
 def _expected_error(operation: str, response: RawResponse) -> str | None:
