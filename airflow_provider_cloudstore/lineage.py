@@ -26,12 +26,12 @@ class Lineage:
     outputs: tuple[str, ...] = ()
 
 
-def of_upload(source: str, base_url: str, file_id: str | None) -> Lineage:
+def of_upload(source: str, base_url: str, file_id: str) -> Lineage:
     """From a source URL to a file; the service's response does not always identify it.
 
     :param source: the source URL, redacted or not: user info and query are left out.
     :param base_url: the service's base URL.
-    :param file_id: the file's id, if the service returned one.
+    :param file_id: the file's id; empty if the service returned none.
     """
     return Lineage((bare_url(source),), (file_uri(base_url, file_id),) if file_id else ())
 

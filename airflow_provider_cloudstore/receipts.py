@@ -1,12 +1,14 @@
-"""Reads the receipts of a batch, so that nobody has to know how they are spread over files and tries."""
+"""Reads the receipts of a batch, and writes what failed as a manifest: nobody has to know how receipts are spread over files."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.batch.outcomes import KEY_SIZE, KeyTable
+from airflow_provider_cloudstore.batch.ledger import locate
+from airflow_provider_cloudstore.batch.outcomes import KEY_SIZE, KeyTable, Status
 from airflow_provider_cloudstore.batch.receipts import Folder, parts_by_batch, read_parts
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
@@ -29,6 +31,7 @@ def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dic
     ``url``         the URL without credentials
     ``status``      ``queued``, ``failed`` or ``unknown``
     ``try``         the try that recorded it
+    ``file_id``     only with ``queued``: the id of the file; empty if the response had none
     ``response``    only with ``queued``: the service's response; null if it has more than 16 KiB
     ``error``       only with ``failed`` and ``unknown``: why
     ==============  ============================================================================================
@@ -49,6 +52,55 @@ def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dic
     if not batches and not any(name.startswith("batch-") for name in names):
         raise InvalidInputError(f"there are no receipts at {place}: check the path")
     return _last_outcomes(folder, place, batches)
+
+
+def write_failed(
+    receipts: str | PathLike[str] | ObjectStoragePath,
+    manifest: str | PathLike[str] | ObjectStoragePath,
+    target: str | PathLike[str] | ObjectStoragePath,
+    *,
+    url_column: str = "url",
+    unknown: bool = False,
+) -> int:
+    """Write a manifest of what failed, to be corrected and sent again: the malformed lines, and those whose last receipt says so.
+
+    The lines are as they were, with the manifest's header and compression; a URL that it lists twice is written once. Lines that
+    were not sent are left out: clearing the task sends them. The target is complete or absent.
+
+    :param receipts: the folder of one run's receipts.
+    :param manifest: the manifest of that run.
+    :param target: the file to write, a local path or a path for ``ObjectStoragePath``. It holds the credentials of its URLs.
+    :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
+    :param unknown: whether to add the lines whose outcome is unknown: those uploads may have arrived.
+    :returns: how many lines were written.
+    :raises InvalidInputError: if the folder has no receipts, or those of several runs, or the manifest cannot be read to its end.
+    :raises BatchStoppedError: if a receipt is damaged.
+    """
+    from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path
+    from airflow_provider_cloudstore.operators.batch_stores import read_manifest
+
+    _validate_single_run(receipts)
+    statuses = {Status.FAILED.value, Status.UNKNOWN.value} if unknown else {Status.FAILED.value}
+    wanted = {bytes.fromhex(one["digest"]) for one in read_receipts(receipts) if one["status"] in statuses}
+    source = read_manifest(str(manifest), url_column)
+    chosen = {found.digest: found.entry for found in locate(source(), None) if found.digest in wanted}
+    with atomic_write(object_path(target, "target")) as file:
+        source.write(chosen.values(), file)
+    return len(chosen)
+
+
+def _validate_single_run(receipts: Any) -> None:
+    from airflow_provider_cloudstore.hooks.folders import PathFolder
+    from airflow_provider_cloudstore.hooks.targets import object_path
+
+    folder = PathFolder(object_path(receipts, "receipts"))
+    marks = [json.loads(folder.read(name) or b"{}") for name in folder.names() if name.startswith("batch-")]
+    runs = {tuple(mark.get("scope", ())[:3]) for mark in marks}  # shards differ in the map index alone
+    if len(runs) > 1:
+        raise InvalidInputError(
+            f"{receipts} holds the receipts of {len(runs)} runs or tasks, whose manifests may differ; nothing was written",
+            advice="Give each run a folder of its own, such as .../receipts/{{ run_id }}, and name that one.",
+        )
 
 
 def _last_outcomes(folder: Folder, place: str, batches: dict[str, list[str]]) -> Iterator[dict[str, Any]]:

@@ -27,8 +27,18 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     to a lineage backend. Without the connection, which Airflow before 3.1 removes, it has no host.
 
     :param uri: its parts.
-    :raises InvalidInputError: if it has no host.
+    :raises ValueError: if it has no host, or its connection cannot be read: the one error that Airflow expects of a handler.
     """
+    from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+
+    try:
+        return _sanitized(uri)
+    except CloudStoreError as error:
+        problem = str(error)
+    raise ValueError(problem)
+
+
+def _sanitized(uri: SplitResult) -> SplitResult:
     from airflow_provider_cloudstore.protocol.file_uris import SCHEME, connection_of, file_uri, id_of, normalize, path_of
 
     conn_id = connection_of(uri)

@@ -155,11 +155,14 @@ class Ledger:
             self._positions.add(found.position, found.digest)  # a duplicate
         return None
 
-    def record(self, sent: Located, status: Status, *, url: str = "", error: str = "", response: Any = None) -> None:
+    def record(
+        self, sent: Located, status: Status, *, url: str = "", error: str = "", file_id: str = "", response: Any = None
+    ) -> None:
         """Record the outcome of an entry.
 
         :param url: the URL, redacted.
         :param error: why it failed.
+        :param file_id: the file's id, if the service returned one.
         :param response: the service's response.
         """
         if sent.may_be_queued:
@@ -174,11 +177,8 @@ class Ledger:
         if error:
             self._add_failure(sent.entry, status, url, error)
         if self.writes_receipts:
-            self._lines.append(
-                to_line(
-                    sent.entry, sent.digest, status, self._try, url=url, error=error, response=response, secrets=self._secrets()
-                )
-            )
+            told: dict[str, Any] = {"url": url, "error": error, "file_id": file_id, "response": response}
+            self._lines.append(to_line(sent.entry, sent.digest, status, self._try, **told, secrets=self._secrets()))
 
     def _add_failure(self, entry: Entry, status: Status, url: str, error: str) -> None:
         if len(self.failures) < FAILURES_REPORTED:

@@ -10,10 +10,11 @@ import gzip
 import io
 import json
 import re
+import sys
 import weakref
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import IO, Any, BinaryIO
@@ -45,12 +46,14 @@ class Entry:
     :param url: the URL, not yet validated; it may hold credentials.
     :param problem: why the line holds no URL.
     :param key: the manifest's own id of the line, where ``key_column`` names one.
+    :param lines: how many lines of the file it takes: a quoted value of a CSV may hold line breaks.
     """
 
     line: int
     url: Any = field(repr=False, default=None)
     problem: str = ""
     key: Any = None
+    lines: int = 1
 
 
 Manifest = Callable[[], Iterator[Entry]]
@@ -62,7 +65,7 @@ def list_manifest(urls: Sequence[Any]) -> Manifest:
     return lambda: (Entry(line, url) for line, url in enumerate(urls, 1))
 
 
-def spooled_manifest(source: BinaryIO, name: str, column: str, key_column: str | None = None) -> Manifest:
+def spooled_manifest(source: BinaryIO, name: str, column: str, key_column: str | None = None) -> SpooledManifest:
     """Copy a manifest as it is to the folder for temporary files; its format is found while it is read for the first time.
 
     The first line shows the format that is neither blank nor a ``#`` comment; ``.csv``, ``.tsv`` and ``.tab`` must have a header.
@@ -75,10 +78,12 @@ def spooled_manifest(source: BinaryIO, name: str, column: str, key_column: str |
     :param key_column: the column or key with the manifest's own id of the line.
     :raises BatchInterruptedError: if it cannot be read to its end, or does not fit.
     """
-    return _SpooledManifest(spooled(source, name), name, column, key_column)
+    return SpooledManifest(spooled(source, name), name, column, key_column)
 
 
-class _SpooledManifest:
+class SpooledManifest:
+    """A manifest in a file; see :func:`spooled_manifest`."""
+
     def __init__(self, copy: IO[bytes], name: str, column: str, key_column: str | None) -> None:
         self._copy = copy
         self._name = name
@@ -87,6 +92,7 @@ class _SpooledManifest:
         weakref.finalize(self, copy.close)
 
     def __call__(self) -> Iterator[Entry]:
+        """Read its entries from the beginning."""
         with suppress(EOFError, gzip.BadGzipFile, zlib.error):
             yield from self._entries()
             return
@@ -95,11 +101,31 @@ class _SpooledManifest:
     def _refused(self, what: str) -> InvalidInputError:
         return InvalidInputError(f"the manifest {self._name} {what}; nothing was sent")
 
-    def _entries(self) -> Iterator[Entry]:
+    def _open(self) -> Any:
         self._copy.seek(0)
         content: Any = open(self._copy.fileno(), "rb", closefd=False)  # noqa: SIM115  (the copy stays open for the next reading)
-        if content.peek(8).startswith(_GZIP):
-            content = gzip.GzipFile(fileobj=content)
+        return gzip.GzipFile(fileobj=content) if content.peek(8).startswith(_GZIP) else content
+
+    def write(self, chosen: Iterable[Entry], target: Any) -> None:
+        """Write the lines of some of its entries as they are, after what precedes the first entry, such as a header.
+
+        :param chosen: the entries.
+        :param target: a binary file; gzip is written if the manifest is gzip.
+        """
+        first = next((entry.line for entry in self()), sys.maxsize)
+        content = self._open()
+        wanted = {entry.line + more for entry in chosen for more in range(entry.lines)}
+        with (
+            gzip.GzipFile(fileobj=target, mode="wb", mtime=0)
+            if isinstance(content, gzip.GzipFile)
+            else nullcontext(target) as file
+        ):
+            for number, line in enumerate(io.TextIOWrapper(content, "utf-8", "surrogateescape", newline=""), 1):
+                if number < first or number in wanted:
+                    file.write(line.encode("utf-8", "surrogateescape"))
+
+    def _entries(self) -> Iterator[Entry]:
+        content = self._open()
         if b"\0" in content.peek(8):
             raise self._refused("is binary or UTF-16: a manifest is UTF-8 text, CSV or JSON Lines, plain or gzip")
         lines = _lines(io.TextIOWrapper(content, "utf-8-sig", "surrogateescape"))
@@ -175,7 +201,8 @@ class _SpooledManifest:
             problem = "" if row[place] else f"the line has no value in column '{self._column}'"
             if any(row[width:]) or (len(row) > width and place == width - 1):  # an unquoted delimiter may have cut the URL
                 problem = f"the line has {len(row):,} fields and the header {width:,}: quote values that hold the delimiter"
-            yield Entry(first, None if problem else row[place], problem, None if key_place is None else row[key_place])
+            key = None if key_place is None else row[key_place]
+            yield Entry(first, None if problem else row[place], problem, key, last - first + 1)
 
     def _rows(self, lines: _Lines) -> Iterator[tuple[int, int, str]]:
         """The rows that are not blank, with their first and last line: a row with an open quote goes on in the next line."""

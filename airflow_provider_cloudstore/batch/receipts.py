@@ -176,6 +176,7 @@ def to_line(
     *,
     url: str,
     error: str = "",
+    file_id: str = "",
     response: Any = None,
     secrets: Sequence[Secret] = (),
 ) -> str:
@@ -187,6 +188,7 @@ def to_line(
     :param number: the try.
     :param url: the URL, redacted.
     :param error: why it failed.
+    :param file_id: the file's id; empty if the service returned none.
     :param response: the service's response. The receipt has none if this is None, and null in its place if it is too large.
     :param secrets: what the receipt must not hold, such as the access token.
     """
@@ -194,6 +196,8 @@ def to_line(
     if entry.key is not None:
         receipt["key"] = _redacted_key(entry, secrets)
     receipt |= {"digest": digest.hex(), "url": url, "status": status.value, "try": number}
+    if status is Status.QUEUED:
+        receipt["file_id"] = file_id
     if error:
         receipt["error"] = error[:_MAX_LENGTH]
     elif response is not None:

@@ -141,7 +141,7 @@ class Sender:
         except CloudStoreError as error:
             self._record_failure(found, error)
         else:
-            self.ledger.record(found, Status.QUEUED, url=upload.url, response=upload.response)
+            self.ledger.record(found, Status.QUEUED, url=upload.url, file_id=upload.file_id, response=upload.response)
             self._consecutive_failures = 0
             self._resolve()
 
@@ -174,7 +174,6 @@ class Sender:
         """Record a line that needs no request, because nothing in it can be sent."""
         url = "" if found.entry.problem else redact_url(str(found.entry.url))
         self.ledger.record(found, Status.FAILED, url=url, error=reason)
-        self._count_failure(errors.InvalidInputError(reason))
 
     def _resolve(self, *, resend: bool = True) -> None:
         """The service works: what it rejected has failed permanently, or is resent if the throttle was closed meanwhile."""
@@ -198,5 +197,5 @@ class Sender:
         if is_about_service(error):
             self.fail(service_error(error))
         else:
-            what = f"{limit:,} URLs in a row failed (max_consecutive_failures), last: {error.reason}"
+            what = f"{limit:,} requests in a row were refused (max_consecutive_failures), last: {error.reason}"
             self.fail(errors.BatchStoppedError(what, operation="batch upload", subject=error.subject, cause="refused"))

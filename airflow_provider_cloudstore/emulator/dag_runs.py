@@ -13,8 +13,10 @@ from typing import Any
 class DagRunResult:
     """The outcome of a DAG run. ``str()`` lists the tasks that did not succeed, and why.
 
+    Each task is found by its id, and each of a mapped one by ``task_id[map_index]``, such as ``values["upload[0]"]``.
+
     :param state: the state of the run: ``success`` or ``failed``.
-    :param tasks: the state of each task; a mapped task is ``task_id[map_index]``.
+    :param tasks: the state of each task.
     :param values: the return value of each task.
     :param errors: for each task that raised an error, the type and message of the last one.
     :param xcoms: all XComs of each task by key, such as ``xcoms["upload"]["file_id"]``.

@@ -9,6 +9,8 @@ from airflow.providers.common.compat.sdk import BaseOperator
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
 
@@ -38,6 +40,11 @@ class CloudStoreOperator(BaseOperator):
 
     def _redact_fields(self) -> None:
         """Replace what must not be stored in the rendered fields."""
+
+    def _push(self, context: Context, key: str, value: Any) -> None:
+        """Push an XCom of its own key, if XComs are wanted; in a unit test without a task instance, there are none."""
+        if self.do_xcom_push and (ti := context.get("ti")):
+            ti.xcom_push(key=key, value=value)
 
     def _open_hook(self) -> CloudStoreHook:
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook

@@ -41,7 +41,8 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     :param key_column: the column or key with the manifest's own id of a line, which is copied to the receipts.
     :param max_concurrency: maximum number of requests in flight, up to 500.
     :param requests_per_second: a steady rate for the whole batch; None for no limit.
-    :param max_consecutive_failures: end the batch after this many failed URLs in a row, 1 with the first; None for never.
+    :param max_consecutive_failures: end the batch when this many requests in a row were refused; None for never. Lines without a
+        valid URL need no request, so they do not count.
     :param allowed_failures: succeed, with a warning, if no more URLs failed. Unknown ones are never allowed.
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
     :param receipts: a folder (``ObjectStoragePath``) for the outcome of every URL: JSON Lines in parts, read by
@@ -193,8 +194,8 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         count_batch(summary, final=finished)
         # Terminated, there is no time to push; superseded, the XCom is the newer try's; without a store, Airflow may be away.
         may_push = not isinstance(report.error, BatchInterruptedError) or report.error.cause in ("service", "rate_limit")
-        if self.do_xcom_push and may_push:
-            context["ti"].xcom_push(key="return_value", value=summary)
+        if may_push:
+            self._push(context, "return_value", summary)
         if finished:
             self.log.info("Batch finished: %s; receipts: %s", report, self.receipts or "none")
         if report.error is not None:

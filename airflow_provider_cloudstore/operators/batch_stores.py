@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_cloudstore.batch.manifest import Manifest, spooled_manifest
+from airflow_provider_cloudstore.batch.manifest import SpooledManifest, spooled_manifest
 from airflow_provider_cloudstore.batch.receipts import Receipts
 from airflow_provider_cloudstore.batch.state import State
 from airflow_provider_cloudstore.batch.tries import Try
@@ -17,7 +17,7 @@ from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, C
 from airflow_provider_cloudstore.protocol.operations import validate_present
 
 
-def read_manifest(text: str, url_column: str, key_column: str | None) -> Manifest:
+def read_manifest(text: str, url_column: str, key_column: str | None = None) -> SpooledManifest:
     """The manifest at a path, copied to this machine.
 
     :raises InvalidInputError: if it is not a file.
@@ -61,6 +61,6 @@ def state_of(context: Context, writer: Try) -> State | None:
 
 def try_of(context: Context) -> Try:
     """The running try."""
-    ti = context["ti"]
+    ti = context.get("ti")
     scope = tuple(str(getattr(ti, name, "")) for name in ("dag_id", "run_id", "task_id", "map_index"))
     return Try(scope, int(getattr(ti, "try_number", 1) or 1))

@@ -83,8 +83,9 @@ class RemoteUrlUploadOperator(CloudStoreOperator):
     """Queue an upload that the service later fetches from a URL (API document, section 4.2).
 
     The URL's credentials (user info, query) are sent to the service, but never logged or shown in the rendered template.
-    The XCom is ``{"url", "requested_at", "response"}``, the URL redacted. The XCom ``file_id`` is the id that the file has
-    or will have; it is an empty string if the response has no id in the usual places (extra ``file_id_path`` names another).
+    The XCom is ``{"file_id", "url", "requested_at", "response"}``, the URL redacted. ``file_id`` is the id that the file has or
+    will have; it is an empty string if the response has no id in the usual places (extra ``file_id_path`` names another). An XCom
+    of the key ``file_id`` holds it, too.
 
     On Airflow 3.3 and later, a retry knows what a killed try sent: if the upload was queued, the retry returns its result; if
     the try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3, the retry resends it.
@@ -130,10 +131,9 @@ class RemoteUrlUploadOperator(CloudStoreOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue the upload."""
         upload = self._upload(context)
-        file_id = upload.pop(XCOM_FILE_ID, None) or ""
-        if self.do_xcom_push:  # empty, not None: Airflow treats None as missing, and fails the next task without a reason
-            context["ti"].xcom_push(key=XCOM_FILE_ID, value=file_id)
-        if not file_id:
+        # If there is none, it is empty and not None: Airflow treats None as missing, and fails the next task without a reason.
+        self._push(context, XCOM_FILE_ID, upload[XCOM_FILE_ID])
+        if not upload[XCOM_FILE_ID]:
             self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
         return upload
 
@@ -169,8 +169,9 @@ class RemoteUrlUploadOperator(CloudStoreOperator):
         with self._open_hook() as hook:
             upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
             self._lineage = of_upload(upload.url, hook.settings.base_url, upload.file_id)
-        self.log.info("Queued upload of %s; the service will fetch it later", upload.url)
-        return {**upload.to_dict(), XCOM_FILE_ID: upload.file_id}
+        name = f" as file '{upload.file_id}'" if upload.file_id else ""
+        self.log.info("Queued upload of %s%s; the service will fetch it later", upload.url, name)
+        return upload.to_dict()
 
 
 def _forget_upload(context: Context) -> None:
@@ -208,8 +209,7 @@ class DownloadLinkOperator(WaitingOperator):
                 self.log.warning("deferrable=True has no effect without wait_for_file=True: creating the link without waiting")
             link = hook.create_download_link(self.file_id)
         attach_file_id(self, context, link.file_id)
-        if self.do_xcom_push:
-            context["ti"].xcom_push(key=XCOM_DOWNLOAD_LINK, value=link.to_dict())
+        self._push(context, XCOM_DOWNLOAD_LINK, link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
         self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)
         return link.token

@@ -168,6 +168,7 @@ def _timeout_error(task: _WaitingTask, context: Context, message: str) -> BaseEx
 
 
 def _execution_ends(task: _WaitingTask, context: Context) -> DateTime | None:
-    if not task.execution_timeout:
+    ti = context.get("ti")
+    if not task.execution_timeout or ti is None:
         return None
-    return pendulum.instance(context["ti"].start_date) + task.execution_timeout - _MARGIN
+    return pendulum.instance(ti.start_date) + task.execution_timeout - _MARGIN

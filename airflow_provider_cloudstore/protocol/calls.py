@@ -233,8 +233,8 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     def result(self, response: Response, content: Content, existed: bool | None) -> RemoteUpload:
         """The queued upload, with the service's response."""
-        file_id = self._file_id(content)
-        return RemoteUpload(self._redacted, response.sent_at, self._storable(content, file_id or ""), file_id)
+        file_id = self._file_id(content) or ""
+        return RemoteUpload(file_id, self._redacted, response.sent_at, self._storable(content, file_id))
 
 
 class CreateDownloadLink(Call[DownloadLink]):

@@ -35,7 +35,7 @@ class _Result:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, dates as ISO 8601 in UTC; a download link with its token. Operators push it to XCom."""
+        """As plain data, dates as ISO 8601 in UTC; a download link with its token. It is what the operators push to XCom."""
         values = {one.name: getattr(self, one.name) for one in fields(cast("Any", self))}
         return {name: _iso(value) if isinstance(value, DateTime) else value for name, value in values.items()}
 
@@ -57,23 +57,19 @@ class FolderDeletion(_Result):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteUpload:
+class RemoteUpload(_Result):
     """An upload was queued: the service fetches the file later.
 
+    :param file_id: the id that the file has or will have; empty if the service's response does not have it.
     :param url: the source URL, redacted.
     :param requested_at: when the upload was sent (UTC).
     :param response: the service's response: parsed JSON, text, or None.
-    :param file_id: the id that the file has or will have, or None if the service's response does not have it.
     """
 
+    file_id: str
     url: str
     requested_at: DateTime
     response: Json
-    file_id: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, without ``file_id``, which ``RemoteUrlUploadOperator`` pushes as an XCom of its own."""
-        return {"url": self.url, "requested_at": _iso(self.requested_at), "response": self.response}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Param, task, task_group
+from airflow.providers.common.compat.sdk import DAG, Param, task
 
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
@@ -29,18 +30,24 @@ with DAG("uploaded_id", schedule=None, start_date=START, params={"source": ""}) 
     echo(queued.output["file_id"])
     DownloadLinkOperator(task_id="link", file_id=queued.output["file_id"], wait_for_file=True, poll_interval=0.1, retries=3)
 
-with DAG("mapped_ids", schedule=None, start_date=START, params={"sources": Param([], type="array")}) as mapped_ids:
+with DAG("chain", schedule=None, start_date=START, params={"sources": Param([], type="array"), "target": ""}) as chain:
 
     @task
     def several(params: dict[str, Any]) -> list[str]:
         return list(params["sources"])
 
-    @task_group
-    def stage(url: str) -> None:
-        uploaded = RemoteUrlUploadOperator(task_id="upload", url=url)
-        DownloadLinkOperator(task_id="link", file_id=uploaded.output["file_id"], wait_for_file=True, poll_interval=0.1)
+    @task
+    def collect(links: Any, target: str) -> None:
+        """Write what each of the mapped tasks stored, a line each."""
+        Path(target).write_text("".join(f"{link['file_id']} {link['url_with_token']}\n" for link in links))
 
-    stage.expand(url=several())
+    uploads = RemoteUrlUploadOperator.partial(task_id="upload").expand(url=several())
+    ids = uploads.output.map(lambda upload: upload["file_id"])
+    waits = FileAvailableSensor.partial(task_id="wait", poke_interval=0.1).expand(file_id=ids)
+    links = DownloadLinkOperator.partial(task_id="link").expand(file_id=ids)
+    collected = collect(links=links.output["download_link"], target="{{ params.target }}")
+    waits >> links
+    collected >> DeleteFolderOperator(task_id="clean_up", folder_id="staging")
 
 with DAG("dated_delete", schedule=None, start_date=START, params={"prefix": ""}) as dated_delete:
     DeleteFolderOperator(task_id="delete", folder_id="{{ params.prefix }}-{{ ds }}")

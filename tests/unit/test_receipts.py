@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import threading
 import tracemalloc
 from pathlib import Path
@@ -16,7 +17,7 @@ from airflow_provider_cloudstore.batch.receipts import Receipts, to_line
 from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.hooks.folders import PathFolder
 from airflow_provider_cloudstore.protocol.errors import BatchStoppedError, InvalidInputError
-from airflow_provider_cloudstore.receipts import read_receipts
+from airflow_provider_cloudstore.receipts import read_receipts, write_failed
 
 Outcome = tuple[str, Status]
 
@@ -34,7 +35,8 @@ def write(path: Any, number: int, *outcomes: Outcome, run: str = "run", process:
 def line_of(url: str, status: Status, number: int, size: int) -> str:
     entry: Any = SimpleNamespace(line=1, url=url, key=None)
     response = {"file_id": url, "more": "x" * size} if status is Status.QUEUED else None
-    return to_line(entry, digest_of(url), status, number, url=url, error="" if response else "refused", response=response)
+    told: dict[str, Any] = {"error": "refused"} if response is None else {"file_id": url, "response": response}
+    return to_line(entry, digest_of(url), status, number, url=url, **told)
 
 
 def last(path: Any) -> dict[str, tuple[str, int]]:
@@ -57,6 +59,7 @@ def test_each_url_is_returned_once_with_its_last_outcome(tmp_path: Path, kind: A
         "url": "d",
         "status": "queued",
         "try": 10,
+        "file_id": "d",
         "response": {"file_id": "d", "more": ""},
     }
 
@@ -122,3 +125,69 @@ def test_nothing_is_left_running_when_reading_ends_early(tmp_path: Path) -> None
         if thread.name == "cloudstore-receipts":
             thread.join(30)
             assert not thread.is_alive()
+
+
+FAILED = Status.FAILED
+CSV = b'\xef\xbb\xbfid,url,note\r\n1,https://h/a,"two\r\nlines, \xff"\r\n2\r\n\r\n3,https://h/b,x\r\n4,https://h/c,y\r\n5,https://h/a,again\r\n'
+MANIFESTS: dict[str, tuple[bytes, list[Outcome], bytes]] = {
+    "urls.csv": (
+        CSV,
+        [("https://h/a", FAILED), ("line 4", FAILED), ("https://h/b", Status.QUEUED), ("https://h/c", Status.UNKNOWN)],
+        b"\xef\xbb\xbfid,url,note\r\n2\r\n5,https://h/a,again\r\n",
+    ),
+    "urls.txt": (
+        b"# ours\nhttps://h/a?s=1\n\nnot-a-url\n# more\nhttps://h/b",
+        [("https://h/a?s=1", Status.QUEUED), ("not-a-url", FAILED), ("https://h/b", FAILED)],
+        b"# ours\nnot-a-url\nhttps://h/b",
+    ),
+    "urls.jsonl": (
+        b'{"url": "https://h/a", "more": [1]}\n{"ur\n"https://h/b"\n{"url": "https://h/c"}\n',
+        [("https://h/a", FAILED), ("line 2", FAILED), ("https://h/b", FAILED)],  # the last one was not sent
+        b'{"url": "https://h/a", "more": [1]}\n{"ur\n"https://h/b"\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_the_lines_that_failed_are_a_manifest_with_the_same_header_and_compression(
+    tmp_path: Path, name: str, compressed: bool
+) -> None:
+    content, outcomes, expected = MANIFESTS[name]
+    manifest, target = tmp_path / name, tmp_path / f"failed-{name}"
+    manifest.write_bytes(gzip.compress(content) if compressed else content)
+    write(tmp_path / "receipts", 1, *outcomes)
+    assert write_failed(tmp_path / "receipts", manifest, target) == sum(status is FAILED for _, status in outcomes)
+    written = target.read_bytes()
+    assert (gzip.decompress(written) if compressed else written) == expected
+
+
+def test_unknown_lines_are_written_only_if_asked_for_and_the_last_receipt_decides(tmp_path: Path) -> None:
+    (tmp_path / "urls").write_text("https://h/a\nhttps://h/b\nhttps://h/c\n")
+    write(tmp_path / "receipts", 1, ("https://h/a", FAILED), ("https://h/b", FAILED), ("https://h/c", Status.UNKNOWN))
+    write(tmp_path / "receipts", 2, ("https://h/a", Status.QUEUED))
+    of_run = str(tmp_path / "receipts"), str(tmp_path / "urls"), str(tmp_path / "failed")
+    assert write_failed(*of_run) == 1
+    assert (tmp_path / "failed").read_text() == "https://h/b\n"
+    assert write_failed(*of_run, unknown=True) == 2
+    assert (tmp_path / "failed").read_text() == "https://h/b\nhttps://h/c\n"
+
+
+def test_the_shards_of_a_run_make_one_manifest_and_two_runs_make_none(tmp_path: Path) -> None:
+    (tmp_path / "urls").write_text("https://h/a\nhttps://h/b\n")
+    for shard, url in enumerate(("https://h/a", "https://h/b")):
+        receipts = Receipts(PathFolder(tmp_path / "receipts"), Try(("dag", "run", "task", str(shard))))
+        receipts.begin()
+        receipts.write([line_of(url, FAILED, 1, 0)])
+    assert write_failed(tmp_path / "receipts", tmp_path / "urls", tmp_path / "failed") == 2
+    write(tmp_path / "receipts", 1, ("https://h/a", FAILED), run="another")
+    with pytest.raises(InvalidInputError, match=r"(?s)the receipts of 2 runs or tasks.*Give each run a folder"):
+        write_failed(tmp_path / "receipts", tmp_path / "urls", tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_where_nothing_failed_there_is_a_manifest_without_lines(tmp_path: Path) -> None:
+    (tmp_path / "urls.csv").write_text("url\nhttps://h/a\n")
+    write(tmp_path / "receipts", 1, ("https://h/a", Status.QUEUED))
+    assert write_failed(tmp_path / "receipts", tmp_path / "urls.csv", tmp_path / "failed") == 0
+    assert (tmp_path / "failed").read_text() == "url\n"

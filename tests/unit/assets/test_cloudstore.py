@@ -14,7 +14,6 @@ from airflow_provider_cloudstore.assets.cloudstore import attach_file_id, create
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from tests.dags import asset_dags
 from tests.support import KEEPS_CONNECTIONS, activate, asset_events, store_file
 
@@ -35,7 +34,7 @@ def test_airflow_normalizes_a_uri_by_the_handler() -> None:
 @pytest.mark.parametrize("uri", ["cloudstore:///f1", "cloudstore://my_conn@/f1?access_token=hunter2"])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_uri_without_a_service_is_refused_on_every_airflow(uri: str) -> None:
-    with pytest.raises(InvalidInputError, match="has no host") as refused:
+    with pytest.raises(ValueError, match="has no host") as refused:
         asset(uri)
     assert "hunter2" not in str(refused.value)
 

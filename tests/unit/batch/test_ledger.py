@@ -116,7 +116,7 @@ def test_the_first_failures_are_reported_redacted_and_bounded() -> None:
 
 def test_receipts_are_drained_once() -> None:
     ledger = surveyed(["https://h/a"], Ledger(writes_receipts=True, try_number=7))
-    ledger.record(located(["https://h/a"])[0], Status.QUEUED, url="https://h/a", response={"id": 1})
+    ledger.record(located(["https://h/a"])[0], Status.QUEUED, url="https://h/a", file_id="f1", response={"id": 1})
     (line,) = ledger.drain_receipts()
     assert json.loads(line) == {
         "line": 1,
@@ -124,6 +124,7 @@ def test_receipts_are_drained_once() -> None:
         "url": "https://h/a",
         "status": "queued",
         "try": 7,
+        "file_id": "f1",
         "response": {"id": 1},
     }
     assert ledger.drain_receipts() == []

@@ -216,7 +216,9 @@ def entry(**fields: Any) -> Any:
 
 
 def test_a_receipt_has_the_documented_fields() -> None:
-    queued = to_line(entry(key="k1"), digest_of("u"), Status.QUEUED, 2, url="https://***@h/a?***", response={"id": "é"})
+    queued = to_line(
+        entry(key="k1"), digest_of("u"), Status.QUEUED, 2, url="https://***@h/a?***", file_id="f1", response={"id": "é"}
+    )
     assert "é" in queued
     assert json.loads(queued) == {
         "line": 7,
@@ -225,6 +227,7 @@ def test_a_receipt_has_the_documented_fields() -> None:
         "url": "https://***@h/a?***",
         "status": "queued",
         "try": 2,
+        "file_id": "f1",
         "response": {"id": "é"},
     }
     failed = json.loads(to_line(entry(), digest_of("u"), Status.FAILED, 1, url="u", error="refused", response={"secret": 1}))

@@ -254,22 +254,20 @@ def test_a_service_that_never_recovers_ends_the_batch_after_15_minutes() -> None
     assert 800 < sent.took <= 900
 
 
-@pytest.mark.parametrize("in_manifest", [False, True])
-def test_failures_in_a_row_end_the_batch_whether_lines_are_bad_or_urls_are_rejected(in_manifest: bool) -> None:
-    wanted: list[Any] = [Entry(at + 1, None, "no URL") for at in range(100)] if in_manifest else urls(100)
-    sent = send(wanted, lambda url, now: 400, max_consecutive_failures=10, max_concurrency=1)
+def test_refused_requests_in_a_row_end_the_batch() -> None:
+    sent = send(urls(100), lambda url, now: 400, max_consecutive_failures=10, max_concurrency=1)
     assert isinstance(sent.error, errors.BatchStoppedError)
     assert sent.error.cause == "refused"
-    assert sent.error.reason.startswith("10 URLs in a row failed (max_consecutive_failures), last: ")
+    assert sent.error.reason.startswith("10 requests in a row were refused (max_consecutive_failures), last: ")
     assert sent.counts == {"failed": 10, "unsent": 90}
-    assert sent.error.subject == ("" if in_manifest else "https://source.example/9?***")
+    assert sent.error.subject == "https://source.example/9?***"
 
 
-def test_lines_without_a_url_and_rejected_urls_are_counted_together() -> None:
-    entries = [Entry(at + 1, urls(6)[at]) if at % 2 else Entry(at + 1, None, "no URL") for at in range(6)]
-    for limit, ends in ((6, True), (7, False)):
-        sent = send(entries, lambda url, now: 400, max_consecutive_failures=limit, max_concurrency=1)
-        assert bool(sent.error) is ends
+def test_lines_without_a_valid_url_do_not_count_as_refused_requests() -> None:
+    bad = [Entry(at + 1, f"not-a-url-{at}") if at % 2 else Entry(at + 1, None, "no URL") for at in range(120)]
+    good = [Entry(at + 121, url) for at, url in enumerate(urls(50))]
+    sent = send([*bad, *good], lambda url, now: 200, max_consecutive_failures=2, max_concurrency=1)
+    assert (sent.counts, sent.error) == ({"failed": 120, "queued": 50}, None)
 
 
 def test_a_success_begins_the_count_anew_and_without_a_limit_nothing_is_counted() -> None:

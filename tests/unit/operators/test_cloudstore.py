@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +13,17 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
+    DownloadFileOperator,
     DownloadLinkOperator,
+    RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
 from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError, NotFoundError
+from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.dags import operator_dags as dags
 from tests.support import rendered_fields, run_dag, store_file
 
@@ -175,15 +181,59 @@ def test_the_id_of_an_uploaded_file_works_in_taskflow_and_as_an_argument(emulato
     run = run_and_tell(dags.uploaded_id, {"source": emulator.serve(b"a")})
     assert run.state == "success", run
     assert run.values["echo"] == emulator.state()["files"][0]["file_id"]
-    assert run.values["upload"].keys() == {"url", "requested_at", "response"}
+    assert list(run.values["upload"]) == ["file_id", "url", "requested_at", "response"]
+    assert run.values["upload"]["file_id"] == run.values["echo"]
 
 
-def test_the_ids_of_mapped_uploads_meet_their_own_links(emulator: Emulator) -> None:
-    run = run_and_tell(dags.mapped_ids, {"sources": [emulator.serve(b"a", "a"), emulator.serve(b"b", "b")]})
+def test_mapped_tasks_chain_from_a_list_of_urls_to_one_file_of_links(emulator: Emulator, tmp_path: Path) -> None:
+    sources = [emulator.serve(b"%d" % number, f"{number}") for number in range(5)]
+    run = run_and_tell(dags.chain, {"sources": sources, "target": str(tmp_path / "links")})
     assert run.state == "success", run
-    assert {run.tasks[f"stage.link[{index}]"] for index in range(2)} == {"success"}
-    tokens = {token["file_id"] for token in emulator.state()["tokens"]}
-    assert tokens == {stored["file_id"] for stored in emulator.state()["files"]}
+    collected = [line.split() for line in (tmp_path / "links").read_text().splitlines()]
+    assert [file_id for file_id, _ in collected] == [run.values[f"upload[{index}]"]["file_id"] for index in range(5)]
+    assert len({url for _, url in collected if url.startswith(f"{emulator.url}/download?download_token=")}) == 5
+    assert emulator.state()["files"] == []
+
+
+def test_what_the_hook_returns_as_a_dict_is_what_the_operator_returns(emulator: Emulator) -> None:
+    source = emulator.serve(b"a")
+    for body, file_id in ((None, None), ("{}", "")):
+        for _ in range(2 if body else 0):
+            emulator.fault("status", status=200, body=body, operation="upload")
+        stored = RemoteUrlUploadOperator(task_id="upload", url=source).execute({})
+        with CloudStoreHook() as hook:
+            told = hook.upload_from_url(source).to_dict()
+        assert list(stored) == list(told) == ["file_id", "url", "requested_at", "response"]
+        assert file_id is None or stored["file_id"] == told["file_id"] == file_id
+
+
+def test_the_log_names_the_file_that_was_queued(emulator: Emulator, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
+    monkeypatch.setattr(RemoteUrlUploadOperator, "log", logging.getLogger("test"))
+    caplog.set_level(logging.INFO, "test")
+    file_id = RemoteUrlUploadOperator(task_id="upload", url="ftp://127.0.0.1:9/f").execute({})["file_id"]
+    assert f"Queued upload of ftp://127.0.0.1:9/f as file '{file_id}'; the service will fetch it later" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        lambda: DeleteFolderOperator(task_id="t", folder_id="staging"),
+        lambda: RemoteUrlUploadOperator(task_id="t", url="ftp://127.0.0.1:9/f"),
+        lambda: RemoteUrlBatchUploadOperator(task_id="t", urls=["ftp://127.0.0.1:9/f"]),
+        lambda: DownloadLinkOperator(task_id="t", file_id="f1", wait_for_file=True),
+        lambda: DownloadFileOperator(task_id="t", file_id="f1", target="/dev/null", execution_timeout=timedelta(minutes=1)),
+        lambda: FileAvailableSensor(task_id="t", file_id="f1"),
+    ],
+)
+def test_an_operator_runs_in_a_unit_test_without_a_task_instance(
+    emulator: Emulator, operator: Callable[[], BaseOperator], tmp_path: Path
+) -> None:
+    store_file(emulator)
+    task: Any = operator()
+    if isinstance(task, DownloadFileOperator):
+        task.target = str(tmp_path / "file")
+    task.execute({})
+    assert len(emulator.state()["requests"]) >= 1
 
 
 def test_an_upload_whose_answer_tells_no_id_is_followed_by_a_refusal_that_names_the_extra(emulator: Emulator) -> None:

@@ -359,18 +359,18 @@ def test_an_upload_has_no_subject_that_could_be_missing() -> None:
         ({"file_id": "f1"}, (), "f1"),
         ({"file_id": 17}, (), "17"),
         ({"data": {"file_id": "f1"}}, (), "f1"),
-        ({"id": "q1"}, (), None),  # it may be the id of the queue's entry
-        ({"file_id": ""}, (), None),
-        ({"file_id": ["f1"]}, (), None),
-        ({"file_id": TOKEN}, (), None),
+        ({"id": "q1"}, (), ""),  # it may be the id of the queue's entry
+        ({"file_id": ""}, (), ""),
+        ({"file_id": ["f1"]}, (), ""),
+        ({"file_id": TOKEN}, (), ""),
         ("f1a2", (), "f1a2"),
-        ("OK", (), None),
-        ("queued at 12", (), None),
-        (1, (), None),
-        (None, (), None),
+        ("OK", (), ""),
+        ("queued at 12", (), ""),
+        (1, (), ""),
+        (None, (), ""),
         ({"files": [{"key": "k1"}], "file_id": "f1"}, ("files", "0", "key"), "k1"),
-        ({"file_id": "f1"}, ("files", "0", "key"), None),
+        ({"file_id": "f1"}, ("files", "0", "key"), ""),
     ],
 )
-def test_an_upload_tells_the_id_of_its_file_where_the_answer_does(body: Any, path: tuple[str, ...], file_id: str | None) -> None:
+def test_an_upload_tells_the_id_of_its_file_where_the_answer_does(body: Any, path: tuple[str, ...], file_id: str) -> None:
     assert UploadFromUrl("http://h/f", settings(file_id_path=path)).handle_outcome(answer(200, body)).file_id == file_id

@@ -146,7 +146,9 @@ def test_results_are_dicts_with_times_in_iso_8601_utc() -> None:
         "response": None,
         "existed": False,
     }
-    assert RemoteUpload("u", at, "ok", "f1").to_dict() == {"url": "u", "requested_at": "2026-01-01T00:00:00Z", "response": "ok"}
+    upload = RemoteUpload("f1", "u", at, "ok").to_dict()
+    assert upload == {"file_id": "f1", "url": "u", "requested_at": "2026-01-01T00:00:00Z", "response": "ok"}
+    assert next(iter(upload)) == "file_id"
 
 
 def test_a_link_does_not_print_its_token_and_names_its_secrets() -> None:
