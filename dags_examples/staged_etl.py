@@ -1,7 +1,9 @@
 """Stage a file from a remote URL, download and verify it, load it, and always clean up.
 
+**At its end, this deletes the folder in which all uploads land, those of other DAGs included**: an upload cannot choose its
+folder. Let nothing else upload there while this runs.
+
 The service fetches the file itself, so Airflow transfers no bytes before `download`. No link is stored anywhere.
-All uploads land in one folder, which is deleted at the end: nothing else may upload there while this runs.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ with DAG(
             description="where the file is downloaded to: s3://connection@bucket/prefix, or a folder that all workers see",
         ),
         "staging_folder_id": Param(
-            os.environ.get("EXAMPLE_STAGING_FOLDER"), type="string", description="where uploads land; deleted at the end"
+            os.environ.get("EXAMPLE_STAGING_FOLDER"),
+            type="string",
+            description="where all uploads land: it is deleted at the end, with every file in it",
         ),
     },
 ) as dag:

@@ -27,7 +27,8 @@ WELCOMING = {
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
 }
-TRY = """try       open example_staged_etl, click Trigger, and confirm the form with Trigger
+TRY = """try       open example_staged_etl, click Trigger, and confirm the form with Trigger;
+          it deletes the folder of all uploads at its end
 your DAG  save it in dags_examples/: Airflow finds it within seconds, and runs one with a schedule at once"""
 
 

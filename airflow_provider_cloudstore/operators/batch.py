@@ -29,7 +29,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     """Queue many remote uploads in one task (API document, section 4.2), as fast as the service allows.
 
     A URL is sent once, however often the manifest lists it. Progress is checkpointed before more is sent: after a kill, a freeze
-    or an outage, a retry loses no upload and resends at most ``max_concurrency`` uploads plus those of the last two seconds.
+    or an outage, a retry loses no upload and resends at most ``max_concurrency`` uploads and two seconds of sending.
     Retries and cleared tasks send only what is neither queued nor unknown; a new DAG run sends everything.
 
     The XCom is small: ``{"total", "queued", "failed", "unknown", "skipped", "unsent", "queued_earlier", "receipts",

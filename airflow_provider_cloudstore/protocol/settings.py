@@ -75,9 +75,14 @@ class Settings:
         :param password: the access token.
         :param extra: the optional settings; an absent, null or empty key keeps its default, but an empty
             ``protected_folder_ids`` is an error.
-        :raises ConfigurationError: if a field is invalid, or an unknown extra resembles a known one.
+        :raises ConfigurationError: if a field is invalid, or an unknown extra resembles ``protected_folder_ids``.
         """
-        _reject_misnamed(extra)
+        for name in _unknown(extra):
+            if _resembles_guard(name, extra[name]):
+                raise ConfigurationError(
+                    f"extra '{name}' of the connection is unknown, and resembles '{_GUARD}'",
+                    advice=f"Write the folders to protect as '{_GUARD}', at the top level of extra; rename anything else.",
+                )
         given = {key: value for key, value in extra.items() if value not in (None, "")}
         allow_http = _flag(given, "allow_http", default=False)
         return cls(
@@ -110,44 +115,28 @@ EXTRA_KEYS = frozenset(one.name for one in fields(Settings)) - {"base_url", "acc
 
 
 _GUARD = "protected_folder_ids"
-_WORDS = {
-    "timeout": "timeout", "retr": "max_attempts", "ssl": "verify", "tls": "verify", "prox": "proxy",
-    "protect": _GUARD, "delet": _GUARD, "folderids": _GUARD,
-}  # fmt: skip
-"""What the names contain that people write in place of an extra's name."""
-_MEANS_GUARD = re.compile("|".join(word for word, key in _WORDS.items() if key == _GUARD))
 
 
 def _bare(name: str) -> str:
     return re.sub("[^a-z0-9]", "", name.lower())
 
 
-_BARE_KEYS = {_bare(key): key for key in EXTRA_KEYS}
+def _resembles_guard(name: str, value: Any) -> bool:
+    """Whether an unknown extra, or one inside it, may be meant to protect folders: it would protect none."""
+    bare = _bare(name)
+    is_list = isinstance(value, list) or "," in str(value)
+    return (
+        "protect" in bare
+        or (is_list and ("delet" in bare or "folderid" in bare))
+        or bool(get_close_matches(bare, [_bare(_GUARD)], 1, 0.8))
+        or (isinstance(value, dict) and any(_resembles_guard(str(inner), one) for inner, one in value.items()))
+    )
 
 
-def resembled(name: str) -> str:
-    """The known extra that an unknown one resembles, or an empty string; case and separators do not count.
-
-    :param name: the unknown extra; Airflow 2 once wrote ``extra__cloudstore__`` before a name.
-    """
-    bare = _bare(re.sub("^extra__[a-z]+__", "", name))
-    by_word = next((key for word, key in _WORDS.items() if word in bare), "")
-    return by_word or next((_BARE_KEYS[close] for close in get_close_matches(bare, _BARE_KEYS, 1, 0.8)), "")
-
-
-def _reject_misnamed(extra: Mapping[str, Any]) -> None:
-    """Refuse an unknown extra that resembles a known one, or that holds extras: they would have no effect."""
-    for name, value in extra.items():
-        known = resembled(name)
-        if name in EXTRA_KEYS or (name == f"extra__cloudstore__{known}" and extra.get(known) == value):
-            continue  # Airflow 2.11's Test button sends each field under both names
-        if known:
-            advice = f"Rename it to '{known}'{'' if known == _GUARD else ', or remove it'}."
-            raise ConfigurationError(f"extra '{name}' of the connection is unknown, and resembles '{known}'", advice=advice)
-        is_object = isinstance(value, dict) or str(value).lstrip().startswith("{")
-        if is_object and (_bare(name) in ("extra", "extras") or _MEANS_GUARD.search(_bare(str(value)))):
-            reason = f"extra '{name}' of the connection contains extras, which have no effect there"
-            raise ConfigurationError(reason, advice="Write them at the top level.")
+def _unknown(extra: Mapping[str, Any]) -> list[str]:
+    """The unknown extras. Airflow 2.11's Test button sends each field a second time, with a prefix."""
+    copies = {f"extra__{CONN_TYPE}__{key}" for key in EXTRA_KEYS if extra.get(key) == extra.get(f"extra__{CONN_TYPE}__{key}")}
+    return sorted(extra.keys() - EXTRA_KEYS - copies)
 
 
 def is_loopback(host: str) -> bool:
@@ -196,10 +185,9 @@ def read_extra(text: Any) -> dict[str, Any]:
 
 
 def warnings_about(conn_type: Any, extra: Mapping[str, Any]) -> list[str]:
-    """Likely mistakes in a connection that works: another type, and extras that resemble no known one."""
+    """Likely mistakes in a connection that works: another type, and unknown extras."""
     found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
-    unknown = [key for key in sorted(extra.keys() - EXTRA_KEYS) if not resembled(key)]
-    return found + [f"has the unknown extra {key!r}. Valid extras: {', '.join(sorted(EXTRA_KEYS))}" for key in unknown]
+    return found + [f"has the unknown extra {key!r}. Valid extras: {', '.join(sorted(EXTRA_KEYS))}" for key in _unknown(extra)]
 
 
 def _text(value: Any, name: str) -> str:

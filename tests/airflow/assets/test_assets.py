@@ -81,9 +81,9 @@ def extras(airflow: RealAirflow) -> list[dict[str, Any]]:
 
 def test_a_published_file_starts_the_dag_that_uses_it(airflow: RealAirflow, emulator: Emulator) -> None:
     unpause(airflow, "example_use_published_file")
-    run_id = airflow.trigger("example_publish_file", source_url=emulator.serve(CONTENT))
+    file_id = emulator.put_file(CONTENT, "f1")
+    run_id = airflow.trigger("example_publish_file", file_id=file_id)
     assert set(airflow.finish(run_id).values()) == {"success"}
-    (file_id,) = [stored["file_id"] for stored in emulator.state()["files"]]
     assert extras(airflow) == [{"file_id": file_id}]
     over = "select state from dag_run where dag_id = 'example_use_published_file' and state in ('success', 'failed')"
     assert airflow.until("the consumer has run", lambda: airflow.rows(over)) == [("success",)]

@@ -22,7 +22,7 @@ DATE = "--exec-date" if AIRFLOW_2 else "--logical-date"
 
 def test_the_readmes_dag_succeeds_on_two_dates(airflow: RealAirflow, emulator: Emulator) -> None:
     emulator.call(lambda service: setattr(service.store, "fetch_delay", 0))
-    emulator.make_folder("reports-2026-03-02")  # a week before the second date; there is none for the first
+    emulator.make_folder("old-reports")  # only the first run finds it
     airflow.unpause("share_report")
     runs = {"first": "2026-03-08", "second": "2026-03-09"}
     for run_id, date in runs.items():
@@ -35,7 +35,7 @@ def test_the_readmes_dag_succeeds_on_two_dates(airflow: RealAirflow, emulator: E
     state = emulator.state()
     assert state["effects"]["delete"] == 1
     assert state["effects"]["link"] >= 2
-    assert "reports-2026-03-02" not in state["folders"]
+    assert "old-reports" not in state["folders"]
 
 
 def test_the_commands_of_the_first_day_run_the_dag(tmp_path: Path) -> None:

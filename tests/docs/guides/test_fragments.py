@@ -41,14 +41,6 @@ def test_the_interim_response_of_the_testing_page_is_skipped(emulator: Emulator)
     assert emulator.state()["effects"] == {"upload": 1}
 
 
-def test_a_mapped_group_stages_each_file(emulator: Emulator) -> None:
-    sources = [emulator.serve(b"x", str(number)) for number in range(2)]
-    before = f"@task\ndef urls() -> list[str]:\n    return {sources}\n\n\n"
-    run = run_dag(dag_of("upload-and-share.md-1", inside_a_dag("upload-and-share.md-1", before)))
-    assert run.state == "success", str(run)
-    assert emulator.state()["effects"] == {"upload": 2, "link": 2}
-
-
 def test_both_ways_to_wait_wait_on_the_worker_and_in_the_triggerer(emulator: Emulator) -> None:
     emulator.put_file(b"x", "f123")
     run = run_dag(dag_of("wait.md-0", inside_a_dag("wait.md-0")))

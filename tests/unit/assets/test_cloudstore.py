@@ -33,7 +33,8 @@ def test_airflow_normalizes_a_uri_by_the_handler() -> None:
 
 @pytest.mark.parametrize("uri", ["cloudstore:///f1", "cloudstore://my_conn@/f1?access_token=hunter2"])
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_uri_without_a_service_is_refused_on_every_airflow(uri: str) -> None:
+def test_a_uri_without_a_service_is_a_value_error_which_airflow_expects(monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__STRICT_DATASET_URI_VALIDATION", "True")  # without it, Airflow 2 only warns
     with pytest.raises(ValueError, match="has no host") as refused:
         asset(uri)
     assert "hunter2" not in str(refused.value)

@@ -62,7 +62,7 @@ def http(status: str, body: bytes = b"", *headers: str) -> bytes:
         ({"host": "HOST", "password": "two words"}, "contains a space", "token alone"),
         ({"host": "HOST", "extra": "timeout=60"}, NO_OBJECT, ""),
         ({"host": "HOST", "extra": [1]}, NO_OBJECT, ""),
-        ({"host": "HOST", "extra": {"time_out": 60}}, "unknown, and resembles 'timeout'", "Rename it to 'timeout'"),
+        ({"host": "HOST", "extra": {"protected_ids": ["f1"]}}, "resembles 'protected_folder_ids'", "at the top level of extra"),
         ({"host": "HOST", "extra": {"timeout": -1}}, "must be a number from", ""),
         ({"host": "HOST", "extra": {"not_found_pattern": "("}}, "must be a regular expression", ""),
         ({"host": "HOST", "extra": {"proxy": "ftp://u:c4n4ry-proxy@p"}}, "'proxy'", "Set it to the URL of a proxy"),

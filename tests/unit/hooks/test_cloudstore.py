@@ -176,7 +176,7 @@ def test_a_connection_test_says_what_is_odd_about_a_connection_that_works(
 # Airflow tests what its form shows under an id of its own making.
 @pytest.mark.parametrize(
     "change",
-    [{}, {"password": "wrong-token"}, {"password": None}, {"host": "http://127.0.0.1:9"}, {"host": ""}, {"extra": {"timeut": 1}},
+    [{}, {"password": "wrong-token"}, {"password": None}, {"host": "http://127.0.0.1:9"}, {"host": ""}, {"extra": {"timeout": 0}},
      {"nonsense": 1}, {"extra": {"owner": "me"}}, {"conn_type": "http"}, {"extra": {"proxy": "http://127.0.0.1:9"}}],
     ids=str,
 )  # fmt: skip

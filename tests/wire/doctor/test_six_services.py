@@ -156,11 +156,10 @@ def test_with_the_extras_pasted_the_readmes_dag_succeeds(
     proposed = examine(service, requests=0).extras
     connect(monkeypatch, service.url, **configured(case, service, proposed))
     day = FIRST_DAY + timedelta(days=RUNS.index((type(service), exists)))  # Airflow 2.11 cannot run one date twice
-    folder = f"reports-{day - timedelta(days=7):%Y-%m-%d}"
+    folder = "old-reports"
     service.folders = {folder} if exists else set()
     service.effects.clear()
     code = code_of("README.md-0").replace("wait_for_file=True", "wait_for_file=True, poll_interval=0.05")
-    code = code.replace("catchup=False):", "catchup=False) as dag:")
     run = run_dag(dag_of("README.md-0", code), logical_date=day)
     assert run.state == "success", str(run)
     (_, source), (_, token), deletion = service.effects
