@@ -26,17 +26,6 @@ def use(file: dict[str, object]) -> None: ...
 
 
 """,
-    "upload-and-share.md-1": """\
-from airflow.providers.common.compat.sdk import task, task_group
-from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
-
-
-@task
-def urls() -> list[str]:
-    return ["https://example.com/a.csv"]
-
-
-""",
     "emulator.md-0": """\
 from airflow_provider_cloudstore.emulator.runner import Emulator
 

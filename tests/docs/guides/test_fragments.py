@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make t
 
 IMPORTS = """\
 from datetime import datetime
-from airflow.providers.common.compat.sdk import DAG, task, task_group
+from airflow.providers.common.compat.sdk import DAG, task
 from airflow_provider_cloudstore.operators.cloudstore import *
 
 """

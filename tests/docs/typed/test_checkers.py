@@ -29,9 +29,11 @@ AIRFLOWS_OWN = {
     "reportArgumentType": r'parameter "params" of type "ParamsDict"|^Argument of type "object \| Any"',
     "reportUnknownMemberType": r'^Type of "(expand|open|read|readline|decode)" is partially unknown',
     # What ObjectStoragePath.open() returns is an object to checkers.
-    "reportUnknownArgumentType": r'Argument type is "Unknown \| Any"',
+    "reportUnknownArgumentType": r'Argument type is ("Unknown \| Any"|unknown\s+Argument corresponds to parameter "links")',
     "reportAttributeAccessIssue": r'attribute "decode" for class "object"',
     "no-untyped-call": r'^Call to untyped function "open"',
+    "index": r'^Value of type "XComArg" is not indexable',  # a mapped operator's output
+    "reportIndexIssue": r'^"__getitem__" method not defined on type "XComArg"',
     "reportUnusedExpression": r"^Expression value is unused",  # upload >> link
 }
 """pyright's errors that the same DAG of Airflow's own operators has: the rule, and what it says."""
