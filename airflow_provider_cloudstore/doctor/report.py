@@ -59,7 +59,10 @@ CHECKS = (
     Check("missing folder", "as 'not found'", DELETE),
     Check("rate limit", "429, or 503 with a valid Retry-After", REQUESTS),
 )
-NOT_RECOGNIZED = "This service's errors are not recognized: a rejected upload or deletion will count as success."
+NOT_RECOGNIZED = (
+    "This service's errors are not recognized: a rejected upload or deletion will count as success. "
+    "No setting changes that, so let nothing run unattended until the service marks its errors."
+)
 _BY_NAME = {check.name: check for check in CHECKS}
 
 

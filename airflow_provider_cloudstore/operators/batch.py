@@ -41,7 +41,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     :param key_column: the column or key with the manifest's own id of a line, which is copied to the receipts.
     :param max_concurrency: maximum number of requests in flight, up to 500.
     :param requests_per_second: a steady rate for the whole batch; None for no limit.
-    :param max_consecutive_failures: end the batch when this many requests in a row were refused; None for never. Lines without a
+    :param max_consecutive_failures: end the batch when this many requests in a row failed; None for never. Lines without a
         valid URL need no request, so they do not count.
     :param allowed_failures: succeed, with a warning, if no more URLs failed. Unknown ones are never allowed.
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.

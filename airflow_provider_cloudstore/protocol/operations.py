@@ -20,7 +20,10 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
 _UNUSUAL_PLACE = " If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection."
 _ABSOLUTE = "it must be an absolute URL with a host and the scheme http, https or ftp"
-_ONE_OF_MANY = ': for an upload task `upload`, pass upload.output["file_id"], not upload.output'
+_ONE_OF_MANY = (
+    ': for an upload task `upload`, pass upload.output["file_id"], and for a mapped one '
+    'expand(file_id=upload.output.map(lambda upload: upload["file_id"])), not upload.output'
+)
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # line breaks and bidi included
 _SOURCE_SCHEMES = ("http", "https", "ftp")
 
