@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import bare_url, dataset_of_url, file_uri
 
 if TYPE_CHECKING:
@@ -33,7 +35,10 @@ def of_upload(source: str, base_url: str, file_id: str) -> Lineage:
     :param base_url: the service's base URL.
     :param file_id: the file's id; empty if the service returned none.
     """
-    return Lineage((bare_url(source),), (file_uri(base_url, file_id),) if file_id else ())
+    output: tuple[str, ...] = ()
+    with suppress(InvalidInputError):  # no operation accepts such an id; the upload is queued nevertheless
+        output = (file_uri(base_url, file_id),)
+    return Lineage((bare_url(source),), output)
 
 
 def of_batch(manifest: str | None, receipts: str | None) -> Lineage:

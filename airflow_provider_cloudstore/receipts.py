@@ -8,6 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.ledger import locate
+from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.outcomes import KEY_SIZE, KeyTable, Status
 from airflow_provider_cloudstore.batch.receipts import Folder, parts_by_batch, read_parts
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
@@ -80,10 +81,15 @@ def write_failed(
     from airflow_provider_cloudstore.operators.batch_stores import read_manifest
 
     _validate_single_run(receipts)
+    if str(object_path(target, "target")) == str(object_path(manifest, "manifest")):
+        raise InvalidInputError("the target is the manifest itself; nothing was written", advice="Name another file.")
     statuses = {Status.FAILED.value, Status.UNKNOWN.value} if unknown else {Status.FAILED.value}
     wanted = {bytes.fromhex(one["digest"]) for one in read_receipts(receipts) if one["status"] in statuses}
     source = read_manifest(str(manifest), url_column)
-    chosen = {found.digest: found.entry for found in locate(source(), None) if found.digest in wanted}
+    chosen: dict[bytes, Entry] = {}
+    for found in locate(source(), None):
+        if found.digest in wanted:
+            chosen.setdefault(found.digest, found.entry)  # the first line of a URL is the one that was sent
     with atomic_write(object_path(target, "target")) as file:
         source.write(chosen.values(), file)
     return len(chosen)
@@ -94,13 +100,22 @@ def _validate_single_run(receipts: Any) -> None:
     from airflow_provider_cloudstore.hooks.targets import object_path
 
     folder = PathFolder(object_path(receipts, "receipts"))
-    marks = [json.loads(folder.read(name) or b"{}") for name in folder.names() if name.startswith("batch-")]
-    runs = {tuple(mark.get("scope", ())[:3]) for mark in marks}  # shards differ in the map index alone
+    names = folder.names()
+    marks = {name for name in names if name.startswith("batch-")} | {f"batch-{batch}.json" for batch in parts_by_batch(names)}
+    runs = {_run_of(name, folder.read(name)) for name in marks}
     if len(runs) > 1:
         raise InvalidInputError(
             f"{receipts} holds the receipts of {len(runs)} runs or tasks, whose manifests may differ; nothing was written",
             advice="Give each run a folder of its own, such as .../receipts/{{ run_id }}, and name that one.",
         )
+
+
+def _run_of(name: str, mark: bytes | None) -> tuple[str, ...]:
+    """The DAG, run and task of a batch, by its mark: shards differ in the map index alone. Without a mark, it is its own."""
+    try:
+        return tuple(json.loads(mark or b"")["scope"][:3])
+    except (ValueError, TypeError, KeyError):
+        return (name,)
 
 
 def _last_outcomes(folder: Folder, place: str, batches: dict[str, list[str]]) -> Iterator[dict[str, Any]]:

@@ -89,7 +89,8 @@ def id_places(data: Json, secrets: Iterable[Secret]) -> list[IdPlace]:
 def _rank_of_id(path: tuple[str, ...], value: str) -> int | None:
     last, above = _words(path[-1]), {word for key in path[:-1] for word in _words(key)}
     if not last & _ID:
-        return 4 if last & (_VAGUE | {"file"}) and _DIGIT.search(value) and "://" not in value else None
+        is_one_word = " " not in value and "://" not in value
+        return 4 if last & (_VAGUE | {"file"}) and _DIGIT.search(value) and is_one_word else None
     if last & _OF_SOMETHING_ELSE:
         return 3
     return 0 if "file" in last or "fileid" in last else 1 if above & {"file", "files"} else 2

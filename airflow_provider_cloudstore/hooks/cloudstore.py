@@ -253,7 +253,7 @@ class CloudStoreHook(BaseHook):
             found = error
         if isinstance(found, DownloadLink):
             return True, "The connection works: the service accepts the token."
-        if isinstance(found, NotFoundError) and found.message:
+        if isinstance(found, NotFoundError) and found.message and not found.inconclusive:
             return True, "The connection works: the service accepts the token (the requested file does not exist)."
         if found.message and (isinstance(found, ServiceError) or is_about_subject(found)):
             advice = "If this means that the requested file does not exist, set extra 'not_found_pattern' to match it."

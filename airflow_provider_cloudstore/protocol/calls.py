@@ -166,6 +166,8 @@ class Call(ABC, Generic[T]):
         return result
 
     def _response_error(self, failure: Failure, response: Response, content: Content) -> errors.CloudStoreError:
+        link = results.find_link("", response, content.data, (), ()) if isinstance(content.data, dict) else None
+        self.secrets += link.secrets if link else ()  # the message may repeat the download token
         # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
         message = self._safe(content.message)[:_MAX_MESSAGE_LENGTH]
         detail = message or (self._safe(content.keys) if failure.error is errors.ServiceError else "")

@@ -51,11 +51,11 @@ class Content:
     is_web_page: bool = False
 
     @property
-    def stated_status(self) -> int | None:
-        """The HTTP status of an error that a JSON object names in ``_status``, ``status`` or ``code``, such as 404; else None."""
+    def stated_statuses(self) -> list[int]:
+        """The HTTP statuses of errors that a JSON object names in ``_status``, ``status`` and ``code``, such as 404."""
         values = [value for value in self._values(_STATUSES) if not isinstance(value, bool)]
         found = (str(value).strip(_BLANK) for value in values if isinstance(value, (int, float, str)))
-        return next((int(text[:3]) for text in found if _ERROR_STATUS.fullmatch(text)), None)
+        return [int(text[:3]) for text in found if _ERROR_STATUS.fullmatch(text)]
 
     @property
     def is_error(self) -> bool:
@@ -63,7 +63,7 @@ class Content:
         flags = self._values((*_STATES, "success", "ok"))
         words = [_word(value) for value in self._values(_STATES)]
         return (
-            self.stated_status is not None
+            bool(self.stated_statuses)
             or any(value is False or _word(value) == "false" for value in flags)
             or any(_ERROR_WORD.fullmatch(word) for word in words)
         )

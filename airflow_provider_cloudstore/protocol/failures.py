@@ -188,7 +188,7 @@ def classify_response(
     :param has_result: whether it holds what the operation asked for: a file's id, or a download token.
     """
     is_success = 200 <= response.status < 300
-    stated = content.stated_status if is_success else None
+    stated = _stated(content) if is_success else None
     status, reason = stated or response.status, f"HTTP {response.status}"
     if stated:
         reason += f", but the service reports an error ({stated})"
@@ -201,7 +201,9 @@ def classify_response(
     elif is_success:
         verdict = _classify_success(context, content, reason, is_error=is_error)
     else:
-        verdict = _classify_error(context, status, content, reason, is_limit=is_rate_limit(response))
+        # A front end's page says nothing of what the service did: Varnish sends one with a time after its backend timed out.
+        is_limit = is_rate_limit(response) and (status != 503 or context.operation.idempotent or not content.problem)
+        verdict = _classify_error(context, status, content, reason, is_limit=is_limit)
     if isinstance(verdict, Success):
         return verdict
     return replace(verdict, status=status, inconclusive=_is_inconclusive(context, verdict.error, status, content))
@@ -240,9 +242,19 @@ def _classify_success(context: CallContext, content: Content, reason: str, *, is
     return Success()
 
 
+def _stated(content: Content) -> int | None:
+    """The HTTP status that a 2xx response states; if it states several, the one in doubt."""
+    found = content.stated_statuses
+    return next(filter(_leaves_in_doubt, found), found[0]) if found else None
+
+
+def _leaves_in_doubt(stated: int) -> bool:
+    """Whether who states a status in a 2xx response may have queued an upload before it failed."""
+    return stated in (408, *_LIMITS) or stated >= 500
+
+
 def _classify_stated(context: CallContext, stated: int, content: Content, reason: str) -> Failure:
-    """A status that a 2xx response states: whoever wrote it may have queued an upload before it failed."""
-    if not context.operation.idempotent and (stated in (408, *_LIMITS) or stated >= 500):
+    if not context.operation.idempotent and _leaves_in_doubt(stated):
         return _unknown(context, reason)
     if stated == 407:  # not from the proxy, which would have sent it as the HTTP status
         return _failure(context, errors.RequestRejectedError, reason)

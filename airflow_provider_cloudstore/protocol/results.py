@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pendulum
 from pendulum import DateTime
 
+from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
 from airflow_provider_cloudstore.protocol.storable import Json
@@ -22,6 +23,8 @@ _TOKEN_NAMES = ("download_token", "token")
 _URL_NAMES = ("download_url", "url")
 _EXPIRY_NAMES = ("expires_at", "expires", "expires_in")
 _BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z_-])[\w.:-]{1,256}", re.ASCII)  # neither "OK" nor "1"
+_ID = re.compile("[^\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+_NO_ID = re.compile(r"-?0+|-[0-9]+")  # what careless services write for nothing
 _MAX_TOKEN_LENGTH = 4096
 _TOKEN = re.compile('[^\\s<>"{}\\\\\x00-\x20\x7f-\xa0\ud800-\udfff\ufffd]+')
 _URL = re.compile(r"https?://[^\s\\\x00-\x20\x7f-\xa0\ud800-\udfff]+", re.IGNORECASE)
@@ -157,7 +160,7 @@ def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Se
         bare = data if isinstance(data, str) and _BARE_ID.fullmatch(data) else None
         candidates = [*_fields(data, ("file_id",)), bare]
     known = tuple(secrets)
-    ids = (text for value in candidates if (text := _as_token(value)))
+    ids = (text for value in candidates if (text := _as_id(value)))
     return next((text for text in ids if not _repeats(text, known)), None)
 
 
@@ -184,11 +187,18 @@ def _fields(body: Json, names: tuple[str, ...]) -> Iterator[Any]:
                 yield place[name]
 
 
+def _as_id(value: Any) -> str | None:
+    """``value`` as text if it says something: neither zero nor a word for nothing, such as ``null``."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or len(text) > _MAX_TOKEN_LENGTH or not _ID.fullmatch(text):
+        return None
+    return None if is_nothing(text) or _NO_ID.fullmatch(text) else text
+
+
 def _as_token(value: Any) -> str | None:
-    """``value`` if it can be a token: printable, without spaces, and neither markup nor broken JSON."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    return value if isinstance(value, str) and len(value) <= _MAX_TOKEN_LENGTH and _TOKEN.fullmatch(value) else None
+    """The same if it can be a token: without spaces, and neither markup nor broken JSON."""
+    text = _as_id(value)
+    return text if text and _TOKEN.fullmatch(text) else None
 
 
 def _at(body: Json, path: tuple[str, ...]) -> Any:

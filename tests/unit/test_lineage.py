@@ -159,6 +159,7 @@ BASE = "https://files.example.com/eu"
 def test_an_upload_leads_from_its_source_to_its_file_and_names_no_credential() -> None:
     found = of_upload("ftp://user:hunter2@h/f?sig=hunter2", BASE, "a/b")
     assert found == Lineage(("ftp://h/f",), ("cloudstore://files.example.com/eu/a%2Fb",))
+    assert of_upload("ftp://h/f", BASE, "no\u200fone") == Lineage(("ftp://h/f",), ())  # an id that no operation accepts
     assert of_upload("ftp://***@h/f?***", BASE, "") == Lineage(("ftp://h/f",), ())
 
 

@@ -133,7 +133,7 @@ MANIFESTS: dict[str, tuple[bytes, list[Outcome], bytes]] = {
     "urls.csv": (
         CSV,
         [("https://h/a", FAILED), ("line 4", FAILED), ("https://h/b", Status.QUEUED), ("https://h/c", Status.UNKNOWN)],
-        b"\xef\xbb\xbfid,url,note\r\n2\r\n5,https://h/a,again\r\n",
+        b'\xef\xbb\xbfid,url,note\r\n1,https://h/a,"two\r\nlines, \xff"\r\n2\r\n',
     ),
     "urls.txt": (
         b"# ours\nhttps://h/a?s=1\n\nnot-a-url\n# more\nhttps://h/b",
@@ -184,6 +184,25 @@ def test_the_shards_of_a_run_make_one_manifest_and_two_runs_make_none(tmp_path: 
     with pytest.raises(InvalidInputError, match=r"(?s)the receipts of 2 runs or tasks.*Give each run a folder"):
         write_failed(tmp_path / "receipts", tmp_path / "urls", tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("lost", [None, b"{", b"[]", b"{}"])
+def test_a_batch_without_a_mark_may_be_of_another_run(tmp_path: Path, lost: bytes | None) -> None:
+    (tmp_path / "urls").write_text("https://h/a\n")
+    for run in ("one", "two"):
+        write(tmp_path / "receipts", 1, ("https://h/a", FAILED), run=run)
+    mark = next((tmp_path / "receipts").glob("batch-*.json"))
+    mark.unlink() if lost is None else mark.write_bytes(lost)
+    with pytest.raises(InvalidInputError, match="the receipts of 2 runs or tasks"):
+        write_failed(tmp_path / "receipts", tmp_path / "urls", tmp_path / "none")
+
+
+def test_the_manifest_itself_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "urls").write_text("https://h/a\nhttps://h/b\n")
+    write(tmp_path / "receipts", 1, ("https://h/a", FAILED))
+    with pytest.raises(InvalidInputError, match="the target is the manifest itself"):
+        write_failed(tmp_path / "receipts", str(tmp_path / "urls"), tmp_path / "urls")
+    assert (tmp_path / "urls").read_text() == "https://h/a\nhttps://h/b\n"
 
 
 def test_where_nothing_failed_there_is_a_manifest_without_lines(tmp_path: Path) -> None:

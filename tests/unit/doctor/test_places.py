@@ -67,7 +67,7 @@ def response(data: Any) -> Response:
         ({"id": "f1", "file": {"id": "f1"}}, ["file.id"]),
         ([{"id": "f1"}], ["0.id"]),
         ({"name": "report", "valid": "x", "video": "y", "identity": "z"}, []),
-        ({"id": None, "data": {"id": "two words"}}, []),
+        ({"id": None, "data": {"id": "two words"}}, ["data.id"]),
         ({"id": ["f1"]}, []),
         ({"a.id": "f1"}, []),
         ("f1", []),

@@ -148,6 +148,9 @@ def test_a_connection_test_says_in_plain_words_what_it_proved(emulator: Emulator
         connect(monkeypatch, **fields, extra={"not_found_pattern": "invalid token"})
         assert CloudStoreHook().test_connection()[0]
         connect(monkeypatch, **fields)
+    page: dict[str, Any] = {"kind": "status", "status": 404, "headers": {"Content-Type": "text/html"}, "body": "Not Found"}
+    emulator.fault(**page, operation="link")
+    assert not CloudStoreHook().test_connection()[0]
     store_file(emulator, file_id="airflow-connection-test")
     assert CloudStoreHook().test_connection() == (True, "The connection works: the service accepts the token.")
     connect(monkeypatch, host=emulator.url, password="wrong-token")

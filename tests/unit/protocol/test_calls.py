@@ -11,7 +11,14 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl, pause_before_retry
+from airflow_provider_cloudstore.protocol.calls import (
+    Call,
+    CreateDownloadLink,
+    DeleteFolder,
+    PollFile,
+    UploadFromUrl,
+    pause_before_retry,
+)
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import TOKEN, settings
@@ -151,6 +158,31 @@ def test_the_services_words_stand_in_the_message_without_any_secret() -> None:
         for secret in (TOKEN, "pre/signed", "pre%2Fsigned", "pass+word", "pass%2Bword"):
             assert secret not in message
         assert "'https://***@host/file?***'" in message
+
+
+@pytest.mark.parametrize("call", [DeleteFolder("d1", settings()), UploadFromUrl(SOURCE, settings()), PollFile("f1", settings())])
+def test_a_download_token_in_an_error_is_not_repeated(call: Call[Any]) -> None:
+    body = {"ok": False, "data": {"token": "one-time-77"}, "message": "link one-time-77 is not ready"}
+    with pytest.raises(errors.ServiceError, match=r"link \*\*\* is not ready") as failed:
+        Loop(call, answer(body=body)).run()
+    assert failed.value.message == "link *** is not ready"
+
+
+PLACEHOLDERS = [0, "0", -1, "-1", "", "null", "None", "undefined", "nan", None, False, True, {}, []]
+
+
+@pytest.mark.parametrize("nothing", PLACEHOLDERS, ids=repr)
+def test_what_stands_for_nothing_is_no_id_and_no_token_so_an_error_beside_it_counts(nothing: Any) -> None:
+    for call, name in ((UploadFromUrl(SOURCE, settings()), "file_id"), (PollFile("f1", settings()), "token")):
+        with pytest.raises(errors.ServiceError, match="quota exceeded"):
+            Loop(call, answer(body={"error": "quota exceeded", name: nothing})).run()
+    assert Loop(UploadFromUrl(SOURCE, settings()), answer(body={"file_id": nothing})).run().file_id == ""
+
+
+@pytest.mark.parametrize("file_id", ["{6F9619FF-8B86-D011}", "my file 1", '<"a">', "a\u200fb", "/x/y", "1.5", 7])
+def test_an_id_is_kept_as_the_service_writes_it(file_id: Any) -> None:
+    upload = Loop(UploadFromUrl(SOURCE, settings()), answer(body={"error": "renamed", "file_id": file_id})).run()
+    assert upload.file_id == str(file_id)
 
 
 def test_the_old_token_stays_a_secret_after_it_was_replaced() -> None:

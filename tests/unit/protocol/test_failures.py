@@ -228,6 +228,19 @@ def test_retry_after_is_seconds_or_an_http_date_to_come_and_at_most_a_day(value:
     assert retry_after(response(429, retry_after=value)) == seconds
 
 
+def test_a_page_with_503_and_a_time_leaves_an_upload_in_doubt_because_varnish_sends_one_after_its_backend_timed_out() -> None:
+    page = b"<!DOCTYPE html><h1>Error 503 Backend fetch failed</h1>"
+    assert judged(UPLOAD_FROM_URL, response(503, page, retry_after="5")) is errors.OutcomeUnknownError
+    assert judged(UPLOAD_FROM_URL, response(503, b"{broken", retry_after="5")) is errors.OutcomeUnknownError
+    assert judged(UPLOAD_FROM_URL, response(429, page, retry_after="5")) is errors.RateLimitError
+    assert judged(DELETE_FOLDER, response(503, page, retry_after="5")) is errors.RateLimitError
+
+
+@pytest.mark.parametrize("body", [{"status": 409, "code": 500}, {"_status": 503, "code": 403}, {"status": "401", "code": "429"}])
+def test_of_several_numbers_the_one_in_doubt_decides_so_that_an_upload_is_not_resent(body: Any) -> None:
+    assert judged(UPLOAD_FROM_URL, response(200, body)) is errors.OutcomeUnknownError
+
+
 @pytest.mark.parametrize("value", ["1", "0", " 7 ", "9" * 5000, "Thu, 01 Jan 2026 00:02:00 GMT"])
 def test_a_503_with_a_time_to_come_says_that_an_upload_had_no_effect(value: str) -> None:
     assert judged(UPLOAD_FROM_URL, response(503, retry_after=value)) is errors.RateLimitError

@@ -212,6 +212,7 @@ def respellings(key: str) -> list[str]:
         *((name, "x") for name in ("protected", "protect_folders", "protectedFolder", "folders_protected")),
         *((name, "x") for name in ("deletion_protection", "pretected_folder_id", "protcted_folders_ids")),
         *((name, ["x"]) for name in ("do_not_delete", "never_delete", "undeletable", "keep-folder-ids", "folderIds")),
+        ("never_delete", '["x"]'),
         *((name, "x, y") for name in ("undeletable_folder_ids", "folder_ids", "deletion_exceptions")),
         ("extra__http__protected_folder_ids", "x"),
         ("extra", {"protected_folder_ids": ["x"]}), ("a", {"b": {"protectedFolders": "x"}}),

@@ -87,10 +87,12 @@ _VALID_RETRY_AFTER = re.compile(r"[0-9]+|.* 2100 .* GMT")
 _ROWS = {Says.AN_ERROR: "2xx whose body reports an error", Says.NOTHING: "2xx that is not"}
 
 
-def _is_rate_limit(response: RawResponse) -> bool:
-    """Whether a response asks to come again later, and nothing was done."""
+def _is_rate_limit(response: RawResponse, operation: str) -> bool:
+    """Whether a response asks to come again later, and nothing was done: a front end's 503 does not say that of an upload."""
     retry_after = response.headers.get("retry-after", "")
-    return response.status in (425, 429) or (response.status == 503 and _VALID_RETRY_AFTER.fullmatch(retry_after) is not None)
+    if response.status != 503 or (operation == "upload" and response.says is Says.NOTHING):
+        return response.status in (425, 429)
+    return _VALID_RETRY_AFTER.fullmatch(retry_after) is not None
 
 
 def _expected_error(operation: str, response: RawResponse) -> str | None:
@@ -102,7 +104,7 @@ def _expected_error(operation: str, response: RawResponse) -> str | None:
     if response.kind is Kind.TRUNCATED:
         return row_for("sent, outcome unknown").error(operation, 500)
     if not 200 <= status < 300:
-        row = row_for("other 5xx") if status == 503 and not _is_rate_limit(response) else row_for_status(status)
+        row = row_for("other 5xx") if status == 503 and not _is_rate_limit(response, operation) else row_for_status(status)
         return row.error(operation, status) if row else None
     if response.says is None:
         return None
@@ -114,7 +116,7 @@ def _expected_error(operation: str, response: RawResponse) -> str | None:
 def of_call(case: Case, operation: str, seen: Seen) -> Problems:
     """One call: what the failure table says, and what was stored."""
     first, last = case.response(0), case.response(max(0, seen.requests - 1))
-    if operation == "upload" and seen.requests > 1 and not _is_rate_limit(first):
+    if operation == "upload" and seen.requests > 1 and not _is_rate_limit(first, operation):
         yield "upload resent", f"{seen.requests} requests after HTTP {first.status}"
     if seen.requests > MAX_ATTEMPTS:
         yield "requests", f"{seen.requests}, where {MAX_ATTEMPTS} are allowed"

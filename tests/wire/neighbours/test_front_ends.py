@@ -104,8 +104,12 @@ def tls(name: str) -> str:
     return server(f"{LOCATION} ssl_certificate {pem}; ssl_certificate_key {pem};", listen="127.0.0.1:{port} ssl")
 
 
-def page(status: int, more: str = "") -> str:
-    return server(f"{more} default_type text/html; return {status} '<!doctype html><title>We are back soon</title>';")
+PAGE = "<!doctype html><title>We are back soon</title>"
+
+
+def page(status: int, more: str = "", body: str = PAGE) -> str:
+    kind = "text/html" if body == PAGE else "application/json"
+    return server(f"{more} default_type {kind}; return {status} '{body}';")
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,7 @@ ROWS = {
     ),
     "nginx: a maintenance page with status 503": Row(page(503), "HTTP 503"),
     "nginx: a maintenance page with status 503 and `Retry-After`": Row(page(503, "add_header Retry-After 0 always;"), "HTTP 503"),
+    "nginx: `{}` with status 503 and `Retry-After`": Row(page(503, "add_header Retry-After 0 always;", "{}"), "HTTP 503"),
     "nginx: a maintenance page with status 200": Row(page(200), "HTTP 200 with"),
     "haproxy: 503, because `timeout queue` is over": Row(
         f"{HAPROXY.rstrip()} maxconn 1\n timeout queue 300ms", "HTTP 503", before=one_that_stays
