@@ -71,6 +71,7 @@ _OF_THE_SERVICE = (
     errors.PermissionDeniedError,
     errors.NotFoundError,
 )
+_REPORTED = ", but the service reports an error"
 _MAX_MESSAGE_LENGTH = 2000  # of an error envelope that a user's own regular expression is applied to
 _MAX_RETRY_AFTER = 86_400.0  # seconds; a broken one must not delay a task for years
 _SECONDS = re.compile(r"\d+", re.ASCII)
@@ -191,11 +192,15 @@ def classify_response(
     stated = _stated(content) if is_success else None
     status, reason = stated or response.status, f"HTTP {response.status}"
     if stated:
-        reason += f", but the service reports an error ({stated})"
+        reason += f"{_REPORTED} ({stated})"
     is_error = content.is_error or (content.mentions_error and not (is_success and has_result()))
     verdict: Success | Failure
     if _is_missing(context, status, content, may_match=not stated and status != 401 and (is_error or status == 400)):
         verdict = _classify_missing(context, reason)
+    elif (
+        is_success and is_error and not context.operation.idempotent and has_result()
+    ):  # it failed, and here is its file: in doubt
+        verdict = _unknown(context, reason if stated else f"{reason}{_REPORTED}")
     elif stated:
         verdict = _classify_stated(context, stated, content, reason)
     elif is_success:
@@ -238,7 +243,7 @@ def _classify_success(context: CallContext, content: Content, reason: str, *, is
             return _failure(context, errors.InvalidResponseError, reason)
         return _unknown(context, f"{reason}; check the connection's host" if content.is_web_page else reason)
     if is_error:
-        return _failure(context, errors.ServiceError, f"{reason}, but the service reports an error")
+        return _failure(context, errors.ServiceError, f"{reason}{_REPORTED}")
     return Success()
 
 
