@@ -81,7 +81,8 @@ def write_failed(
     from airflow_provider_cloudstore.operators.batch_stores import read_manifest
 
     _validate_single_run(receipts)
-    if str(object_path(target, "target")) == str(object_path(manifest, "manifest")):
+    place = object_path(target, "target")
+    if str(place) == str(object_path(manifest, "manifest")):
         raise InvalidInputError("the target is the manifest itself; nothing was written", advice="Name another file.")
     statuses = {Status.FAILED.value, Status.UNKNOWN.value} if unknown else {Status.FAILED.value}
     wanted = {bytes.fromhex(one["digest"]) for one in read_receipts(receipts) if one["status"] in statuses}
@@ -90,7 +91,7 @@ def write_failed(
     for found in locate(source(), None):
         if found.digest in wanted:
             chosen.setdefault(found.digest, found.entry)  # the first line of a URL is the one that was sent
-    with atomic_write(object_path(target, "target")) as file:
+    with atomic_write(place) as file:
         source.write(chosen.values(), file)
     return len(chosen)
 

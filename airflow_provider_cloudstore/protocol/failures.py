@@ -197,9 +197,7 @@ def classify_response(
     verdict: Success | Failure
     if _is_missing(context, status, content, may_match=not stated and status != 401 and (is_error or status == 400)):
         verdict = _classify_missing(context, reason)
-    elif (
-        is_success and is_error and not context.operation.idempotent and has_result()
-    ):  # it failed, and here is its file: in doubt
+    elif is_success and is_error and not context.operation.idempotent and (_leaves_in_doubt(stated) or has_result()):
         verdict = _unknown(context, reason if stated else f"{reason}{_REPORTED}")
     elif stated:
         verdict = _classify_stated(context, stated, content, reason)
@@ -253,14 +251,12 @@ def _stated(content: Content) -> int | None:
     return next(filter(_leaves_in_doubt, found), found[0]) if found else None
 
 
-def _leaves_in_doubt(stated: int) -> bool:
+def _leaves_in_doubt(stated: int | None) -> bool:
     """Whether who states a status in a 2xx response may have queued an upload before it failed."""
-    return stated in (408, *_LIMITS) or stated >= 500
+    return stated is not None and (stated in (408, *_LIMITS) or stated >= 500)
 
 
 def _classify_stated(context: CallContext, stated: int, content: Content, reason: str) -> Failure:
-    if not context.operation.idempotent and _leaves_in_doubt(stated):
-        return _unknown(context, reason)
     if stated == 407:  # not from the proxy, which would have sent it as the HTTP status
         return _failure(context, errors.RequestRejectedError, reason)
     return _classify_error(context, stated, content, reason, is_limit=stated in _LIMITS)

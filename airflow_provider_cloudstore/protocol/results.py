@@ -24,7 +24,7 @@ _URL_NAMES = ("download_url", "url")
 _EXPIRY_NAMES = ("expires_at", "expires", "expires_in")
 _BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z_-])[\w.:-]{1,256}", re.ASCII)  # neither "OK" nor "1"
 _ID = re.compile("[^\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
-_NO_ID = re.compile(r"-?0+|-[0-9]+")  # what careless services write for nothing
+_NO_ID = re.compile(r"0+|-[0-9]+")  # what careless services write for nothing
 _MAX_TOKEN_LENGTH = 4096
 _TOKEN = re.compile('[^\\s<>"{}\\\\\x00-\x20\x7f-\xa0\ud800-\udfff\ufffd]+')
 _URL = re.compile(r"https?://[^\s\\\x00-\x20\x7f-\xa0\ud800-\udfff]+", re.IGNORECASE)

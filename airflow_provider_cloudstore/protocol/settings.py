@@ -124,7 +124,7 @@ def _bare(name: str) -> str:
 def _resembles_guard(name: str, value: Any) -> bool:
     """Whether an unknown extra, or one inside it, may be meant to protect folders: it would protect none."""
     bare = _bare(name)
-    is_list = "," in str(value) or str(value).lstrip().startswith("[")
+    is_list = isinstance(value, list) or (isinstance(value, str) and ("," in value or value.lstrip().startswith("[")))
     return (
         "protect" in bare
         or (is_list and ("delet" in bare or "folderid" in bare))

@@ -235,6 +235,8 @@ def test_any_other_unknown_extra_has_no_effect_and_is_told(name: str) -> None:
     assert read(**{name: "x"}) == read()
     (warning,) = warnings_about("cloudstore", {name: "x"})
     assert repr(name) in warning
+    nested: dict[str, Any] = {name: {"by": "a", "at": "b"}}
+    assert read(**nested) == read()
 
 
 def test_the_test_button_of_airflow_2_sends_each_field_twice() -> None:
