@@ -16,7 +16,6 @@ OLD_BIN := .venv/airflow-$(OLD)/bin
 MIDDLE_BIN := .venv/airflow-$(MIDDLE)/bin
 WORKBENCH := $(NEW)-workbench
 WORKBENCH_BIN := .venv/airflow-$(WORKBENCH)/bin
-CASES ?= 2000
 # More workers than cores, because many tests wait; fewer where .ci/run runs something else at the same time. Tests selected with
 # ARGS run one at a time, with readable output.
 ALONE := -n $(shell expr 2 \* $(CORES))
@@ -32,7 +31,7 @@ IN_TIME := tests/wire/batch/test_job.py tests/wire/clients/test_limits.py tests/
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories test-differential package test-wheel \
+.PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories package test-wheel \
   test-airflow test-airflow-new test-airflow-old test-canary test-assets test-downloads test-waiting test-killed-upload \
   test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
   drawings plots pictures test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
@@ -135,9 +134,6 @@ test-kill: env-new ## kill a batch task fifty times, twice, and twenty times whi
 
 test-histories: env-new ## compare batches in 2,500 simulated histories of faults with a model
 	@CLOUDSTORE_HISTORIES=2500 $(BIN)/python -m pytest --timeout 1200 tests/unit/batch/test_simulation.py
-
-test-differential: env-new ## send random raw responses to both clients and to downloads, and check what must always hold; CASES=10000 for more
-	@CLOUDSTORE_CASES=$(CASES) $(BIN)/python -m pytest -m slow -s tests/wire/differential
 
 test-distributed: env-workbench ## test a distributed Airflow whose nodes and components are killed, frozen and restarted
 	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/cluster/distributed

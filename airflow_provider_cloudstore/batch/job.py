@@ -38,7 +38,7 @@ OUTAGE_LIMIT = 300.0
 @asynccontextmanager
 async def connect(settings: Settings, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
     """A client whose session has a connection for each concurrent upload."""
-    async with shared_session(settings, limit, fresh_after_loss=True) as session:
+    async with shared_session(settings, limit) as session:
         yield AsyncClient(settings, reload, session)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import select
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
@@ -25,7 +25,6 @@ from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, pause_before_retry
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.failures import connect_refused
-from airflow_provider_cloudstore.protocol.framing import IncompleteResponse, MalformedResponse, ResponseFilter
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.proxies import Proxy
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -35,8 +34,9 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 POOL_LIMIT = 32
-"""Default limit of the sockets that a shared session opens."""
-_KEEP_ALIVE = 60.0
+"""Default limit of the requests that a shared session sends at once."""
+_KEEP_ALIVE = 60.0  # seconds between two requests, of polls
+_BRIEFLY = 1.0  # of others
 
 
 class AsyncClient:
@@ -77,25 +77,25 @@ class AsyncClient:
             return call.handle_outcome(await self.send(call.request(), time_left))
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
-        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`."""
+        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`, but the limit is that of the whole."""
         limit = max(0.001, min(self._settings.timeout, time_left))
         in_flight = _InFlight()
-        _in_flight.set(in_flight)  # read in this task
         try:
             return await self._exchange(request, limit, in_flight)
         except aiohttp.ClientHttpProxyError as error:
             return connect_refused(error.status)
         except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
-            cause, through_proxy = in_flight.failure or error, self._session.proxy is not None
-            self._session.connector.note_failure(in_flight, cause)
-            return transport_failure(cause, sent=in_flight.is_sent, limit=limit, through_proxy=through_proxy)
+            is_lost = isinstance(error, aiohttp.ClientConnectionError) and not isinstance(error, TimeoutError)
+            if is_lost and in_flight.is_reusing and request.method != "GET":
+                self._session.stop_reusing()
+            return transport_failure(error, sent=in_flight.is_sent, limit=limit)
 
     async def _exchange(self, request: Request, limit: float, in_flight: _InFlight) -> Response:
         """Library exceptions end in the caller: they are not even the context of a later error."""
         proxy = self._session.proxy
         forwarded = proxy.headers if proxy and request.url.startswith("http:") else {}
         sent = time.time()
-        async with self._session.http.request(
+        async with self._session.http(request.method).request(
             request.method,
             URL(request.url, encoded=True),
             headers={**request.headers, **forwarded},
@@ -104,110 +104,83 @@ class AsyncClient:
             proxy=proxy.url if proxy else None,
             proxy_headers=proxy.headers if proxy else None,
             allow_redirects=False,
+            trace_request_ctx=in_flight,
         ) as response:
             body = bytearray()
-            while len(body) <= messages.MAX_BODY_BYTES and not response.content.at_eof():
-                body += await response.content.readany()
-            if len(body) > messages.MAX_BODY_BYTES:
-                response.close()
-            elif failure := in_flight.failure or response.content.exception():  # at_eof() is also true after an error
-                raise failure
-        return Response(response.status, in_flight.filter.headers, bytes(body), sent, time.time())
+            async for piece in response.content.iter_any():
+                body += piece
+                if len(body) > messages.MAX_BODY_BYTES:
+                    response.close()
+                    break
+        return Response(response.status, messages.headers_of(response.headers.items()), bytes(body), sent, time.time())
 
 
+@dataclass(slots=True)
 class _InFlight:
-    """One request, as its connection sees it.
+    """What the connection of a request says of it.
 
     :ivar is_sent: whether it may have been sent.
     :ivar is_reusing: whether it was sent over a connection that had carried another request.
-    :ivar failure: what ended its response early.
     """
 
-    def __init__(self) -> None:
-        self.is_sent = self.is_reusing = False
-        self.failure: BaseException | None = None
-        self.filter = ResponseFilter(messages.MAX_WIRE_BYTES)
+    is_sent: bool = False
+    is_reusing: bool = False
 
 
-_in_flight: ContextVar[_InFlight] = ContextVar("_in_flight")
+async def _note_connected(_: aiohttp.ClientSession, context: Any, event: object) -> None:
+    context.trace_request_ctx.is_sent = True
 
 
-class _Connector(aiohttp.TCPConnector):
-    """Lends connections over which no byte has arrived while they were idle, each watched by a :class:`_Connection`."""
-
-    fresh_after_loss = lends_once = False
-
-    def note_failure(self, in_flight: _InFlight, cause: BaseException) -> None:
-        """Lend each connection once from now on, if asked to, when one that was kept alive ended without a response."""
-        is_lost = not in_flight.filter.status and not isinstance(cause, (TimeoutError, MalformedResponse))
-        if self.fresh_after_loss and in_flight.is_reusing and is_lost and not self.lends_once:
-            self.lends_once = True
-            log.warning("An upload was lost on a kept-alive connection: from now on each upload opens a connection of its own.")
-
-    async def connect(self, *args: Any, **kwargs: Any) -> aiohttp.connector.Connection:
-        """A connection for the request in flight."""
-        in_flight = _in_flight.get()
-        if in_flight.is_sent:  # aiohttp itself would send a lost GET once more
-            raise aiohttp.ServerDisconnectedError
-        while True:
-            lent = await super().connect(*args, **kwargs)
-            transport: Any = lent.transport
-            connection = transport.get_protocol()
-            is_used = isinstance(connection, _Connection)
-            if not is_used:
-                connection = _Connection(transport, connection)
-                transport.set_protocol(connection)
-            elif self.lends_once or connection.is_stale():
-                transport.abort()
-                lent.close()
-                continue
-            in_flight.is_sent, in_flight.is_reusing, connection.in_flight = True, is_used, in_flight
-            return lent
+async def _note_reuse(_: aiohttp.ClientSession, context: Any, event: object) -> None:
+    context.trace_request_ctx.is_sent = context.trace_request_ctx.is_reusing = True
 
 
-class _Connection(asyncio.Protocol):
-    """Stands between a connection and aiohttp, which gets what :class:`ResponseFilter` passes on."""
-
-    in_flight: _InFlight
-
-    def __init__(self, transport: Any, protocol: Any) -> None:
-        self._transport, self._protocol = transport, protocol
-        self._poll = select.poll()
-        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
-
-    def data_received(self, data: bytes) -> None:
-        seen = self.in_flight.filter
-        try:
-            if passed := seen.feed(data):
-                self._protocol.data_received(passed)
-        except MalformedResponse as error:
-            self.in_flight.failure = error
-        if seen.surplus or self.in_flight.failure:
-            self._transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        in_flight = self.in_flight
-        if not in_flight.failure and not in_flight.filter.ended:
-            try:
-                in_flight.filter.end()
-                in_flight.failure = exc  # aiohttp takes a reset for the end of a body of unknown length
-            except IncompleteResponse as error:
-                in_flight.failure = exc or error
-        self._protocol.connection_lost(exc)
-
-    def is_stale(self) -> bool:
-        """Whether bytes have arrived since the last response, or the server has closed the connection."""
-        return self._transport.is_closing() or bool(self._poll.poll(0))
-
-
-@dataclass(frozen=True, slots=True)
 class Session:
-    """An open HTTP session, and its slots: waiting for a slot does not count towards a request's timeout."""
+    """Open HTTP sessions to one address, and their slots: waiting for a slot does not count towards a request's timeout.
 
-    http: aiohttp.ClientSession
-    connector: _Connector
-    slots: asyncio.Semaphore
-    proxy: Proxy | None
+    Polls keep their connections for a minute. Other requests must not be lost, so theirs are not reused after a second, and not
+    at all once one was lost on a reused connection.
+
+    :param limit: maximum number of requests at once.
+    :param tls: the certificates; False without TLS.
+    """
+
+    def __init__(self, limit: int, tls: ssl.SSLContext | bool, proxy: Proxy | None) -> None:
+        self.slots = asyncio.Semaphore(limit)
+        self.proxy = proxy
+        self._connector = partial(aiohttp.TCPConnector, limit=limit, ssl=tls)
+        self._polls = _new_http(self._connector(keepalive_timeout=_KEEP_ALIVE))
+        self._others = [_new_http(self._connector(keepalive_timeout=_BRIEFLY))]
+
+    def http(self, method: str) -> aiohttp.ClientSession:
+        """The HTTP session for a request."""
+        return self._polls if method == "GET" else self._others[-1]
+
+    def stop_reusing(self) -> None:
+        """Open a new connection for each request but polls from now on."""
+        if len(self._others) == 1:
+            log.warning("An upload was lost on a kept-alive connection: from now on each upload opens a connection of its own.")
+            self._others.append(_new_http(self._connector(force_close=True)))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for http in (self._polls, *self._others):
+            await http.close()
+
+
+def _new_http(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(_note_connected)
+    trace.on_connection_reuseconn.append(_note_reuse)
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        skip_auto_headers=("Accept", "Content-Type"),
+        max_line_size=messages.MAX_LINE_BYTES,
+        max_field_size=messages.MAX_LINE_BYTES,
+        trace_configs=[trace],
+    )
 
 
 @dataclass(slots=True)
@@ -221,22 +194,19 @@ _closing: set[asyncio.Task[None]] = set()
 
 
 @asynccontextmanager
-async def shared_session(
-    settings: Settings, limit: int = POOL_LIMIT, *, fresh_after_loss: bool = False
-) -> AsyncIterator[Session]:
+async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIterator[Session]:
     """The session shared by all users of an address in this event loop: opened with the first, closed after the last.
 
     Opening and closing are tasks of their own, so cancelling one user at any ``await`` does not affect the others.
 
     :param settings: the address, and how to verify it.
-    :param limit: maximum number of sockets.
-    :param fresh_after_loss: whether to open a new connection for each request once one was lost on a kept-alive connection.
+    :param limit: maximum number of requests at once.
     """
     loop = asyncio.get_running_loop()
-    key = (loop, os.getpid(), settings.base_url, settings.verify, settings.proxy, limit, fresh_after_loss)
+    key = (loop, os.getpid(), settings.base_url, settings.verify, settings.proxy, limit)
     shared = _shared.get(key)
     if shared is None:
-        shared = _shared[key] = _SharedSession(loop.create_task(_open(settings, limit, fresh_after_loss)))
+        shared = _shared[key] = _SharedSession(loop.create_task(_open(settings, limit)))
     shared.users += 1
     try:
         yield await asyncio.shield(shared.opening)
@@ -250,24 +220,14 @@ async def shared_session(
             await asyncio.shield(closing)
 
 
-async def _open(settings: Settings, limit: int, fresh_after_loss: bool) -> Session:
+async def _open(settings: Settings, limit: int) -> Session:
     proxy = Proxy.of(settings.proxy)
     tls = any(url.startswith("https:") for url in (settings.base_url, proxy.url if proxy else ""))
     context = await asyncio.to_thread(tls_context, settings) if tls else False  # reads files
-    connector = _Connector(limit=limit, ssl=context, keepalive_timeout=_KEEP_ALIVE)
-    connector.fresh_after_loss = fresh_after_loss
-    http = aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        skip_auto_headers=("Accept", "Content-Type"),
-        max_line_size=messages.MAX_LINE_BYTES,
-        max_field_size=messages.MAX_LINE_BYTES,
-    )
-    return Session(http, connector, asyncio.Semaphore(limit), proxy)
+    return Session(limit, context, proxy)
 
 
 async def _close(opening: asyncio.Task[Session]) -> None:
     await asyncio.wait([opening])
     if not opening.cancelled() and not opening.exception():
-        await opening.result().http.close()
+        await opening.result().close()

@@ -15,6 +15,7 @@ from weakref import WeakSet
 import requests
 
 from airflow_provider_cloudstore.clients.exchange import Exchange
+from airflow_provider_cloudstore.clients.reasons import timed_out
 from airflow_provider_cloudstore.clients.sessions import new_session
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, pause_before_retry
@@ -93,17 +94,18 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """Send one request and read its response, up to the first piece that makes the body too large.
 
-        :param time_left: maximum seconds for both, if the connection's timeout is not shorter.
+        :param time_left: maximum seconds for each step, if the connection's timeout is not shorter; also for the body as a whole.
         """
         limit = max(0.001, min(self.settings.timeout, time_left))
-        deadline = time.monotonic() + limit
-        with Exchange(self.session, limit, lambda: deadline, messages.MAX_WIRE_BYTES) as exchange:
+        with Exchange(self.session, limit) as exchange:
             head = exchange.open(request)
             if isinstance(head, TransportFailure):
                 return head
-            body = bytearray()
+            body, ends_at = bytearray(), time.monotonic() + limit
             while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read()):
                 if isinstance(piece, TransportFailure):
                     return piece
+                if time.monotonic() > ends_at:
+                    return timed_out(limit)
                 body += piece
         return replace(head, body=bytes(body), received=time.time())

@@ -76,12 +76,12 @@ class DownloadClient:
         if download.needs_link:
             download.use_link(self._new_link(download.file_id))
         request = download.start_attempt()
-        limit = self._client.settings.timeout
         while True:
-            with Exchange(self._client.session, limit, lambda: min(time.monotonic() + limit, clock.ends_at)) as exchange:
+            with Exchange(self._client.session, clock.limit(self._client.settings.timeout)) as exchange:
                 head = exchange.open(request)
                 if isinstance(head, TransportFailure):
-                    return clock.finish_attempt(download, head)
+                    clock.check(download)
+                    return download.finish_attempt(head)
                 if not download.follow_redirect(head):
                     return self._read_body(download, sink, exchange, head, clock)
             request = download.request()
@@ -92,8 +92,9 @@ class DownloadClient:
         if download.position == 0:
             sink.restart()
         while (wanted := to_skip or download.bytes_wanted) and (piece := exchange.read(int(min(CHUNK, wanted)))):
+            clock.check(download)
             if isinstance(piece, TransportFailure):
-                return clock.finish_attempt(download, piece)
+                return download.finish_attempt(piece)
             if to_skip:
                 to_skip -= len(piece)
                 download.skip(len(piece))
@@ -102,7 +103,7 @@ class DownloadClient:
             sink.write(piece)
             if is_progress:
                 clock.note_progress()
-        return clock.finish_attempt(download, None)
+        return download.finish_attempt(None)
 
     def _new_link(self, file_id: str) -> DownloadLink:
         try:
@@ -127,12 +128,17 @@ class _Clock:
         """Seconds for further attempts and pauses."""
         return min(self.ends_at, self._progressed_at + DEFAULT_BUDGET) - time.monotonic()
 
-    def finish_attempt(self, download: Download, failure: TransportFailure | None) -> None:
-        """Check that the attempt downloaded all of its bytes.
+    def limit(self, timeout: float) -> float:
+        """Seconds for each step of a request.
 
-        :raises CloudStoreError: if bytes are missing.
+        :param timeout: the connection's.
         """
-        now = time.monotonic()
-        if failure and now >= self.ends_at:
+        return max(0.001, min(timeout, self.ends_at - time.monotonic()))
+
+    def check(self, download: Download) -> None:
+        """Check that there is time left.
+
+        :raises CloudStoreError: if ``execution_timeout`` is over.
+        """
+        if (now := time.monotonic()) >= self.ends_at:
             raise download.out_of_time(now - self._began)
-        download.finish_attempt(failure)

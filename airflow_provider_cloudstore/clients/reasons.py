@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator
 
+from airflow_provider_cloudstore.protocol.failures import connect_refused
 from airflow_provider_cloudstore.protocol.messages import Cause, FailureKind, TransportFailure
 
 # By name, because neither client may import the other's library. The first one that matches any cause counts.
@@ -17,37 +19,48 @@ _REASONS = {
     "BrokenPipeError": ("connection closed", Cause.UNREACHABLE),
     "SSLError": ("TLS failed", Cause.TLS),
     "TimeoutError": ("timed out", Cause.UNREACHABLE),
-    "IncompleteResponse": ("the response ended early", Cause.UNREACHABLE),
+    "UnclearResponse": ("an interim response (1xx), or an unknown transfer coding", Cause.UNREACHABLE),
     "IncompleteRead": ("the response ended early", Cause.UNREACHABLE),
     "ClientPayloadError": ("the response ended early", Cause.UNREACHABLE),
-    "MalformedResponse": ("the response is not valid HTTP", Cause.UNREACHABLE),
     "ClientResponseError": ("the response is not valid HTTP", Cause.UNREACHABLE),
+    "InvalidHeader": ("the response is not valid HTTP", Cause.UNREACHABLE),
     "HTTPException": ("the response is not valid HTTP", Cause.UNREACHABLE),
+    "ProtocolError": ("the response is not valid HTTP", Cause.UNREACHABLE),
 }
+_OF_THE_PROXY = frozenset({"ProxyError", "ClientProxyConnectionError"})
+_TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})", re.ASCII)  # only http.client's text has the status
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
 # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH, and its codes for a certificate whose issuer is not trusted.
 _CERTIFICATES = dict.fromkeys((62, 64), Cause.OTHER_HOST) | dict.fromkeys((2, 18, 19, 20, 21, 27), Cause.UNTRUSTED)
 
 
-def transport_failure(error: BaseException, *, sent: bool, limit: float, through_proxy: bool) -> TransportFailure:
+def transport_failure(error: BaseException, *, sent: bool, limit: float) -> TransportFailure:
     """Describe any exception that a library raised during a request.
 
     :param sent: whether a byte of the request may have been sent.
     :param limit: the request's timeout in seconds.
-    :param through_proxy: whether the connection goes through a proxy.
     """
-    reason, cause = _describe(error)
-    if not sent:
-        if through_proxy and cause in (Cause.UNREACHABLE, Cause.UNRESOLVED, Cause.REFUSED):
-            cause = Cause.PROXY
-        return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: {reason}", cause)
-    timed_out = any(isinstance(cause, TimeoutError) for cause in _causes(error))
-    return TransportFailure(FailureKind.OUTCOME_UNKNOWN, f"no complete response within {limit:g} s" if timed_out else reason)
+    causes = list(causes_of(error))
+    if sent and any(isinstance(cause, TimeoutError) for cause in causes):
+        return timed_out(limit)
+    reason, cause = _describe(causes)
+    if sent:
+        return TransportFailure(FailureKind.OUTCOME_UNKNOWN, reason)
+    if refused := next(filter(None, map(_TUNNEL_REFUSED.match, map(str, causes))), None):
+        return connect_refused(int(refused[1]))
+    return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: {reason}", cause)
 
 
-def _describe(error: BaseException) -> tuple[str, Cause]:
+def timed_out(limit: float) -> TransportFailure:
+    """A request whose response was not complete in time.
+
+    :param limit: the request's timeout in seconds.
+    """
+    return TransportFailure(FailureKind.OUTCOME_UNKNOWN, f"no complete response within {limit:g} s")
+
+
+def _describe(causes: list[BaseException]) -> tuple[str, Cause]:
     """The innermost known cause, else the exception's type; never its message."""
-    causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
             reason = f"TLS certificate verification failed: {cause.verify_message.rstrip('.')}"
@@ -56,10 +69,12 @@ def _describe(error: BaseException) -> tuple[str, Cause]:
             return "TLS failed: the server does not speak TLS", Cause.NO_TLS
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     known = (described for name, described in _REASONS.items() if name in names)
-    return next(known, (f"connection broken ({type(error).__name__})", Cause.UNREACHABLE))
+    reason, kind = next(known, (f"connection broken ({type(causes[0]).__name__})", Cause.UNREACHABLE))
+    return reason, Cause.PROXY if names & _OF_THE_PROXY else kind
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """An exception of a library, and all that it names as its causes. Its context is none: a user may be handling another."""
     pending: list[object] = [error]
     seen: set[int] = set()
     while pending:
@@ -67,4 +82,4 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         if isinstance(cause, BaseException) and id(cause) not in seen:
             seen.add(id(cause))
             yield cause
-            pending += [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]
+            pending += [cause.__cause__, getattr(cause, "reason", None), *cause.args]

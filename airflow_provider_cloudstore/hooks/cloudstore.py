@@ -99,8 +99,9 @@ class CloudStoreHook(BaseHook):
         """The HTTP session of this thread, over which calls and downloads are sent.
 
         The hook adds the token to each of its own requests; your requests carry none. They use the connection's proxy and
-        certificates, follow no redirects, keep no cookies, and have no timeout but the one you pass. The guards of methods such
-        as :meth:`delete_folder` do not apply to them. An adapter that you mount, and the history of a mock, see the hook's token.
+        certificates unless you pass others, follow no redirects, keep no cookies, and have no timeout but the one you pass. The
+        guards of methods such as :meth:`delete_folder` do not apply to them. An adapter that you mount, and the history of a
+        mock, see the hook's token.
 
         :raises ConfigurationError: if the connection is invalid.
         """

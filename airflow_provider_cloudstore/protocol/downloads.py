@@ -28,7 +28,7 @@ from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.failures import advice_for, connect_refused, is_rate_limit, rejection, retry_after
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure, is_unambiguous
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
@@ -41,6 +41,7 @@ _PROGRESS = 64 * 1024  # new bytes that reset the count of attempts
 _OPERATION = "download"
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII | re.IGNORECASE)
+_LENGTH = re.compile("[0-9]{1,18}")
 _EMPTY_RANGE = re.compile(r"bytes \*/0", re.ASCII | re.IGNORECASE)
 _LINK_REJECTED = (401, 403, 404, 410)
 _NEVER_SENT: dict[FailureKind, type[errors.CloudStoreError]] = {
@@ -285,8 +286,9 @@ class Download:
         """
         if head.status not in (200, 206):
             return self._reject(head)
-        coding = head.headers.get("content-encoding", "identity").lower()
-        if coding != "identity" or not is_unambiguous(head.status, head.headers):
+        length = head.headers.get("content-length")
+        is_clear = length is None or (_LENGTH.fullmatch(length) and "transfer-encoding" not in head.headers)
+        if head.headers.get("content-encoding", "identity").lower() != "identity" or not is_clear:
             reason = f"HTTP {head.status} with an unrequested Content-Encoding or an ambiguous length"
             raise self._error(errors.InvalidResponseError, reason, head)
         return self._accept_range(head) if head.status == 206 else self._accept_whole(head)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,14 +11,8 @@ from pendulum import DateTime
 
 MAX_BODY_BYTES = 1024 * 1024
 """A longer body is cut off and rejected: no response of this API needs more."""
-MAX_WIRE_BYTES = 8 * MAX_BODY_BYTES
-"""Where reading ends in any case, interim responses, headers and the framing of the smallest chunks included."""
-MAX_HEAD_BYTES = 512 * 1024
-"""Where reading ends if the final response's headers have not ended."""
-MAX_HEADER_LINES = 99
-"""Maximum number of header lines: as many as the standard library reads."""
 MAX_LINE_BYTES = 64 * 1024
-"""Longest header line, and longest status line."""
+"""Longest header line, and longest status line, on an event loop; ``http.client`` has the same limit."""
 CONNECT_TIMEOUT = 10.0
 """Maximum seconds to connect to an address; less if the request has less."""
 
@@ -65,42 +58,13 @@ class Response:
         return pendulum.from_timestamp(self.received)
 
 
-_FOLD = re.compile(r"\r?\n[ \t]+")  # a header continued on the next line (RFC 9112 section 5.2)
-_LENGTH = re.compile("[0-9]{1,18}")
-
-
 def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The headers of a :class:`Response`; the values of a repeated one are joined (RFC 9110 section 5.3)."""
     headers: dict[str, str] = {}
     for name, value in pairs:
-        key, text = name.lower(), (_FOLD.sub(" ", value) if "\n" in value else value).strip(" \t")
+        key, text = name.lower(), value.strip()
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
-
-
-def is_interim(status: int) -> bool:
-    """Whether a response precedes the final one (RFC 9110 section 15.2). 101 does not: it ends HTTP."""
-    return 100 <= status < 200 and status != 101
-
-
-def opens_tunnel(status: int) -> bool:
-    """Whether a proxy's response to ``CONNECT`` opens a tunnel: ``http.client`` accepts no other status."""
-    return status == 200
-
-
-def has_body(status: int) -> bool:
-    """Whether a final response with this status can have a body, whatever its headers say (RFC 9112 section 6.3)."""
-    return status not in (204, 304)
-
-
-def is_unambiguous(status: int, headers: Mapping[str, str]) -> bool:
-    """Whether all parsers find the same end of the body (RFC 9112 sections 6.1 to 6.3, RFC 9110 section 8.6)."""
-    coding, length = headers.get("transfer-encoding"), headers.get("content-length")
-    if status == 204:
-        return coding is None and length in (None, "0")  # it has no body, whatever the headers say
-    if coding is not None:
-        return status != 304 and length is None and coding.lower() == "chunked"
-    return length is None or _LENGTH.fullmatch(length) is not None
 
 
 class FailureKind(Enum):

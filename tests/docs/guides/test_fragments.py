@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.protocol.errors import OutcomeUnknownError
 from tests.doc_blocks import code_of, dag_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
@@ -34,10 +35,10 @@ def test_the_readmes_hook_creates_a_link(emulator: Emulator) -> None:
     assert names["link"].token == emulator.state()["tokens"][0]["token"]  # type: ignore[attr-defined]
 
 
-def test_the_interim_response_of_the_testing_page_is_skipped(emulator: Emulator) -> None:
+def test_after_the_incomplete_response_of_the_testing_page_an_upload_is_unknown(emulator: Emulator) -> None:
     exec(code_of("emulator.md-0"), {"cloudstore_emulator": emulator})
-    with CloudStoreHook() as hook:
-        assert hook.upload_from_url("http://127.0.0.1:9/a.csv").response == {}
+    with CloudStoreHook() as hook, pytest.raises(OutcomeUnknownError):
+        hook.upload_from_url("http://127.0.0.1:9/a.csv")
     assert emulator.state()["effects"] == {"upload": 1}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import requests
-import trustme
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -84,15 +82,3 @@ def test_the_connections_of_a_thread_end_with_it(emulator: Emulator, other: Othe
         eventually(lambda: other.closed == 3)
         assert hook.get_conn().get(other.url).ok
         assert other.closed == 3
-
-
-def test_arguments_of_a_request_of_ones_own_replace_neither_the_certificates_nor_the_proxy(
-    emulator: Emulator, other: OtherServer
-) -> None:
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
-    with CloudStoreHook() as hook, Emulator(tls=tls) as untrusted:
-        for verify in (False, None):  # nor do they weaken a later request
-            with pytest.raises(requests.exceptions.SSLError):
-                hook.get_conn().get(untrusted.url, verify=verify)
-        assert hook.get_conn().get(other.url, proxies={"http": "http://127.0.0.1:9"}).ok

@@ -204,10 +204,6 @@ def zipped(answer: Answer) -> Answer:
     return Answer(answer.status, gzip.compress(answer.body), {**answer.headers, "Content-Encoding": "gzip"})
 
 
-def cut(answer: Answer) -> Answer:
-    return Answer(answer.status, answer.body[:10], {**answer.headers, "Content-Length": str(len(answer.body))})
-
-
 FIRST: dict[str, Answer] = {
     "401": Answer(401, b"expired"),
     "404": Answer(404, b"no such thing"),
@@ -217,7 +213,6 @@ FIRST: dict[str, Answer] = {
     "other 5xx": Answer(500, b"oh"),
     "read timeout": Answer(error=requests.ReadTimeout()),
     "lost connection": Answer(error=requests.ConnectionError()),
-    "incomplete response": cut(LINK),
 }
 """By the cause in the failure table: what the mock answers to the first request; then comes a success."""
 OPERATIONS: dict[str, Callable[[CloudStoreHook], Any]] = {

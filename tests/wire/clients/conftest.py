@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
@@ -24,16 +25,14 @@ from airflow_provider_cloudstore.clients.downloads import DownloadClient
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import Call, DeleteFolder
 from airflow_provider_cloudstore.protocol.downloads import Download
-from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import Handler, RawServer
 
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-OTHER = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n[other]"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\n"
+OK = HEAD + b"Content-Length: 2\r\n\r\n{}"
 HOST = "files.test"
-LINK_TOKEN = "link+token/=%"
+LINK_TOKEN = "link+token/="
 
 Serve = Callable[..., RawServer]
 
@@ -46,15 +45,26 @@ def stay_open(connection: socket.socket) -> None:
     """Wait for the next request."""
 
 
-def slowly(seconds: float) -> Callable[[], Iterator[bytes]]:
-    """A response with a pause before it, and one in it."""
+def reset(connection: socket.socket) -> None:
+    """Close a connection with a reset, within TLS without a word of it."""
+    with socket.socket(fileno=connection.detach()) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-    def pieces() -> Iterator[bytes]:
-        for piece in (OK[:30], OK[30:]):
+
+def close(connection: socket.socket) -> None:
+    """Close a connection, within TLS without a word of it."""
+    socket.socket(fileno=connection.detach()).close()
+
+
+def slowly(seconds: float, *pieces: bytes) -> Callable[[], Iterator[bytes]]:
+    """A response in pieces, with a pause before each."""
+
+    def respond() -> Iterator[bytes]:
+        for piece in pieces or (OK[:30], OK[30:]):
             time.sleep(seconds)
             yield piece
 
-    return pieces
+    return respond
 
 
 @pytest.fixture
@@ -89,7 +99,7 @@ class Authority:
         self._ca, self.bundle = trustme.CA(), str(folder / "ca.pem")
         self._ca.cert_pem.write_to_path(self.bundle)
 
-    def wrap(self, connection: socket.socket, name: str) -> ssl.SSLSocket:
+    def wrap(self, connection: socket.socket, name: str = "localhost") -> ssl.SSLSocket:
         """Begin TLS on a server's connection, with a certificate for that name."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._ca.issue_cert(name).configure_cert(context)
@@ -129,25 +139,17 @@ def link_to(url: str) -> Callable[[str], DownloadLink]:
     return lambda file_id: DownloadLink(file_id, LINK_TOKEN, url, pendulum.now("UTC"), None)
 
 
-Outcome = Response | errors.CloudStoreError
 Send = Callable[..., Any]
 Way = Callable[[Settings], AbstractContextManager[Send]]
 
 
-def outcome_of(call: Call[Any], answer: Response | TransportFailure) -> Outcome:
-    """The response, or the error in its place."""
-    if isinstance(answer, Response):
-        return answer
-    with pytest.raises(errors.CloudStoreError) as failed:
-        call.handle_outcome(answer)
-    return failed.value
-
-
 @contextmanager
 def blocking(own: Settings) -> Iterator[Send]:
-    def send(kind: type[Call[Any]] = DeleteFolder, subject: str = "d1") -> Outcome:
-        call = kind(subject, own)
-        return outcome_of(call, client.send(call.request(), 300))
+    def send(kind: type[Call[Any]] = DeleteFolder, subject: str = "d1") -> Any:
+        try:
+            return str(client.perform(kind(subject, own)).response)
+        except errors.CloudStoreError as error:
+            return error
 
     with BlockingClient(own, lambda: own) as client:
         yield send
@@ -155,31 +157,33 @@ def blocking(own: Settings) -> Iterator[Send]:
 
 @contextmanager
 def asynchronous(own: Settings) -> Iterator[Send]:
-    def send(kind: type[Call[Any]] = DeleteFolder, subject: str = "d1") -> Outcome:
-        call = kind(subject, own)
-        return outcome_of(call, runner.run(client.send(call.request(), 300)))
+    async def perform(call: Call[Any]) -> Any:
+        try:
+            return str((await client.perform(call)).response)
+        except errors.CloudStoreError as error:
+            return error
 
     with asyncio.Runner() as runner:
         opened = AsyncExitStack()
         client = AsyncClient(own, lambda: asyncio.sleep(0, own), runner.run(opened.enter_async_context(shared_session(own))))
         try:
-            yield send
+            yield lambda kind=DeleteFolder, subject="d1": runner.run(perform(kind(subject, own)))
         finally:
             runner.run(opened.aclose())
 
 
 @contextmanager
 def download(own: Settings) -> Iterator[Send]:
-    """Downloads a file from the service's address, in one attempt, whatever the call is."""
-    own = replace(own, max_attempts=1, allow_http=True)
+    """Downloads a file from the service's address, whatever the call is."""
+    own = replace(own, allow_http=True)
 
-    def send(*_: Any) -> Outcome:
-        now, target = time.time(), Target()
+    def send(*_: Any) -> Any:
+        target = Target()
         try:
             client.run(Download("f1", own), target, on_retry=print)
         except errors.CloudStoreError as error:
             return error
-        return Response(200, {}, bytes(target), now, now)
+        return target.decode()
 
     with BlockingClient(own, lambda: own) as sessions:
         client = DownloadClient(sessions, link_to(f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}"))
@@ -191,12 +195,15 @@ WAYS = {"blocking": blocking, "asynchronous": asynchronous, "download": download
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> Way:
-    """One of the clients, or downloads: a context manager whose value sends requests over one session."""
+    """One of the clients, or downloads: a context manager whose value sends a request over one session.
+
+    That returns what came back as text, or the error.
+    """
     return WAYS[request.param]
 
 
 def send_once(way: Way, own: Settings, *what: Any) -> Any:
-    with way(own) as send:
+    with way(replace(own, max_attempts=1)) as send:
         return send(*what)
 
 
@@ -207,6 +214,7 @@ def send(way: Way) -> Send:
 
 
 @pytest.fixture(params=[blocking, asynchronous], ids=["blocking", "asynchronous"])
-def send_call(request: pytest.FixtureRequest) -> Send:
-    """As ``send``, but API calls only."""
-    return partial(send_once, request.param)
+def call_way(request: pytest.FixtureRequest) -> Way:
+    """As ``way``, but API calls only."""
+    way: Way = request.param
+    return way

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.clients.reasons import transport_failure
-from airflow_provider_cloudstore.protocol.messages import Cause
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from tests.raw_server import RawServer
+from tests.raw_server import Handler, RawServer
 from tests.support import settings
 from tests.wire.clients.conftest import Authority, Send, Serve
 
 PROXY = Secret("http://user:hunter2@127.0.0.1:9")
 
 
-def https(serve: Serve, handler: Callable[[RawServer, socket.socket], object]) -> str:
+def https(serve: Serve, handler: Handler) -> str:
     return serve(handler=handler).url.replace("http:", "https:")
 
 
@@ -27,7 +24,7 @@ def no_tls(_: RawServer, connection: socket.socket) -> None:
 
 
 # What may keep a request from being sent, what is said of it, and the advice.
-SITUATIONS: dict[str, tuple[Callable[..., Any], str, str]] = {
+SITUATIONS: dict[str, tuple[Any, str, str]] = {
     "name not found": (lambda *_: settings("https://no-such-host.invalid"), "host name not found", "DNS"),
     "refused": (lambda *_: settings("https://127.0.0.1:9"), "connection refused", "running"),
     "untrusted": (lambda serve, ca: settings(https(serve, ca.respond)), "TLS certificate verification failed", "extra 'verify'"),
@@ -47,19 +44,3 @@ def test_the_advice_fits_the_failure(send: Send, serve: Serve, authority: Author
     assert advice in then
     assert "hunter2" not in str(error)
     assert not error.sent
-
-
-def described(error: BaseException) -> tuple[str, Cause]:
-    failure = transport_failure(error, sent=False, limit=1, through_proxy=False)
-    return failure.reason.removeprefix("no connection to the service: "), failure.cause
-
-
-def test_a_cause_is_named_by_its_kind_and_never_by_its_text() -> None:
-    error: Any = ValueError("https://h/?access_token=hunter2")
-    assert described(error) == ("connection broken (ValueError)", Cause.UNREACHABLE)
-    error.__cause__ = OSError("hunter2")
-    error.__cause__.__context__ = ConnectionRefusedError("hunter2")
-    assert described(error) == ("connection refused", Cause.REFUSED)
-    looped = TimeoutError()
-    looped.__context__ = looped
-    assert described(looped) == ("timed out", Cause.UNREACHABLE)

@@ -1,0 +1,23 @@
+"""A failure is described by its kinds of exceptions: their texts hold URLs and tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_cloudstore.clients.reasons import transport_failure
+from airflow_provider_cloudstore.protocol.messages import Cause
+
+
+def described(error: BaseException) -> tuple[str, Cause]:
+    failure = transport_failure(error, sent=False, limit=1)
+    return failure.reason.removeprefix("no connection to the service: "), failure.cause
+
+
+def test_a_cause_is_named_by_its_kind_and_never_by_its_text() -> None:
+    error: Any = ValueError("https://h/?access_token=hunter2")
+    assert described(error) == ("connection broken (ValueError)", Cause.UNREACHABLE)
+    error.__cause__ = OSError(ConnectionRefusedError("hunter2"))
+    assert described(error) == ("connection refused", Cause.REFUSED)
+    looped = TimeoutError()
+    looped.__cause__ = looped
+    assert described(looped) == ("timed out", Cause.UNREACHABLE)
