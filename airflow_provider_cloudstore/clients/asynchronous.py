@@ -115,24 +115,23 @@ class AsyncClient:
         return Response(response.status, messages.headers_of(response.headers.items()), bytes(body), sent, time.time())
 
 
-@dataclass(slots=True)
 class _InFlight:
-    """What the connection of a request says of it.
+    """What is known of the connection of a request: in doubt, it was sent."""
 
-    :ivar is_sent: whether it may have been sent.
-    :ivar is_reusing: whether it was sent over a connection that had carried another request.
-    """
+    is_sent = True
+    is_lent = is_reusing = False
 
-    is_sent: bool = False
-    is_reusing: bool = False
+
+async def _note_connecting(_: aiohttp.ClientSession, context: Any, event: object) -> None:
+    context.trace_request_ctx.is_sent = context.trace_request_ctx.is_lent  # aiohttp sends a lost GET once more
 
 
 async def _note_connected(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-    context.trace_request_ctx.is_sent = True
+    context.trace_request_ctx.is_sent = context.trace_request_ctx.is_lent = True
 
 
 async def _note_reuse(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-    context.trace_request_ctx.is_sent = context.trace_request_ctx.is_reusing = True
+    context.trace_request_ctx.is_sent = context.trace_request_ctx.is_lent = context.trace_request_ctx.is_reusing = True
 
 
 class Session:
@@ -170,6 +169,7 @@ class Session:
 
 def _new_http(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     trace = aiohttp.TraceConfig()
+    trace.on_connection_create_start.append(_note_connecting)
     trace.on_connection_create_end.append(_note_connected)
     trace.on_connection_reuseconn.append(_note_reuse)
     return aiohttp.ClientSession(

@@ -15,7 +15,7 @@ from weakref import WeakSet
 import requests
 
 from airflow_provider_cloudstore.clients.exchange import Exchange
-from airflow_provider_cloudstore.clients.reasons import timed_out
+from airflow_provider_cloudstore.clients.reasons import transport_failure
 from airflow_provider_cloudstore.clients.sessions import new_session
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, pause_before_retry
@@ -106,6 +106,6 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 if isinstance(piece, TransportFailure):
                     return piece
                 if time.monotonic() > ends_at:
-                    return timed_out(limit)
+                    return transport_failure(TimeoutError(), sent=True, limit=limit)
                 body += piece
         return replace(head, body=bytes(body), received=time.time())

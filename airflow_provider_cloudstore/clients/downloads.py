@@ -61,6 +61,8 @@ class DownloadClient:
         clock = _Clock(self._time_left())
         try:
             while True:
+                if download.needs_link:
+                    download.use_link(self._create_link(download.file_id))
                 try:
                     return self._attempt(download, sink, clock)
                 except CloudStoreError as error:
@@ -73,11 +75,10 @@ class DownloadClient:
             download.counts.clear()
 
     def _attempt(self, download: Download, sink: Sink, clock: _Clock) -> None:
-        if download.needs_link:
-            download.use_link(self._new_link(download.file_id))
         request = download.start_attempt()
+        limit = max(0.001, min(self._client.settings.timeout, clock.ends_at - time.monotonic()))
         while True:
-            with Exchange(self._client.session, clock.limit(self._client.settings.timeout)) as exchange:
+            with Exchange(self._client.session, limit) as exchange:
                 head = exchange.open(request)
                 if isinstance(head, TransportFailure):
                     clock.check(download)
@@ -105,13 +106,6 @@ class DownloadClient:
                 clock.note_progress()
         return download.finish_attempt(None)
 
-    def _new_link(self, file_id: str) -> DownloadLink:
-        try:
-            return self._create_link(file_id)
-        except CloudStoreError as error:
-            error.retryable = False  # it has used up its own attempts
-            raise
-
 
 class _Clock:
     """How long a download may go on: until ``execution_timeout``, and for five minutes without progress."""
@@ -127,13 +121,6 @@ class _Clock:
     def time_left(self) -> float:
         """Seconds for further attempts and pauses."""
         return min(self.ends_at, self._progressed_at + DEFAULT_BUDGET) - time.monotonic()
-
-    def limit(self, timeout: float) -> float:
-        """Seconds for each step of a request.
-
-        :param timeout: the connection's.
-        """
-        return max(0.001, min(timeout, self.ends_at - time.monotonic()))
 
     def check(self, download: Download) -> None:
         """Check that there is time left.

@@ -11,22 +11,20 @@ from airflow_provider_cloudstore.protocol.messages import Cause, FailureKind, Tr
 
 # By name, because neither client may import the other's library. The first one that matches any cause counts.
 _REASONS = {
-    "gaierror": ("host name not found", Cause.UNRESOLVED),
-    "ConnectionRefusedError": ("connection refused", Cause.REFUSED),
-    "RemoteDisconnected": ("connection closed without a response", Cause.UNREACHABLE),
-    "ServerDisconnectedError": ("connection closed without a response", Cause.UNREACHABLE),
-    "ConnectionResetError": ("connection reset", Cause.UNREACHABLE),
-    "BrokenPipeError": ("connection closed", Cause.UNREACHABLE),
-    "SSLError": ("TLS failed", Cause.TLS),
-    "TimeoutError": ("timed out", Cause.UNREACHABLE),
-    "UnclearResponse": ("an interim response (1xx), or an unknown transfer coding", Cause.UNREACHABLE),
-    "IncompleteRead": ("the response ended early", Cause.UNREACHABLE),
-    "ClientPayloadError": ("the response ended early", Cause.UNREACHABLE),
-    "ClientResponseError": ("the response is not valid HTTP", Cause.UNREACHABLE),
-    "InvalidHeader": ("the response is not valid HTTP", Cause.UNREACHABLE),
-    "HTTPException": ("the response is not valid HTTP", Cause.UNREACHABLE),
-    "ProtocolError": ("the response is not valid HTTP", Cause.UNREACHABLE),
+    "gaierror": "host name not found",
+    "ConnectionRefusedError": "connection refused",
+    "RemoteDisconnected": "connection closed without a response",
+    "ServerDisconnectedError": "connection closed without a response",
+    "ConnectionResetError": "connection reset",
+    "BrokenPipeError": "connection closed",
+    "SSLError": "TLS failed",
+    "TimeoutError": "timed out",
+    "UnclearResponse": "an interim response (1xx), or an unknown transfer coding",
+    "IncompleteRead": "the response ended early",
+    "ClientPayloadError": "the response ended early",
+    **dict.fromkeys(("ClientResponseError", "HTTPException", "InvalidHeader", "ProtocolError"), "the response is not valid HTTP"),
 }
+_CAUSES = {"gaierror": Cause.UNRESOLVED, "ConnectionRefusedError": Cause.REFUSED, "SSLError": Cause.TLS}
 _OF_THE_PROXY = frozenset({"ProxyError", "ClientProxyConnectionError"})
 _TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})", re.ASCII)  # only http.client's text has the status
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
@@ -41,22 +39,13 @@ def transport_failure(error: BaseException, *, sent: bool, limit: float) -> Tran
     :param limit: the request's timeout in seconds.
     """
     causes = list(causes_of(error))
-    if sent and any(isinstance(cause, TimeoutError) for cause in causes):
-        return timed_out(limit)
     reason, cause = _describe(causes)
     if sent:
-        return TransportFailure(FailureKind.OUTCOME_UNKNOWN, reason)
+        timed_out = any(isinstance(cause, TimeoutError) for cause in causes)
+        return TransportFailure(FailureKind.OUTCOME_UNKNOWN, f"no complete response within {limit:g} s" if timed_out else reason)
     if refused := next(filter(None, map(_TUNNEL_REFUSED.match, map(str, causes))), None):
         return connect_refused(int(refused[1]))
     return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: {reason}", cause)
-
-
-def timed_out(limit: float) -> TransportFailure:
-    """A request whose response was not complete in time.
-
-    :param limit: the request's timeout in seconds.
-    """
-    return TransportFailure(FailureKind.OUTCOME_UNKNOWN, f"no complete response within {limit:g} s")
 
 
 def _describe(causes: list[BaseException]) -> tuple[str, Cause]:
@@ -68,9 +57,9 @@ def _describe(causes: list[BaseException]) -> tuple[str, Cause]:
         if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
             return "TLS failed: the server does not speak TLS", Cause.NO_TLS
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
-    known = (described for name, described in _REASONS.items() if name in names)
-    reason, kind = next(known, (f"connection broken ({type(causes[0]).__name__})", Cause.UNREACHABLE))
-    return reason, Cause.PROXY if names & _OF_THE_PROXY else kind
+    name = next(filter(names.__contains__, _REASONS), "")
+    why = Cause.PROXY if names & _OF_THE_PROXY else _CAUSES.get(name, Cause.UNREACHABLE)
+    return _REASONS.get(name, f"connection broken ({type(causes[0]).__name__})"), why
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

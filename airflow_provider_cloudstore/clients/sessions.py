@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from functools import cached_property
@@ -22,6 +23,8 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, Protocol
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol.proxies import Proxy, environment_proxy
 from airflow_provider_cloudstore.protocol.settings import Settings
+
+_HARMLESS = re.compile(r"[\w.:\[\]-]*|HTTP/[\d.]+")  # such as a host, a method and a status; no path
 
 
 def new_session(settings: Settings) -> requests.Session:
@@ -41,17 +44,11 @@ def new_session(settings: Settings) -> requests.Session:
 
 
 def _hide_targets(record: logging.LogRecord) -> bool:
-    """Take the paths and queries out of what urllib3 logs: they hold tokens. So may a header that it cannot parse."""
+    """Take paths, queries and headers out of what urllib3 logs: they may hold tokens."""
     if isinstance(record.args, tuple):
-        record.args = tuple(map(_loggable, record.args))
+        record.args = tuple(value if _HARMLESS.fullmatch(str(value)) else "***" for value in record.args)
     record.exc_info = None
     return True
-
-
-def _loggable(value: object) -> object:
-    if isinstance(value, Exception):
-        return type(value).__name__
-    return "***" if isinstance(value, str) and "/" in value and not value.startswith("HTTP/") else value
 
 
 class _Session(requests.Session):
