@@ -5,10 +5,18 @@ from __future__ import annotations
 import itertools
 import socket
 import socketserver
+import ssl
+import struct
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import trustme
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+OK = HEAD + b"Content-Length: 2\r\n\r\n{}"
 Handler = Callable[["RawServer", socket.socket], object]
 
 
@@ -46,3 +54,53 @@ class RawServer(socketserver.ThreadingTCPServer):
             lengths = [int(line.partition(b":")[2]) for line in lines if line.lower().startswith(b"content-length:")]
             self.requests.append(b"".join(lines) + b"\r\n" + reader.read(sum(lengths)))
         return self.requests[-1]
+
+
+def shut_down(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_WR)
+
+
+def stay_open(connection: socket.socket) -> None:
+    """Wait for the next request."""
+
+
+def reset(connection: socket.socket) -> None:
+    """Close a connection with a reset, within TLS without a word of it."""
+    with socket.socket(fileno=connection.detach()) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def close(connection: socket.socket) -> None:
+    """Close a connection, within TLS without a word of it."""
+    socket.socket(fileno=connection.detach()).close()
+
+
+def slowly(seconds: float, *pieces: bytes) -> Callable[[], Iterator[bytes]]:
+    """A response in pieces, with a pause before each."""
+
+    def respond() -> Iterator[bytes]:
+        for piece in pieces or (OK[:30], OK[30:]):
+            time.sleep(seconds)
+            yield piece
+
+    return respond
+
+
+class Authority:
+    """A certificate authority, and the file with its certificate."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ca, self.bundle = trustme.CA(), str(folder / "ca.pem")
+        self._ca.cert_pem.write_to_path(self.bundle)
+
+    def wrap(self, connection: socket.socket, name: str = "localhost") -> ssl.SSLSocket:
+        """Begin TLS on a server's connection, with a certificate for that name."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._ca.issue_cert(name).configure_cert(context)
+        return context.wrap_socket(connection, server_side=True)
+
+    def respond(self, server: RawServer, connection: socket.socket, name: str = "files.test") -> None:
+        """Respond to each request over TLS."""
+        with self.wrap(connection, name) as over_tls:
+            while server.read_request(over_tls):
+                over_tls.sendall(OK)

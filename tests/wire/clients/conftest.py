@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
-import struct
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pendulum
 import pytest
-import trustme
 
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
@@ -27,52 +22,17 @@ from airflow_provider_cloudstore.protocol.calls import Call, DeleteFolder
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.raw_server import Handler, RawServer
+from tests.raw_server import Authority, Handler, RawServer, shut_down
 
-HEAD = b"HTTP/1.1 200 OK\r\n"
-OK = HEAD + b"Content-Length: 2\r\n\r\n{}"
 HOST = "files.test"
 LINK_TOKEN = "link+token/="
 
 Serve = Callable[..., RawServer]
 
 
-def shut_down(connection: socket.socket) -> None:
-    connection.shutdown(socket.SHUT_WR)
-
-
-def stay_open(connection: socket.socket) -> None:
-    """Wait for the next request."""
-
-
-def reset(connection: socket.socket) -> None:
-    """Close a connection with a reset, within TLS without a word of it."""
-    with socket.socket(fileno=connection.detach()) as raw:
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-
-def close(connection: socket.socket) -> None:
-    """Close a connection, within TLS without a word of it."""
-    socket.socket(fileno=connection.detach()).close()
-
-
-def slowly(seconds: float, *pieces: bytes) -> Callable[[], Iterator[bytes]]:
-    """A response in pieces, with a pause before each."""
-
-    def respond() -> Iterator[bytes]:
-        for piece in pieces or (OK[:30], OK[30:]):
-            time.sleep(seconds)
-            yield piece
-
-    return respond
-
-
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Start a server that responds to each request with the next of ``responses``, the last one again and again.
-
-    A response is its bytes, or a function that returns them in pieces. ``then`` is called with the connection after each.
-    """
+    """Start a server that responds to each request with the next of ``responses``, bytes or their pieces, then the last one."""
 
     def start(*responses: Any, then: Callable[[socket.socket], object] = shut_down, handler: Handler | None = None) -> RawServer:
         waiting = list(responses)
@@ -90,26 +50,6 @@ def serve() -> Iterator[Serve]:
 
     with ExitStack() as servers:
         yield start
-
-
-class Authority:
-    """A certificate authority, and the file with its certificate."""
-
-    def __init__(self, folder: Path) -> None:
-        self._ca, self.bundle = trustme.CA(), str(folder / "ca.pem")
-        self._ca.cert_pem.write_to_path(self.bundle)
-
-    def wrap(self, connection: socket.socket, name: str = "localhost") -> ssl.SSLSocket:
-        """Begin TLS on a server's connection, with a certificate for that name."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._ca.issue_cert(name).configure_cert(context)
-        return context.wrap_socket(connection, server_side=True)
-
-    def respond(self, server: RawServer, connection: socket.socket, name: str = HOST) -> None:
-        """Respond to each request over TLS."""
-        with self.wrap(connection, name) as over_tls:
-            while server.read_request(over_tls):
-                over_tls.sendall(OK)
 
 
 @pytest.fixture(scope="session")

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore.clients import asynchronous
-from airflow_provider_cloudstore.clients.asynchronous import POOL_LIMIT, AsyncClient, Session, shared_session
+from airflow_provider_cloudstore.clients.asynchronous import POOL_LIMIT, AsyncClient, shared_session
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.raw_server import RawServer
+from tests.raw_server import HEAD, OK, Authority, RawServer, close, reset, slowly, stay_open
 from tests.support import settings
-from tests.wire.clients.conftest import HEAD, OK, Authority, Serve, close, reset, slowly, stay_open
+from tests.wire.clients.conftest import Serve
 
 LINK = HEAD + b'Content-Length: 14\r\n\r\n{"token":"t1"}'
 WARNING = "An upload was lost on a kept-alive connection: from now on each upload opens a connection of its own."
@@ -81,18 +80,6 @@ def test_a_session_survives_the_cancellation_of_any_user_at_any_moment(serve: Se
     assert len(sessions) <= users
 
 
-def test_a_session_that_cannot_be_opened_fails_every_user_and_leaves_nothing(tmp_path: Path) -> None:
-    async def use() -> Session:
-        async with shared_session(settings(verify=str(tmp_path / "missing.pem"))) as session:
-            return session
-
-    async def run() -> list[Any]:
-        return list(await asyncio.gather(use(), use(), return_exceptions=True))
-
-    assert all(isinstance(result, errors.ConfigurationError) for result in asyncio.run(run()))
-    assert not asynchronous._shared
-
-
 def uploads(own: Settings, count: int, at_once: int) -> list[str]:
     """Send so many uploads over one session, and return how each ended."""
 
@@ -130,25 +117,6 @@ def test_once_an_upload_is_lost_on_a_kept_connection_each_has_one_of_its_own(
     # Only those that were lost shared a connection.
     assert (server.connections, len(server.requests)) == (found.count("queued"), 200)
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [WARNING]
-
-
-@pytest.mark.parametrize(
-    ("number", "ending"), [(2, lambda one: one.recv(1)), (2, lambda one: one.sendall(b"nonsense\r\n\r\n")), (1, lambda _: None)]
-)
-def test_a_late_or_bad_response_and_a_loss_on_a_new_connection_are_no_reason_to_stop_keeping_them(
-    serve: Serve, caplog: pytest.LogCaptureFixture, number: int, ending: Any
-) -> None:
-    def respond(server: RawServer, connection: socket.socket) -> None:
-        while server.read_request(connection):
-            if len(server.requests) == number:
-                ending(connection)
-                return
-            connection.sendall(OK)
-
-    server = serve(handler=respond)
-    found = uploads(settings(server.url, timeout=0.5), 6, 1)
-    assert (found[number - 1] != "queued", found.count("queued"), server.connections) == (True, 5, 2)
-    assert WARNING not in caplog.text
 
 
 @pytest.mark.parametrize(("kind", "connections"), [(DeleteFolder, 2), (CreateDownloadLink, 1)])

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
-import re
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -39,13 +36,11 @@ def rest(start: int, end: int = len(DATA)) -> bytes:
     return response("206 Partial", *headers, body=DATA[start:])[: end - len(DATA) or None]
 
 
-def download(create_link: Any, own: Settings | None = None, target: Any = None, *, seconds: float = math.inf) -> bytes:
+def download(create_link: Any, own: Settings | None = None, target: Any = None) -> bytes:
     own, target = own or settings(timeout=2), Target() if target is None else target
     one = Download("f1", own)
     with BlockingClient(own, lambda: own) as client:
-        DownloadClient(client, create_link, time_left=lambda: seconds).run(
-            one, target, on_retry=logging.getLogger(__name__).warning
-        )
+        DownloadClient(client, create_link).run(one, target, on_retry=logging.getLogger(__name__).warning)
     assert one.result("").bytes == len(target)
     return bytes(target)
 
@@ -65,7 +60,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
-def test_a_download_through_lost_connections_and_an_ended_link_is_whole(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_download_through_lost_connections_and_an_ended_link_is_whole(serve: Serve) -> None:
     lost = [response("500 Oops"), cut(70_000), cut(1000, TAG), rest(1000, 200_000)]
     server = serve(*lost, response("403 Forbidden"), rest(200_000))
     links = iter([link_to(f"{server.url}/old?a=b")("f1"), link_to(f"{server.url}/new")("f1")])
@@ -75,15 +70,6 @@ def test_a_download_through_lost_connections_and_an_ended_link_is_whole(serve: S
     ranges = [[line for line in lines if line.startswith("Range:")] for lines in requests]
     assert ranges == [[], [], [], ["Range: bytes=1000-"], ["Range: bytes=200000-"], ["Range: bytes=200000-"]]
     assert all('If-Range: "v1"' in lines for lines in requests[3:])
-    said = [re.sub(r"in \d\.\d s", "in N s", record.message) for record in caplog.records if record.levelname == "WARNING"]
-    broken = "the response ended early at byte"
-    assert said == [
-        "download 'f1': attempt 1 of 4 failed (HTTP 500); retrying in N s",
-        f"download 'f1': attempt 1 of 4 failed ({broken} 70,000 of 262,144); starting over in N s",
-        f"download 'f1': attempt 2 of 4 failed ({broken} 1,000 of 262,144); resuming in N s",
-        f"download 'f1': attempt 1 of 4 failed ({broken} 200,000 of 262,144); resuming in N s",
-        "download 'f1': HTTP 403: the download host rejected the link; creating another",
-    ]
 
 
 @pytest.mark.parametrize("changed", [rest(70_000).replace(b"v1", b"v2"), response("412 Precondition Failed")])
@@ -132,19 +118,3 @@ def test_a_download_that_makes_progress_takes_as_long_as_it_needs(serve: Serve, 
     assert download(link_to(server.url), target=SlowTarget()) == DATA
     assert slept.count(200) == 2
     assert slept.count(1000) >= 3
-
-
-def test_execution_timeout_ends_a_download_that_flows_and_is_named_with_byte_and_speed(serve: Serve) -> None:
-    def flow() -> Iterator[bytes]:
-        yield cut(70_000)
-        while True:
-            time.sleep(0.01)
-            yield b"x"
-
-    server = serve(flow)
-    with pytest.raises(errors.CloudStoreError) as failed:
-        download(link_to(server.url), settings(timeout=30), seconds=0.5)
-    said = "the task's execution_timeout ended it at byte 70,0.. of 262,144, after 0\\.. s at 1.. kB/s; increase it"
-    assert re.fullmatch(said, failed.value.reason)
-    assert not failed.value.permanent
-    assert len(server.requests) == 1

@@ -16,9 +16,9 @@ import requests
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from tests.raw_server import RawServer
+from tests.raw_server import OK, Authority, RawServer, stay_open
 from tests.support import TOKEN, settings
-from tests.wire.clients.conftest import HOST, LINK_TOKEN, OK, WAYS, Authority, Send, Serve, Way, send_once, stay_open
+from tests.wire.clients.conftest import HOST, LINK_TOKEN, WAYS, Send, Serve, Way, send_once
 
 GET_LINK = f"/prefix/cloud/api/v2/file/download?access_token={TOKEN}&file_id=f%201"
 FORM = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/x-www-form-urlencoded"}
@@ -114,13 +114,6 @@ def test_a_request_of_ones_own_carries_no_token_and_is_logged_without_its_query(
         assert b"Authorization" not in request
     assert logged.records
     assert "hunter2" not in logged.text
-
-
-def test_a_certificate_is_verified_unless_the_connection_says_otherwise(send: Send, serve: Serve, authority: Authority) -> None:
-    url = f"https://localhost:{serve(handler=partial(authority.respond, name='localhost')).port}"
-    assert send(settings(url)).sent is False
-    for verify in (authority.bundle, False):
-        assert send(settings(url, verify=verify)) == "{}"
 
 
 def test_the_arguments_of_a_request_of_ones_own_win(serve: Serve, authority: Authority) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, UploadFromUrl
+from tests.raw_server import HEAD, OK, slowly, stay_open
 from tests.support import TOKEN, settings
-from tests.wire.clients.conftest import HEAD, LINK_TOKEN, OK, WAYS, Send, Serve, Way, send_once, slowly, stay_open
+from tests.wire.clients.conftest import LINK_TOKEN, WAYS, Send, Serve, Way, send_once
 
 SECRETS = (TOKEN, LINK_TOKEN, "link%2Btoken", "hunter2", "hunter3", "access_token", "Bearer")
 SUBJECT = "https://user:hunter2@h/f?sig=hunter3"

@@ -1,9 +1,8 @@
-"""Whether a request was sent: its connection says so. What may have arrived is counted by the server, and never sent again."""
+"""Whether a request was sent: its connection says so. What may have arrived is counted by the server, and is never resent."""
 
 from __future__ import annotations
 
 import socket
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,9 +11,10 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from tests.raw_server import RawServer
+from airflow_provider_cloudstore.protocol.settings import Settings
+from tests.raw_server import HEAD, OK, Authority, Handler, RawServer, close, reset
 from tests.support import TOKEN, settings
-from tests.wire.clients.conftest import HEAD, HOST, LINK_TOKEN, OK, Authority, Send, Serve, Way, close, reset
+from tests.wire.clients.conftest import HOST, LINK_TOKEN, Send, Serve, Way
 
 UPLOAD = UploadFromUrl, "https://source.example/f"
 QUEUED = HEAD + b'Content-Type: application/json\r\nContent-Length: 16\r\n\r\n{"file_id":"f1"}'
@@ -82,42 +82,59 @@ def test_an_exception_that_a_user_is_handling_says_nothing_of_an_upload(serve: S
     assert len(server.requests) == 1
 
 
-NOT_OPENED = {
-    "407": (b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n", errors.ConfigurationError, "HTTP 407"),
-    "403": (b"HTTP/1.1 403 us@er p/w\r\nContent-Length: 4\r\n\r\nhttp", errors.ServiceUnreachableError, "HTTP 403"),
-    "garbage": (b"garbage us@er p/w\r\n\r\n", errors.ServiceUnreachableError, ""),
-    "nothing": (b"", errors.ServiceUnreachableError, ""),
-    "no-tls-inside": (b"HTTP/1.1 200 Connection established\r\n\r\n", errors.ServiceUnreachableError, ""),
+def through(serve: Serve, *response: bytes, handler: Handler | None = None) -> Settings:
+    """A connection to https through a proxy that responds so to CONNECT."""
+    proxy = serve(*response, handler=handler)
+    return settings(f"https://{HOST}", timeout=0.5, proxy=Secret(f"http://us%40er:p%2Fw%20d%C3%A9@127.0.0.1:{proxy.port}"))
+
+
+def https(serve: Serve, handler: Handler, **more: Any) -> Settings:
+    return settings(serve(handler=handler).url.replace("http:", "https:"), **more)
+
+
+def go_silent(_: RawServer, connection: socket.socket) -> None:
+    while connection.recv(65536):
+        pass
+
+
+# What may keep a request from being sent, what is said of it, and the advice.
+SITUATIONS: dict[str, tuple[Any, str, str]] = {
+    "name not found": (lambda *_: settings("https://no-such-host.invalid"), "host name not found", "DNS"),
+    "refused": (lambda *_: settings("https://127.0.0.1:9"), "connection refused", "running"),
+    "untrusted": (lambda serve, ca: https(serve, ca.respond), "TLS certificate verification failed", "extra 'verify'"),
+    "another host": (lambda serve, ca: https(serve, ca.respond, verify=ca.bundle), "is not valid for", "does not name"),
+    "no TLS": (lambda serve, _: https(serve, lambda _, one: one.sendall(b"HTTP/1.1 400 No\r\n\r\n")), "speak TLS", "http://"),
+    "silent TLS": (lambda serve, _: https(serve, go_silent, timeout=0.5), "timed out", "Check the port"),
+    "proxy refused": (lambda *_: settings("http://h", proxy=Secret("http://us%40er:p%2Fw@127.0.0.1:9")), "refused", "the proxy"),
+    "proxy: 407": (lambda serve, _: through(serve, b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"), "HTTP 407", "extra 'proxy'"),
+    "proxy: 403": (lambda serve, _: through(serve, b"HTTP/1.1 403 us@er p/w\r\n\r\n"), "HTTP 403 to CONNECT", "the proxy"),
+    "proxy: garbage": (lambda serve, _: through(serve, b"garbage us@er p/w\r\n\r\n"), "no connection", ""),
+    "proxy: nothing": (lambda serve, _: through(serve, b""), "no connection", ""),
+    "proxy: silent": (lambda serve, _: through(serve, handler=go_silent), "timed out", ""),
+    "proxy: no TLS inside": (lambda serve, _: through(serve, b"HTTP/1.1 200 Established\r\n\r\n"), "no connection", ""),
 }
 
 
-@pytest.mark.parametrize(("response", "kind", "words"), NOT_OPENED.values(), ids=NOT_OPENED)
-def test_nothing_was_sent_through_a_proxy_that_opens_no_tunnel(
-    send: Send, serve: Serve, response: bytes, kind: Any, words: str, logged: pytest.LogCaptureFixture
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_without_a_connection_nothing_was_sent_and_the_advice_fits_the_failure(
+    send: Send, serve: Serve, authority: Authority, situation: str, logged: pytest.LogCaptureFixture
 ) -> None:
-    proxy = serve(response)
-    error = send(settings(f"https://{HOST}", proxy=Secret(f"http://us%40er:p%2Fw%20d%C3%A9@127.0.0.1:{proxy.port}")))
-    assert type(error) is kind
-    assert words in error.reason
-    assert proxy.requests[0].startswith(f"CONNECT {HOST}:443 ".encode())
-    assert not any(secret in str(proxy.requests) for secret in (TOKEN, LINK_TOKEN))
-    assert not any(secret in str(error) + logged.text for secret in ("us@er", "us%40er", "p/w", "p%2Fw"))
+    prepare, what, advice = SITUATIONS[situation]
+    error = send(prepare(serve, authority))
+    happened, _, then = str(error).partition("\n")
+    assert what in happened
+    assert advice in then
+    assert isinstance(error, errors.ConfigurationError if "407" in situation else errors.ServiceUnreachableError)
+    assert not error.sent
+    assert not any(secret in str(error) + logged.text for secret in ("us@er", "us%40er", "p/w", "p%2Fw", TOKEN, LINK_TOKEN))
 
 
-@pytest.mark.parametrize("stage", ["handshake", "tunnel", "response", "body"])
-def test_silence_ends_with_the_timeout_and_before_the_connection_is_made_nothing_was_sent(
-    send: Send, serve: Serve, stage: str
-) -> None:
-    def go_silent(_: RawServer, connection: socket.socket) -> None:
-        connection.sendall(OK[:-1] if stage == "body" else b"")
-        while connection.recv(65536):
-            pass
+@pytest.mark.parametrize("sent", [b"", OK[:-1]], ids=["response", "body"])
+def test_silence_after_a_request_ends_with_the_timeout(send: Send, serve: Serve, sent: bytes) -> None:
+    def respond(server: RawServer, connection: socket.socket) -> None:
+        connection.sendall(sent)
+        go_silent(server, connection)
 
-    url = serve(handler=go_silent).url
-    own = {
-        "handshake": partial(settings, url.replace("http:", "https:")),
-        "tunnel": partial(settings, f"https://{HOST}", proxy=Secret(url)),
-    }.get(stage, partial(settings, url))
-    error = send(own(timeout=0.5))
-    assert error.sent is (stage in ("response", "body"))
-    assert "timed out" in error.reason or "within 0.5 s" in error.reason
+    error = send(settings(serve(handler=respond).url, timeout=0.5))
+    assert error.sent is True
+    assert "within 0.5 s" in error.reason
