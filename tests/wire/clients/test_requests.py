@@ -125,6 +125,16 @@ def test_the_arguments_of_a_request_of_ones_own_win(serve: Serve, authority: Aut
                 client.session.get(own.base_url)
 
 
+def test_nothing_but_the_connections_bundle_is_trusted(
+    send: Send, serve: Serve, authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    another = Authority(tmp_path)
+    monkeypatch.setattr("requests.adapters.DEFAULT_CA_BUNDLE_PATH", another.bundle)  # what requests would trust by itself
+    url = f"https://localhost:{serve(handler=partial(another.respond, name='localhost')).port}"
+    assert send(settings(url, verify=another.bundle)) == "{}"
+    assert send(settings(url, verify=authority.bundle)).sent is False
+
+
 @pytest.mark.parametrize("name", ["blocking", "download"])
 def test_a_forked_process_and_another_thread_open_connections_of_their_own(serve: Serve, name: str) -> None:
     server = serve(OK, then=stay_open)
