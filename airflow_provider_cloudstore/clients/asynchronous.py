@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 
 POOL_LIMIT = 32
 """Default limit of the requests that a shared session sends at once."""
-_KEEP_ALIVE = 60.0  # seconds between two requests, of polls
-_BRIEFLY = 1.0  # of others
 
 
 class AsyncClient:
@@ -88,7 +86,7 @@ class AsyncClient:
             is_lost = isinstance(error, aiohttp.ClientConnectionError) and not isinstance(error, TimeoutError)
             if is_lost and in_flight.is_reusing and request.method != "GET":
                 self._session.stop_reusing()
-            return transport_failure(error, sent=in_flight.is_sent, limit=limit)
+            return transport_failure(error, sent=in_flight.is_sent, limit=limit, through_proxy=bool(self._session.proxy))
 
     async def _exchange(self, request: Request, limit: float, in_flight: _InFlight) -> Response:
         """Library exceptions end in the caller: they are not even the context of a later error."""
@@ -137,8 +135,7 @@ async def _note_reuse(_: aiohttp.ClientSession, context: Any, event: object) -> 
 class Session:
     """Open HTTP sessions to one address, and their slots: waiting for a slot does not count towards a request's timeout.
 
-    Polls keep their connections for a minute. Other requests must not be lost, so theirs are not reused after a second, and not
-    at all once one was lost on a reused connection.
+    Polls keep connections for a minute; other requests for a second, and not at all after the first loss on a reused one.
 
     :param limit: maximum number of requests at once.
     :param tls: the certificates; False without TLS.
@@ -148,8 +145,8 @@ class Session:
         self.slots = asyncio.Semaphore(limit)
         self.proxy = proxy
         self._connector = partial(aiohttp.TCPConnector, limit=limit, ssl=tls)
-        self._polls = _new_http(self._connector(keepalive_timeout=_KEEP_ALIVE))
-        self._others = [_new_http(self._connector(keepalive_timeout=_BRIEFLY))]
+        self._polls = _new_http(self._connector(keepalive_timeout=60))
+        self._others = [_new_http(self._connector(keepalive_timeout=1))]
 
     def http(self, method: str) -> aiohttp.ClientSession:
         """The HTTP session for a request."""

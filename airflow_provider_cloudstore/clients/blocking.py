@@ -106,6 +106,6 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 if isinstance(piece, TransportFailure):
                     return piece
                 if time.monotonic() > ends_at:
-                    return transport_failure(TimeoutError(), sent=True, limit=limit)
+                    return transport_failure(TimeoutError(), sent=True, limit=limit, through_proxy=False)
                 body += piece
         return replace(head, body=bytes(body), received=time.time())

@@ -72,5 +72,7 @@ class Exchange(AbstractContextManager["Exchange"]):
             return self._failure(error)
 
     def _failure(self, error: Exception) -> TransportFailure:
-        sent = not any(isinstance(cause, _NEVER_SENT) for cause in causes_of(error))
-        return transport_failure(error, sent=sent, limit=self._limit)
+        causes = list(causes_of(error))
+        sent = not any(isinstance(cause, _NEVER_SENT) for cause in causes)
+        through_proxy = any(isinstance(cause, urllib3.exceptions.ProxyError) for cause in causes)
+        return transport_failure(error, sent=sent, limit=self._limit, through_proxy=through_proxy)

@@ -12,13 +12,14 @@ import re
 import ssl
 from collections.abc import Mapping
 from functools import cached_property
+from http.client import UnknownTransferEncoding
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProtocolError
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError, SSLError
 
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.protocol.proxies import Proxy, environment_proxy
@@ -72,8 +73,7 @@ class _Adapter(HTTPAdapter):
     def _proxies_for(self, url: str) -> dict[str, str]:
         """The proxy as ``requests`` names it. Its URL has no credentials, so that no library can print them."""
         settings = self._settings
-        inherited = settings.proxy is None or settings.proxy_is_inherited
-        elsewhere = inherited and not url.startswith(f"{settings.base_url}/")
+        elsewhere = (settings.proxy is None or settings.proxy_is_inherited) and not url.startswith(f"{settings.base_url}/")
         proxy = Proxy.of(environment_proxy(url, os.environ) if elsewhere else settings.proxy)
         if proxy is None:
             return {}
@@ -111,10 +111,6 @@ class _Adapter(HTTPAdapter):
         return tls_context(self._settings)
 
 
-class UnclearResponse(ProtocolError):
-    """A response before the final one (RFC 9110 section 15.2), or with a transfer coding that is not exactly ``chunked``."""
-
-
 class _Connection(HTTPConnection):
     """A connection that says whether a request was sent: what fails while it is made is a ``ConnectTimeoutError``."""
 
@@ -125,17 +121,20 @@ class _Connection(HTTPConnection):
         except ConnectTimeoutError:
             raise
         except Exception as error:
-            raise NewConnectionError(self, str(error)) from error
+            failed = NewConnectionError(self, str(error))
+            reason = ProxyError("the tunnel failed", error) if self.proxy else error
+            raise (SSLError(failed) if isinstance(error, ssl.SSLError) else failed) from reason
 
     def getresponse(self) -> Any:
         """The response.
 
-        :raises UnclearResponse: if ``http.client`` would take its end, or another response, for what it is not.
+        :raises UnknownTransferEncoding: if ``http.client`` would take its end for another: a transfer coding that is not exactly
+            ``chunked``, or an interim response (RFC 9110 section 15.2), after which the final one is still to come.
         """
         response = super().getresponse()
         if response.status < 200 or response.headers.get("Transfer-Encoding", "chunked").lower() != "chunked":
             response.close()
-            raise UnclearResponse(f"HTTP {response.status}: an interim response, or an unknown transfer coding")
+            raise UnknownTransferEncoding
         return response
 
 

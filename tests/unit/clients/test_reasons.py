@@ -9,7 +9,7 @@ from airflow_provider_cloudstore.protocol.messages import Cause
 
 
 def described(error: BaseException) -> tuple[str, Cause]:
-    failure = transport_failure(error, sent=False, limit=1)
+    failure = transport_failure(error, sent=False, limit=1, through_proxy=False)
     return failure.reason.removeprefix("no connection to the service: "), failure.cause
 
 

@@ -121,7 +121,7 @@ def test_the_arguments_of_a_request_of_ones_own_win(serve: Serve, authority: Aut
     with BlockingClient(own, lambda: own) as client:
         for verify in (False, authority.bundle):
             assert client.session.get(own.base_url, verify=verify).json() == {}
-            with pytest.raises(requests.ConnectionError):
+            with pytest.raises(requests.exceptions.SSLError):
                 client.session.get(own.base_url)
 
 

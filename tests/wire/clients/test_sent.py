@@ -108,9 +108,9 @@ SITUATIONS: dict[str, tuple[Any, str, str]] = {
     "proxy refused": (lambda *_: settings("http://h", proxy=Secret("http://us%40er:p%2Fw@127.0.0.1:9")), "refused", "the proxy"),
     "proxy: 407": (lambda serve, _: through(serve, b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"), "HTTP 407", "extra 'proxy'"),
     "proxy: 403": (lambda serve, _: through(serve, b"HTTP/1.1 403 us@er p/w\r\n\r\n"), "HTTP 403 to CONNECT", "the proxy"),
-    "proxy: garbage": (lambda serve, _: through(serve, b"garbage us@er p/w\r\n\r\n"), "no connection", ""),
-    "proxy: nothing": (lambda serve, _: through(serve, b""), "no connection", ""),
-    "proxy: silent": (lambda serve, _: through(serve, handler=go_silent), "timed out", ""),
+    "proxy: garbage": (lambda serve, _: through(serve, b"garbage us@er p/w\r\n\r\n"), "no connection", "the proxy"),
+    "proxy: nothing": (lambda serve, _: through(serve, b""), "no connection", "the proxy"),
+    "proxy: silent": (lambda serve, _: through(serve, handler=go_silent), "timed out", "the proxy"),
     "proxy: no TLS inside": (lambda serve, _: through(serve, b"HTTP/1.1 200 Established\r\n\r\n"), "no connection", ""),
 }
 
