@@ -120,7 +120,7 @@ class _Connection(HTTPConnection):
             super().connect()
         except ConnectTimeoutError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (whatever it is, nothing was sent)
             failed = NewConnectionError(self, str(error))
             reason = ProxyError("the tunnel failed", error) if self.proxy else error
             raise (SSLError(failed) if isinstance(error, ssl.SSLError) else failed) from reason
