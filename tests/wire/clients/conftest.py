@@ -74,11 +74,6 @@ class Target(bytearray):
     restart = bytearray.clear
 
 
-def link_to(url: str) -> Callable[[str], DownloadLink]:
-    """Creates links to one URL."""
-    return lambda file_id: DownloadLink(file_id, LINK_TOKEN, url, pendulum.now("UTC"), None)
-
-
 Send = Callable[..., Any]
 Way = Callable[[Settings], AbstractContextManager[Send]]
 
@@ -113,9 +108,8 @@ def asynchronous(own: Settings) -> Iterator[Send]:
 
 
 @contextmanager
-def download(own: Settings) -> Iterator[Send]:
-    """Downloads a file from the service's address, whatever the call is."""
-    own = replace(own, allow_http=True)
+def download(own: Settings, url: str = "") -> Iterator[Send]:
+    """Downloads a file from the service's address, or a URL, whatever the call is."""
 
     def send(*_: Any) -> Any:
         target = Target()
@@ -125,8 +119,10 @@ def download(own: Settings) -> Iterator[Send]:
             return error
         return target.decode()
 
+    own = replace(own, allow_http=True)
+    link = DownloadLink("f1", LINK_TOKEN, url or f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}", pendulum.now("UTC"), None)
     with BlockingClient(own, lambda: own) as sessions:
-        client = DownloadClient(sessions, link_to(f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}"))
+        client = DownloadClient(sessions, lambda _: link)
         yield send
 
 
