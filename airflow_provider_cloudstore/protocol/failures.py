@@ -204,8 +204,10 @@ def classify_response(
     elif is_success:
         verdict = _classify_success(context, content, reason, is_error=is_error)
     else:
-        # A front end's page says nothing of what the service did: Varnish sends one with a time after its backend timed out.
-        is_limit = is_rate_limit(response) and (status != 503 or context.operation.idempotent or not content.problem)
+        # A front end's page says nothing of what the service did: Varnish sends one with a time after its backend timed out. Nor
+        # does what may have been cut off before its page.
+        says_enough = not content.problem and not response.headers.keys().isdisjoint(("content-length", "transfer-encoding"))
+        is_limit = is_rate_limit(response) and (status != 503 or context.operation.idempotent or says_enough)
         verdict = _classify_error(context, status, content, reason, is_limit=is_limit)
     if isinstance(verdict, Success):
         return verdict

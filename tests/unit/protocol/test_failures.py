@@ -38,7 +38,7 @@ TOO_LARGE = b"x" * (MAX_BODY_BYTES + 1)
 def response(status: int, body: Any = None, **headers: str) -> Response:
     raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(status, named, raw, NOW.timestamp(), NOW.timestamp())
+    return Response(status, {"content-length": str(len(raw)), **named}, raw, NOW.timestamp(), NOW.timestamp())
 
 
 def judged(operation: Operation, got: Response, retry_unknown_outcome: bool = False) -> type[errors.CloudStoreError] | None:
@@ -234,6 +234,12 @@ def test_a_page_with_503_and_a_time_leaves_an_upload_in_doubt_because_varnish_se
     assert judged(UPLOAD_FROM_URL, response(503, b"{broken", retry_after="5")) is errors.OutcomeUnknownError
     assert judged(UPLOAD_FROM_URL, response(429, page, retry_after="5")) is errors.RateLimitError
     assert judged(DELETE_FOLDER, response(503, page, retry_after="5")) is errors.RateLimitError
+
+
+def test_a_503_with_a_time_that_may_have_been_cut_off_leaves_an_upload_in_doubt() -> None:
+    cut = replace(response(503), headers={"retry-after": "5"})
+    assert judged(UPLOAD_FROM_URL, cut) is errors.OutcomeUnknownError
+    assert judged(DELETE_FOLDER, cut) is errors.RateLimitError
 
 
 @pytest.mark.parametrize("body", [{"status": 409, "code": 500}, {"_status": 503, "code": 403}, {"status": "401", "code": "429"}])
