@@ -129,8 +129,9 @@ test-assets: ## test assets, lineage and retry times, in a full Airflow, newest 
 test-in-time: env-new ## test timeouts, waits, batches and ended tasks over real sockets, the examples and the guides
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
 
-test-kill: env-new ## kill a batch task fifty times, twice, and twenty times while its stores fail, in a full Airflow
+test-kill: env-new env-old ## kill a batch task fifty times, and twenty times while its store fails; ten times on the oldest Airflow
 	@$(BIN)/python -m pytest -m slow -n 3 -rP tests/airflow/killed_batch
+	@$(OLD_BIN)/python -m pytest -m slow -rP tests/airflow/killed_batch
 
 test-histories: env-new ## compare batches in 2,500 simulated histories of faults with a model
 	@CLOUDSTORE_HISTORIES=2500 $(BIN)/python -m pytest --timeout 1200 tests/unit/batch/test_simulation.py

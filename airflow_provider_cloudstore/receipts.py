@@ -2,57 +2,42 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.batch.ledger import locate
-from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.outcomes import KEY_SIZE, KeyTable, Status
-from airflow_provider_cloudstore.batch.receipts import Folder, parts_by_batch, read_parts
+from airflow_provider_cloudstore.batch.folder import PathFolder
+from airflow_provider_cloudstore.batch.manifest import Entry, FileManifest
+from airflow_provider_cloudstore.batch.receipts import Status, parts_by_batch, read_mark, read_part
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-_SEEN = 1
-
 
 def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dict[str, Any]]:
     """The last outcome of each URL in a folder of receipts, latest first. A folder may hold several batches: each has its own.
 
-    The receipts are streamed: memory grows by 20 to 39 bytes a URL. While a batch runs, the outcomes so far are returned.
+    The receipts are streamed: memory grows by about 120 bytes a URL. While a batch runs, the outcomes so far are returned.
 
     ==============  ============================================================================================
     ``batch``       the id of the batch, as in the files' names; ``batch-<id>.json`` says whose it is
     ``line``        the line of the manifest, or the position in the list, counted from 1
-    ``key``         the manifest's own id of the line, only with ``key_column``
     ``digest``      the SHA-256 of the URL, in hexadecimal; it joins receipts to a manifest
     ``url``         the URL without credentials
     ``status``      ``queued``, ``failed`` or ``unknown``
     ``try``         the try that recorded it
     ``file_id``     only with ``queued``: the id of the file; empty if the response had none
-    ``response``    only with ``queued``: the service's response; null if it has more than 16 KiB
+    ``response``    only with ``queued``: the service's response; null if it has more than 16 KiB, missing if it was empty
     ``error``       only with ``failed`` and ``unknown``: why
     ==============  ============================================================================================
-
-    ``response`` and ``error`` are missing if the service returned nothing, and from outcomes that only Airflow's state store had.
 
     :param path: the folder: text, an ``ObjectStoragePath`` or a ``pathlib.Path``.
     :raises InvalidInputError: if there are no receipts at that path.
     :raises BatchStoppedError: if a file is damaged; the message names it and its line.
     """
-    from airflow_provider_cloudstore.hooks.folders import PathFolder
-    from airflow_provider_cloudstore.hooks.targets import object_path
-
-    folder = PathFolder(object_path(path, "path"))
-    place = str(path).rstrip("/")
-    names = folder.names()
-    batches = parts_by_batch(names)
-    if not batches and not any(name.startswith("batch-") for name in names):
-        raise InvalidInputError(f"there are no receipts at {place}: check the path")
-    return _last_outcomes(folder, place, batches)
+    folder, place = _open(path)
+    return _last_outcomes(folder, place)
 
 
 def write_failed(
@@ -78,52 +63,45 @@ def write_failed(
     :raises BatchStoppedError: if a receipt is damaged.
     """
     from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path
-    from airflow_provider_cloudstore.operators.batch_stores import read_manifest
 
-    _validate_single_run(receipts)
-    place = object_path(target, "target")
-    if str(place) == str(object_path(manifest, "manifest")):
+    folder, place = _open(receipts)
+    marks = [read_mark(folder, name, place) for name in folder.names() if name.startswith("batch-")]
+    if len({mark["scope"][:3] for mark in marks if mark}) > 1:  # shards differ in the map index alone
+        raise InvalidInputError(
+            f"{place} holds the receipts of several runs or tasks, whose manifests may differ; nothing was written",
+            advice="Give each run a folder of its own, such as .../receipts/{{ run_id }}, and name that one.",
+        )
+    if not isinstance(manifest, (str, PathLike)) and not hasattr(manifest, "open"):
+        raise InvalidInputError(f"manifest must be the path of one, not a {type(manifest).__name__}; nothing was written")
+    source_path, target_path = object_path(manifest, "manifest"), object_path(target, "target")
+    if str(source_path) == str(target_path):
         raise InvalidInputError("the target is the manifest itself; nothing was written", advice="Name another file.")
     statuses = {Status.FAILED.value, Status.UNKNOWN.value} if unknown else {Status.FAILED.value}
-    wanted = {bytes.fromhex(one["digest"]) for one in read_receipts(receipts) if one["status"] in statuses}
-    source = read_manifest(str(manifest), url_column)
+    wanted = {bytes.fromhex(one["digest"]) for one in _last_outcomes(folder, place) if one["status"] in statuses}
+    source = FileManifest(source_path, str(manifest), url_column)
     chosen: dict[bytes, Entry] = {}
-    for found in locate(source(), None):
-        if found.digest in wanted:
-            chosen.setdefault(found.digest, found.entry)  # the first line of a URL is the one that was sent
-    with atomic_write(place) as file:
+    for entry in source():
+        if entry.digest in wanted:
+            chosen.setdefault(entry.digest, entry)  # the first line of a URL is the one that was sent
+    with atomic_write(target_path) as file:
         source.write(chosen.values(), file)
     return len(chosen)
 
 
-def _validate_single_run(receipts: Any) -> None:
-    from airflow_provider_cloudstore.hooks.folders import PathFolder
+def _open(path: Any) -> tuple[PathFolder, str]:
     from airflow_provider_cloudstore.hooks.targets import object_path
 
-    folder = PathFolder(object_path(receipts, "receipts"))
-    names = folder.names()
-    marks = {name for name in names if name.startswith("batch-")} | {f"batch-{batch}.json" for batch in parts_by_batch(names)}
-    runs = {_run_of(name, folder.read(name)) for name in marks}
-    if len(runs) > 1:
-        raise InvalidInputError(
-            f"{receipts} holds the receipts of {len(runs)} runs or tasks, whose manifests may differ; nothing was written",
-            advice="Give each run a folder of its own, such as .../receipts/{{ run_id }}, and name that one.",
-        )
+    folder, place = PathFolder(object_path(path, "receipts")), str(path).rstrip("/")
+    if not any(name.startswith(("batch-", "part-")) for name in folder.names()):
+        raise InvalidInputError(f"there are no receipts at {place}: check the path")
+    return folder, place
 
 
-def _run_of(name: str, mark: bytes | None) -> tuple[str, ...]:
-    """The DAG, run and task of a batch, by its mark: shards differ in the map index alone. Without a mark, it is its own."""
-    try:
-        return tuple(json.loads(mark or b"")["scope"][:3])
-    except (ValueError, TypeError, KeyError):
-        return (name,)
-
-
-def _last_outcomes(folder: Folder, place: str, batches: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
-    for batch, names in batches.items():
-        seen = KeyTable()
-        for part in read_parts(folder, reversed(names), place):
-            for digest, _, receipt in reversed(list(part)):
-                if not seen.get(digest[:KEY_SIZE]):
-                    seen.set(digest[:KEY_SIZE], _SEEN)
+def _last_outcomes(folder: PathFolder, place: str) -> Iterator[dict[str, Any]]:
+    for batch, names in parts_by_batch(folder.names()).items():
+        seen: set[bytes] = set()
+        for name in reversed(names):
+            for digest, _, receipt in reversed(list(read_part(folder, name, place))):
+                if digest not in seen:
+                    seen.add(digest)
                     yield {"batch": batch, **receipt}

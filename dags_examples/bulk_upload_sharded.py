@@ -52,7 +52,6 @@ with DAG(
         urls="{{ params.manifest }}",
         url_column="url",
         receipts="{{ params.receipts }}/{{ run_id | replace(':', '_') }}",
-        allow_empty=True,  # a shard of a short manifest may be empty
         requests_per_second=SHARD_RATE,
         pool=POOL,
     ).expand(shard=[[number, SHARDS] for number in range(SHARDS)])

@@ -16,7 +16,7 @@ URLS = [f"ftp://127.0.0.1:9/{number}" for number in range(20)]
 
 
 class Store:
-    """A task's state store in a file: it outlives the process."""
+    """An upload's state store in a file: it outlives the process."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -41,7 +41,7 @@ def main(kind: str, file: str, number: str) -> None:
     operator: Any = (
         RemoteUrlUploadOperator(task_id="t", url=URLS[0], retries=2)
         if kind == "upload"
-        else RemoteUrlBatchUploadOperator(task_id="t", urls=URLS, max_concurrency=1, retries=2)
+        else RemoteUrlBatchUploadOperator(task_id="t", urls=URLS, receipts=f"{file}.receipts", max_concurrency=1, retries=2)
     )
     signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
     names = {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": -1}

@@ -5,39 +5,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, Store, in_daemon_thread, retry_until
-from airflow_provider_cloudstore.batch.ledger import Ledger, locate
+from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, in_daemon_thread, retry_until
+from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Manifest
 from airflow_provider_cloudstore.batch.receipts import Receipts
 from airflow_provider_cloudstore.batch.report import Report, conclude, plan, report_progress
-from airflow_provider_cloudstore.batch.resume import Resume
 from airflow_provider_cloudstore.batch.sending import Options, Sender
-from airflow_provider_cloudstore.batch.state import PLACE, State
 from airflow_provider_cloudstore.batch.throttle import Throttle
-from airflow_provider_cloudstore.batch.tries import Try
-from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
-from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, BatchStoppedError, CloudStoreError
+from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError
 from airflow_provider_cloudstore.protocol.settings import Settings
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 
 log = logging.getLogger(__name__)
 
 _KILL_CHECK_INTERVAL = 0.1
 _GRACE = 0.6  # for responses in transit when the task is terminated
 _TIME_TO_SAVE = 0.8
-OUTAGE_LIMIT = 300.0
-"""Seconds that a store may be unavailable."""
 
 
 @asynccontextmanager
 async def connect(settings: Settings, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
     """A client whose session has a connection for each concurrent upload."""
+    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session  # aiohttp: after the mark is left
+
     async with shared_session(settings, limit) as session:
         yield AsyncClient(settings, reload, session)
 
@@ -47,110 +45,99 @@ class Job:
     """One try of a batch.
 
     :param read: reads the manifest; it blocks.
-    :param reload: rereads the connection; it may block.
-    :param receipts: the receipts, if the task has any: then they hold the progress.
+    :param settings: reads the connection; it blocks.
+    :param receipts: what the batch remembers; None for a batch without memory.
+    :param allowed_failures: as many URLs may fail.
     :param killed: whether the task is being terminated; polled ten times a second.
     :param time_limit: seconds after which the batch ends.
-    :param allow_empty: whether a manifest may have no URL.
     :param report: logs a line.
     """
 
     read: Callable[[], Manifest]
-    settings: Settings
-    reload: Callable[[], Settings]
+    settings: Callable[[], Settings]
     options: Options
+    receipts: Receipts | None
     _: KW_ONLY
-    writer: Try = field(default_factory=Try)
-    state: State | None = None
-    receipts: Receipts | None = None
+    allowed_failures: int = 0
     killed: Callable[[], bool] = lambda: False
     time_limit: float = math.inf
-    allow_empty: bool = True
     report: Callable[[str], None] = log.info
     connect: Callable[[Settings, Any, int], AbstractAsyncContextManager[AsyncClient]] = connect
     clock: Callable[[], float] = field(default_factory=Clock)
     in_thread: InThread = in_daemon_thread
-    _step: str = field(default="the progress of earlier tries cannot be read", init=False)
-    _lease: Lease | None = field(default=None, init=False)
+    _settings: Settings = field(init=False)
 
     async def run(self) -> Report:
         """Send what earlier tries have not finished.
 
         :raises CloudStoreError: if the try ended before the manifest was counted.
         """
-        ended = asyncio.create_task(self._wait_for_end())
+        number = self.receipts.writer.number if self.receipts else 1
+        ledger = Ledger(number, retry_unknown=self.options.retry_unknown_outcome)
+        trying, ended = asyncio.create_task(self._try(ledger)), asyncio.create_task(self._wait_for_end())
         try:
-            resume = Resume(self.options, self.writer, lambda: self.settings.secrets, self.state, self.receipts)
-            ledger = await self._prepare(resume.load, ended)
-            self._step = "the manifest is still being read"
-            manifest = await _unless(ended, self.in_thread(self.read))
-            await _unless(ended, self.in_thread(lambda: resume.survey(manifest, allow_empty=self.allow_empty)))
-            self._step = "the receipts cannot be written"
-            await self._prepare(lambda: resume.take_over(manifest), ended)
-            self._step = ""
-            place = self.receipts.place if self.receipts else PLACE if self.state else ""
-            self.report(plan(ledger, self.options, place))
-            if not place:
-                log.warning("No state store and no `receipts`: a retry will resend every URL.")
-            error = await self._send(ledger, manifest, ended)
-        except CloudStoreError as failed:
-            if not self._lease:
-                raise  # nothing was counted, so there is nothing to report
-            error = failed
+            await asyncio.wait({trying, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            trying.cancel()
+            await asyncio.wait({trying})
             ended.cancel()
-        return conclude(ledger, error, self.options, self.receipts.place if self.receipts else "")
+        try:
+            error = ended.result() if trying.cancelled() else trying.result()
+        except CloudStoreError as failed:
+            error = failed
+        if error and not ledger.is_counted:
+            raise error
+        return conclude(ledger, error, self.allowed_failures, self._place)
 
-    async def _prepare(self, work: Callable[[], T], ended: asyncio.Task[CloudStoreError]) -> T:
-        """Blocking work with a store, retried while that fails."""
-        return await _unless(ended, retry_until(lambda: self.in_thread(work), self._step, OUTAGE_LIMIT))
+    @property
+    def _place(self) -> str:
+        return self.receipts.place if self.receipts else ""
 
-    async def _send(self, ledger: Ledger, manifest: Manifest, ended: asyncio.Task[CloudStoreError]) -> CloudStoreError | None:
-        """Send while the lease is renewed and progress is logged, and return why that ended early, or None."""
-        lease = self._lease = Lease(self._stores(ledger), OUTAGE_LIMIT, self.clock, self.in_thread)
+    async def _try(self, ledger: Ledger) -> CloudStoreError | None:
+        """The flow of a try. Returns why it ended early, or None."""
+        if receipts := self.receipts:
+            await retry_until(lambda: self.in_thread(receipts.begin), "the receipts cannot be written")
+            for part in receipts.parts:
+                read = partial(self.in_thread, partial(receipts.read, part))
+                ledger.note_earlier(await retry_until(read, "the receipts cannot be read"))
+        else:
+            log.warning("receipts=None: nothing is remembered, so a retry sends every URL again.")
+        self._settings = await self.in_thread(self.settings)
+        manifest = await self.in_thread(self.read)
+        await self.in_thread(lambda: ledger.survey(manifest()))
+        self.report(plan(ledger, self.options, self._place))
+        lease = Lease(ledger.drain_receipts, receipts.write if receipts else _forget, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
-        entries = locate(manifest(), self.options.shard)
-        async with self.connect(self.settings, self._reload, self.options.max_concurrency) as client:
-            sender = Sender(client, lambda: self.settings, throttle, ledger, entries, self.options, self.in_thread)
-            sending = asyncio.create_task(sender.run())
-            renewing = asyncio.create_task(lease.renew(lambda: self._check_room(sender)))
-            reporting = asyncio.create_task(report_progress(ledger, throttle, self.report))
-            try:
-                await asyncio.wait({sending, renewing, ended}, return_when=asyncio.FIRST_COMPLETED)
-                if sending.done():
-                    lease.finish()
-                    await asyncio.wait({renewing, ended}, return_when=asyncio.FIRST_COMPLETED)
-            finally:  # of a task that is cancelled, too: within two seconds, accept responses in transit and store the progress
-                sender.drain()
-                await asyncio.wait({sending}, timeout=_GRACE)
-                lease.finish()
-                await asyncio.wait({renewing}, timeout=_TIME_TO_SAVE)
-                if not renewing.done():
-                    log.warning("Could not store the last second of progress")
-                for task in (sending, renewing, reporting):
-                    task.cancel()
-                await asyncio.wait({sending, renewing, reporting})
-        if ended.done():
-            return ended.result()
-        renewing.result()
-        sending.result()
+        async with self.connect(self._settings, self._reload, self.options.max_concurrency) as client:
+            sender = Sender(client, lambda: self._settings, throttle, ledger, manifest(), self.options, self.in_thread)
+            await self._send(sender, lease, throttle, asyncio.create_task(report_progress(ledger, throttle, self.report)))
         return sender.error
 
-    def _stores(self, ledger: Ledger) -> list[Store]:
-        stores = [Store("receipts folder", ledger.drain_receipts, self.receipts.write)] if self.receipts else []
-        if self.state:
-            stores.append(Store("task state", ledger.copy_positions, self.state.save))
-        return stores
-
-    def _check_room(self, sender: Sender) -> None:
-        if self.state and self.state.is_full:
-            what = "the progress no longer fits into the 64 KiB of Airflow's state store: too many URLs failed between others"
-            advice = "Set `receipts` and clear the task: it takes over what is stored, and resumes."
-            sender.fail(BatchStoppedError(what, operation="batch upload", cause="state", advice=advice))
+    @staticmethod
+    async def _send(sender: Sender, lease: Lease, throttle: Throttle, reporting: asyncio.Task[None]) -> None:
+        """Send while the lease is renewed."""
+        sending, renewing = asyncio.create_task(sender.run()), asyncio.create_task(lease.renew(throttle.wake))
+        try:
+            await asyncio.wait({sending, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                lease.finish()
+                await asyncio.wait({renewing})
+        finally:  # of a task that is cancelled, too: within two seconds, accept responses in transit and store the progress
+            sender.drain()
+            await asyncio.wait({sending}, timeout=_GRACE)
+            lease.finish()
+            await asyncio.wait({renewing}, timeout=_TIME_TO_SAVE)
+            if not renewing.done():
+                log.warning("Could not store the last second of progress")
+            for task in (sending, renewing, reporting):
+                task.cancel()
+            await asyncio.wait({sending, renewing, reporting})
+        renewing.result()
+        sending.result()
 
     async def _reload(self) -> Settings:
-        self.settings = await self.in_thread(self.reload)
-        return self.settings
+        self._settings = await self.in_thread(self.settings)
+        return self._settings
 
     async def _wait_for_end(self) -> CloudStoreError:
         """Wait until the task has to end, and return why."""
@@ -161,16 +148,8 @@ class Job:
             await asyncio.sleep(_KILL_CHECK_INTERVAL)
         if self.killed():
             return BatchInterruptedError("the task was terminated", operation="batch upload", cause="terminated")
-        waits = self._step or (self._lease.waits_for if self._lease else "")
-        what = " and ".join(filter(None, ["execution_timeout is nearly over", waits]))
-        return BatchInterruptedError(what, operation="batch upload", cause="timeout")
+        return BatchInterruptedError("execution_timeout is nearly over", operation="batch upload", cause="timeout")
 
 
-async def _unless(ended: asyncio.Task[CloudStoreError], work: Awaitable[T]) -> T:
-    """The result of work, which is given up when the task has to end."""
-    working = asyncio.ensure_future(work)
-    await asyncio.wait({working, ended}, return_when=asyncio.FIRST_COMPLETED)
-    if working.done():
-        return working.result()
-    working.cancel()
-    raise ended.result()
+def _forget(_: list[str]) -> None:
+    """What a batch without memory writes."""

@@ -1,91 +1,54 @@
 """Decides which URLs need a request, and records the outcome of each, in this try and earlier ones.
 
-A URL is *settled* when it needs no more requests: it was queued, or may have been. The manifest is read twice: first all of it is
-counted against what earlier tries settled, then what is left is sent.
+The manifest is read twice: first all of it is counted against what earlier tries did, then what is left is sent.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+import json
+from collections import Counter
+from collections.abc import Iterable
+from enum import Enum, auto
 from typing import Any
 
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.outcomes import KEY_SIZE, KeyTable, Status, digest_of
-from airflow_provider_cloudstore.batch.receipts import to_line
-from airflow_provider_cloudstore.batch.state import Positions
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url
+from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.protocol.secrets import redact_url
 
 FAILURES_REPORTED = 20
-_SINCE_EARLIER = "unknown since an earlier try"
-
-# What the table says of a URL. Earlier tries settled it, and it has not been counted yet:
-_QUEUED_BEFORE, _UNKNOWN_BEFORE = 1, 2
-# It was counted, and needs a request; the second kind may have been queued:
-_NEW, _AGAIN = 3, 4
-# It has its request, or failed; it is settled:
-_SENDING, _QUEUED, _UNKNOWN = 5, 6, 7
+_MAX_LENGTH = 16_000  # characters of an error or a response in a receipt
+_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # json.dumps would create an encoder for each line
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
-    """An entry of the manifest, or of the shard.
+class _State(Enum):
+    """What is known of a URL."""
 
-    :param position: counted from 0, without blank lines and comments.
-    :param digest: of the URL; of the line's number if it has none.
-    """
-
-    position: int
-    entry: Entry
-    digest: bytes = field(repr=False)
-    may_be_queued: bool = False
-    """Whether an earlier try may have queued it."""
-
-
-def locate(entries: Iterable[Entry], shard: tuple[int, int] | None) -> Iterator[Located]:
-    """The entries of one shard with their digests. The same URL is always in the same shard.
-
-    :param shard: ``(k, n)``, with k counted from 0; None for the whole manifest.
-    """
-    position = 0
-    for entry in entries:
-        digest = digest_of(f"line {entry.line}" if entry.problem else str(entry.url))
-        if shard is None or int.from_bytes(digest[-8:]) % shard[1] == shard[0]:
-            yield Located(position, entry, digest)
-            position += 1
+    QUEUED_EARLIER = auto()
+    UNKNOWN_EARLIER = auto()
+    TO_SEND = auto()
+    """It is in the manifest, and needs a request."""
+    TO_RESEND = auto()
+    """The same, although an earlier try may have queued it."""
+    SENT = auto()
+    """It has its request, or needs none."""
+    RESENT = auto()
 
 
 class Ledger:
     """The outcomes of a batch.
 
-    :param positions: what earlier tries settled by position, if the state store keeps the progress.
-    :param retry_unknown: resend uploads that an earlier try may have queued.
-    :param writes_receipts: whether receipts are written; otherwise responses need not be kept.
     :param try_number: the try, for the receipts.
-    :param secrets: what receipts must not hold, such as the access token.
+    :param retry_unknown: resend uploads that an earlier try may have queued.
     """
 
-    def __init__(
-        self,
-        positions: Positions | None = None,
-        *,
-        retry_unknown: bool = False,
-        writes_receipts: bool = False,
-        try_number: int = 1,
-        secrets: Callable[[], tuple[Secret, ...]] = tuple,
-    ) -> None:
-        self.writes_receipts = writes_receipts
-        self._positions = positions
-        self._retry_unknown = retry_unknown
+    def __init__(self, try_number: int = 1, *, retry_unknown: bool = False) -> None:
         self._try = try_number
-        self._secrets = secrets
-        self._table = KeyTable()
-        self._lines: list[str] = []
+        self._retry_unknown = retry_unknown
+        self._states: dict[bytes, _State] = {}
+        self._receipts: list[str] = []
         self.total = 0
         """Entries of the manifest."""
-        self.again: deque[Located] = deque()
-        """Entries to send once more: uploads that failed while the service did."""
+        self.is_counted = False
         self.now: Counter[Status] = Counter()
         """Outcomes of this try."""
         self.earlier: Counter[Status] = Counter()
@@ -102,95 +65,82 @@ class Ledger:
     @property
     def finished(self) -> int:
         """Entries that have an outcome."""
-        return sum(self.now.values()) + sum(self.earlier.values())
+        return self.now.total() + self.earlier.total()
 
     # Before anything is sent.
 
-    def note_earlier(self, digest: bytes, status: Status) -> None:
-        """Note the outcome of a URL in an earlier try, in any order; a failed URL is not settled."""
-        key = digest[:KEY_SIZE]
-        if status is Status.QUEUED:
-            self._table.set(key, _QUEUED_BEFORE)
-        elif status is Status.UNKNOWN and self._table.get(key) != _QUEUED_BEFORE:
-            self._table.set(key, _UNKNOWN_BEFORE)
+    def note_earlier(self, outcomes: Iterable[tuple[bytes, Status]]) -> None:
+        """Note outcomes of earlier tries by digest, in any order; what failed is sent again."""
+        for digest, status in outcomes:
+            if status is Status.QUEUED:
+                self._states[digest] = _State.QUEUED_EARLIER
+            elif status is Status.UNKNOWN:
+                self._states.setdefault(digest, _State.UNKNOWN_EARLIER)
 
-    def survey(self, found: Located, before: Status | None = None) -> None:
-        """Count an entry.
+    def survey(self, entries: Iterable[Entry]) -> None:
+        """Count the manifest."""
+        for entry in entries:
+            self.total += 1
+            if not entry.problem:
+                self._survey(entry, entry.digest)
+        self.is_counted = True
 
-        :param before: the outcome in an earlier try, if it is known by position.
-        """
-        self.total += 1
-        if found.entry.problem:
-            return
-        key = found.digest[:KEY_SIZE]
-        known = self._table.get(key)
-        if known > _UNKNOWN_BEFORE:
-            self.now[Status.SKIPPED] += 1
-        before = before or {_QUEUED_BEFORE: Status.QUEUED, _UNKNOWN_BEFORE: Status.UNKNOWN}.get(known)
-        if before and known <= _NEW:
-            self._count_earlier(found.entry, key, before)
-        elif not known:
-            self._table.set(key, _NEW)
-
-    def _count_earlier(self, entry: Entry, key: bytes, status: Status) -> None:
-        self.earlier[status] += 1
-        if status is Status.QUEUED:
-            self._table.set(key, _QUEUED)
-        elif self._retry_unknown:
-            self._table.set(key, _AGAIN)
-        else:
-            self._table.set(key, _UNKNOWN)
-            self._add_failure(entry, status, redact_url(str(entry.url)), _SINCE_EARLIER)
+    def _survey(self, entry: Entry, digest: bytes) -> None:
+        match self._states.get(digest):
+            case None:
+                self._states[digest] = _State.TO_SEND
+            case _State.QUEUED_EARLIER:
+                self._states[digest] = _State.SENT
+                self.earlier[Status.QUEUED] += 1
+            case _State.UNKNOWN_EARLIER:
+                self._states[digest] = _State.TO_RESEND if self._retry_unknown else _State.SENT
+                self.earlier[Status.UNKNOWN] += 1
+                if not self._retry_unknown:
+                    self._add_failure(entry, Status.UNKNOWN, redact_url(str(entry.url)), "unknown since an earlier try")
+            case _:
+                self.now[Status.SKIPPED] += 1
 
     # While it is sent.
 
-    def admit(self, found: Located) -> Located | None:
-        """Admit the next entry, which has a URL, and return it if it needs a request."""
-        key = found.digest[:KEY_SIZE]
-        known = self._table.get(key)
-        if known in (_NEW, _AGAIN):
-            self._table.set(key, _SENDING)
-            return found if known == _NEW else replace(found, may_be_queued=True)
-        if known == _QUEUED and self._positions:
-            self._positions.add(found.position, found.digest)  # a duplicate
-        return None
+    def admit(self, entry: Entry) -> bool:
+        """Whether an entry is to be sent, or has no URL. It is called once for each entry."""
+        if entry.problem:
+            return True
+        digest = entry.digest
+        state = self._states[digest]
+        if state in (_State.TO_SEND, _State.TO_RESEND):
+            self._states[digest] = _State.SENT if state is _State.TO_SEND else _State.RESENT
+            return True
+        return False
 
     def record(
-        self, sent: Located, status: Status, *, url: str = "", error: str = "", file_id: str = "", response: Any = None
+        self, entry: Entry, status: Status, *, url: str = "", error: str = "", file_id: str = "", response: Any = None
     ) -> None:
-        """Record the outcome of an entry.
+        """Record the outcome of an entry, with its redacted URL and the error, or the file's id and the service's response.
 
-        :param url: the URL, redacted.
-        :param error: why it failed.
-        :param file_id: the file's id, if the service returned one.
-        :param response: the service's response.
+        Its receipt has at most 16 KiB besides the URL.
         """
-        if sent.may_be_queued:
+        digest = entry.digest
+        if self._states.get(digest) is _State.RESENT:
             self.earlier[Status.UNKNOWN] -= 1
             status = Status.UNKNOWN if status is Status.FAILED else status
         self.now[status] += 1
-        if status is not Status.FAILED:
-            self._table.set(sent.digest[:KEY_SIZE], _QUEUED if status is Status.QUEUED else _UNKNOWN)
-            if self._positions:
-                self._positions.add(sent.position, sent.digest)
-                self._positions.set_unknown(sent.position, status is Status.UNKNOWN)
+        receipt = {"line": entry.line, "digest": digest.hex(), "url": url, "status": status.value, "try": self._try}
+        if status is Status.QUEUED:
+            receipt["file_id"] = file_id
         if error:
-            self._add_failure(sent.entry, status, url, error)
-        if self.writes_receipts:
-            told: dict[str, Any] = {"url": url, "error": error, "file_id": file_id, "response": response}
-            self._lines.append(to_line(sent.entry, sent.digest, status, self._try, **told, secrets=self._secrets()))
+            self._add_failure(entry, status, url, error)
+            receipt["error"] = error[:_MAX_LENGTH]
+        elif response is not None:
+            receipt["response"] = response if len(_to_json(response)) <= _MAX_LENGTH else None
+        self._receipts.append(_to_json(receipt))
+
+    def drain_receipts(self) -> list[str]:
+        """Remove and return the receipts since the last call, as JSON; the caller has to write them."""
+        lines, self._receipts = self._receipts, []
+        return lines
 
     def _add_failure(self, entry: Entry, status: Status, url: str, error: str) -> None:
         if len(self.failures) < FAILURES_REPORTED:
-            self.failures.append({"line": entry.line, "url": url[:200], "status": status.value, "error": error[:400]})
-
-    # What is stored.
-
-    def drain_receipts(self) -> list[str]:
-        """Remove and return the receipts since the last call; the caller has to write them."""
-        lines, self._lines = self._lines, []
-        return lines
-
-    def copy_positions(self) -> Positions | None:
-        """What is settled by position, as it is now; None if receipts hold the progress."""
-        return self._positions.copy() if self._positions else None
+            url, error = (text.encode(errors="backslashreplace").decode() for text in (url[:200], error[:400]))  # for XCom
+            self.failures.append({"line": entry.line, "url": url, "status": status.value, "error": error})

@@ -1,41 +1,52 @@
 """Records the outcome of every URL in a folder: JSON Lines in parts, and a mark that names the try that writes them.
 
-Object stores cannot append, so the current part is written anew with each checkpoint, until it has about 1 MiB; then the next one
-begins. A part's name consists of batch, try, number and process: batches can share a folder, and names sort in order of writing.
+It is all that a batch remembers. Object stores cannot append, so the current part is written anew with each checkpoint, until it
+has about 1 MiB; then the next one begins. A part's name consists of batch, try, number and process: batches can share a folder,
+and names sort in order of writing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Protocol
 
-from tenacity import Retrying, stop_after_attempt, wait_random_exponential
+from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, BatchStoppedError
 
-from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.outcomes import Status
-from airflow_provider_cloudstore.batch.tries import WAYS_OUT, Try
-from airflow_provider_cloudstore.protocol.errors import BatchStoppedError
-from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, hides_secret, redact_url, url_secrets
+log = logging.getLogger(__name__)
 
 PART_SIZE = 1024 * 1024
 """Bytes after which the next part begins."""
-RESTORE = f"Restore the folder, or set `receipts` to where it is, and clear the task: it resumes. {WAYS_OUT}"
-_READ_AHEAD = 8
-_READ_ATTEMPTS = 5
-_MAX_LENGTH = 16_000
 _DIGEST_SIZE = 32
 _PART = re.compile(r"part-(?P<batch>[0-9a-f]{12})-\d{4}-\d{8}-[0-9a-f]+\.jsonl")
-_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # json.dumps would create an encoder for each line
+_WAYS_OUT = (
+    "Set `receipts` to a folder that every worker shares, and start a new DAG run, which sends every URL; receipts=None allows "
+    "retries to send every URL again."
+)
+
+
+class Status(Enum):
+    """The outcome of a URL."""
+
+    QUEUED = "queued"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+    UNSENT = "unsent"
 
 
 class Folder(Protocol):
-    """A folder of files; every method blocks."""
+    """A folder of files (``batch/folder.py``); every method blocks."""
+
+    is_local: bool
+    """Whether it is on this machine, so that another worker may not see it."""
 
     def read(self, name: str) -> bytes | None:
         """The content of a file, or None if it does not exist."""
@@ -49,9 +60,27 @@ class Folder(Protocol):
 
 def unusable(what: str, advice: str) -> BatchStoppedError:
     """The error for receipts that no retry mends."""
-    return BatchStoppedError(
-        f"the receipts: {what}; nothing more was sent", operation="batch upload", cause="receipts", advice=advice
-    )
+    reason = f"the receipts: {what}; nothing more was sent"
+    return BatchStoppedError(reason, operation="batch upload", cause="receipts", advice=advice)
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One try of a batch, in one process.
+
+    :param scope: identifies the batch: DAG, run, task and map index.
+    :param number: the try, counted from 1.
+    :param process: differs if the same try runs twice.
+    """
+
+    scope: tuple[str, ...] = ()
+    number: int = 1
+    process: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+
+    @property
+    def batch(self) -> str:
+        """A short id of the batch for file names."""
+        return hashlib.blake2b("\0".join(self.scope).encode(), digest_size=6).hexdigest()
 
 
 class Receipts:
@@ -64,65 +93,84 @@ class Receipts:
 
     def __init__(self, folder: Folder, writer: Try, place: str = "") -> None:
         self.place = place
+        self.writer = writer
         self._folder = folder
-        self._writer = writer
         self._mark = f"batch-{writer.batch}.json"
-        self._parts: list[str]  # of earlier tries, once this one has begun: to read before must not look like no receipts
+        self.parts: list[str] = []
+        """The parts of earlier tries, in the order of writing, once this one has begun."""
         self._number = 0
         self._content = b""  # of the current part
         self._has_failed = False
 
-    def begin(self, *, expects_earlier: bool = False) -> None:
+    def begin(self) -> None:
         """Leave the mark of this try, which stops any older one.
 
-        :param expects_earlier: whether earlier tries are known to have left their mark.
         :raises BatchInterruptedError: if a newer try has left its mark.
-        :raises BatchStoppedError: if the mark is missing or of another format, or the folder cannot be used.
+        :raises BatchStoppedError: if an earlier try left no mark in a local folder, or the folder cannot be used.
         """
-        if self._load_mark(begins=True) is None and expects_earlier:
-            raise unusable(f"earlier tries kept the batch's progress in receipts, and there are none in {self.place}", RESTORE)
-        self._folder.write(self._mark, json.dumps(self._writer.to_mark()).encode())
-        self._parts = parts_by_batch(self._folder.names()).get(self._writer.batch, [])
-        if self._parts:  # the last one may be of this try in another process
-            self._number = int(self._parts[-1].split("-")[3]) + 1
+        if not self._find_mark(begins=True) and self.writer.number > 1:
+            if self._folder.is_local:
+                raise unusable(f"no receipts of an earlier try in {self.place}: is the folder shared by all workers?", _WAYS_OUT)
+            log.warning("No receipts of an earlier try in %s: this try sends every URL.", self.place)
+        mark = {"scope": self.writer.scope, "number": self.writer.number, "process": self.writer.process}
+        self._folder.write(self._mark, json.dumps(mark).encode())
+        self.parts = parts_by_batch(self._folder.names()).get(self.writer.batch, [])
+        if self.parts:  # the last one may be of this try in another process
+            self._number = int(self.parts[-1].split("-")[3]) + 1
 
-    def read(self, add: Callable[[bytes, Status], None]) -> None:
-        """Read the receipts of earlier tries, after ``begin``. If this fails and is called again, it starts over.
+    def read(self, part: str) -> list[tuple[bytes, Status]]:
+        """The digest and the status of each receipt in a part, in the order of writing.
 
-        :param add: receives the digest and the status of each receipt, in the order of writing.
-        :raises BatchStoppedError: if a part is damaged: unlike an outage, that does not pass.
+        :raises BatchStoppedError: if it is damaged: unlike an outage, that does not pass.
         """
-        for part in read_parts(self._folder, self._parts, self.place):
-            for digest, status, _ in part:
-                add(digest, status)
+        return [(digest, status) for digest, status, _ in read_part(self._folder, part, self.place)]
 
-    def write(self, lines: list[str]) -> None:
+    def write(self, lines: Sequence[str]) -> None:
         """Append lines, unless a newer try has taken over. After a failure, call it again with the same lines.
 
         :param lines: the receipts as JSON; if there are none, only the mark is checked.
         :raises BatchInterruptedError: if a newer try has taken over.
         :raises BatchStoppedError: if the mark of this try is missing, or the folder cannot be written.
         """
-        if self._load_mark() is None:
-            raise unusable(f"{self.place} was removed or emptied while the batch ran", RESTORE)
+        if not self._find_mark():
+            advice = "Restore the folder and clear the task: it resumes. Without it, start a new DAG run, which sends every URL."
+            raise unusable(f"{self.place} was removed or emptied while the batch ran", advice)
         if not lines:
             return
         content = self._content + "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
         had_failed, self._has_failed = self._has_failed, True
-        name = f"part-{self._writer.batch}-{self._writer.number:04d}-{self._number:08d}-{self._writer.process}.jsonl"
+        name = f"part-{self.writer.batch}-{self.writer.number:04d}-{self._number:08d}-{self.writer.process}.jsonl"
         self._folder.write(name, content)
         self._content, self._has_failed = content, False
         if had_failed or len(content) >= PART_SIZE:
             # A request that failed may still arrive, and would replace what is added to this part after it.
             self._number, self._content = self._number + 1, b""
 
-    def _load_mark(self, *, begins: bool = False) -> Any:
-        content = self._folder.read(self._mark)
-        mark: Any = None if content is None else {}  # what does not parse is of another format: marks are written whole
-        with suppress(ValueError):
-            mark = json.loads(content or b"") or {}
-        self._writer.validate(mark, f"{self.place}/{self._mark}", begins=begins)
-        return mark
+    def _find_mark(self, *, begins: bool = False) -> bool:
+        """Whether a try has left its mark: no newer one, nor another process of this one, which a beginning one replaces."""
+        if (mark := read_mark(self._folder, self._mark, self.place)) is None:
+            return False
+        number, is_other = mark["number"], mark["process"] != self.writer.process
+        if number > self.writer.number or (number == self.writer.number and is_other and not begins):
+            what = f"try {self.writer.number} found the mark of try {number}, which has taken over"
+            raise BatchInterruptedError(what, operation="batch upload", cause="superseded")
+        return True
+
+
+def read_mark(folder: Folder, name: str, place: str) -> dict[str, Any] | None:
+    """The mark of a batch's newest try: ``scope``, ``number`` and ``process``; None if there is none.
+
+    :param place: the path of the folder, for errors.
+    :raises BatchStoppedError: if it is damaged.
+    """
+    content = folder.read(name)
+    if content is None:
+        return None
+    with suppress(ValueError, TypeError, KeyError):
+        mark = json.loads(content)
+        return {"scope": tuple(mark["scope"]), "number": int(mark["number"]), "process": mark["process"]}
+    advice = "Restore the file, or start a new DAG run, which sends every URL."
+    raise unusable(f"{place}/{name} is damaged", advice)
 
 
 def parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
@@ -133,83 +181,18 @@ def parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def read_parts(folder: Folder, names: Iterable[str], place: str) -> Iterator[Iterator[tuple[bytes, Status, dict[str, Any]]]]:
-    """The receipts of each part, in order: digest, status and the whole line. A few parts are always being read.
+def read_part(folder: Folder, name: str, place: str) -> Iterator[tuple[bytes, Status, dict[str, Any]]]:
+    """The receipts of a part, in the order of writing: digest, status and the whole line.
 
-    Each failed read is retried by itself: among thousands one always fails, and restarting all of them would never finish.
-
-    :param folder: the folder.
-    :param names: the parts.
     :param place: the path of the folder, for errors.
     :raises BatchStoppedError: at the first line that is no receipt.
     """
-    retrying = Retrying(stop=stop_after_attempt(_READ_ATTEMPTS), wait=wait_random_exponential(0.1, max=1), reraise=True)
-    executor = ThreadPoolExecutor(_READ_AHEAD, "cloudstore-receipts")
-    starting = ((name, executor.submit(retrying, folder.read, name)) for name in names)
-    reading = deque(islice(starting, _READ_AHEAD))
-    try:
-        while reading:
-            name, content = reading.popleft()
-            yield _parse(content.result() or b"", f"{place}/{name}")
-            reading.extend(islice(starting, 1))
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
-
-
-def _parse(content: bytes, place: str) -> Iterator[tuple[bytes, Status, dict[str, Any]]]:
-    for number, line in enumerate(content.splitlines() or [b""], 1):  # no part is written without lines
+    for number, line in enumerate((folder.read(name) or b"").splitlines() or [b""], 1):  # no part is written without lines
         digest = b""
         with suppress(ValueError, TypeError, KeyError, RecursionError):  # the line is damaged
             receipt = json.loads(line.decode())
             digest, status = bytes.fromhex(receipt["digest"]), Status(receipt["status"])
         if len(digest) != _DIGEST_SIZE:
             advice = "Restore this file, or move it away and clear the task, which sends the URLs in it again."
-            raise unusable(f"line {number} of {place} is damaged", advice)
+            raise unusable(f"line {number} of {place}/{name} is damaged", advice)
         yield digest, status, receipt
-
-
-def to_line(
-    entry: Entry,
-    digest: bytes,
-    status: Status,
-    number: int,
-    *,
-    url: str,
-    error: str = "",
-    file_id: str = "",
-    response: Any = None,
-    secrets: Sequence[Secret] = (),
-) -> str:
-    """One receipt as JSON. Besides URL and key, which the manifest's longest line bounds, it has at most 16 KiB.
-
-    :param entry: the line of the manifest.
-    :param digest: the digest of its URL.
-    :param status: the outcome.
-    :param number: the try.
-    :param url: the URL, redacted.
-    :param error: why it failed.
-    :param file_id: the file's id; empty if the service returned none.
-    :param response: the service's response. The receipt has none if this is None, and null in its place if it is too large.
-    :param secrets: what the receipt must not hold, such as the access token.
-    """
-    receipt: dict[str, Any] = {"line": entry.line}
-    if entry.key is not None:
-        receipt["key"] = _redacted_key(entry, secrets)
-    receipt |= {"digest": digest.hex(), "url": url, "status": status.value, "try": number}
-    if status is Status.QUEUED:
-        receipt["file_id"] = file_id
-    if error:
-        receipt["error"] = error[:_MAX_LENGTH]
-    elif response is not None:
-        receipt["response"] = response if len(_to_json(response)) <= _MAX_LENGTH else None
-    return _to_json(receipt)
-
-
-def _redacted_key(entry: Entry, secrets: Sequence[Secret]) -> Any:
-    """The manifest's own id of a line, redacted: the column may repeat the URL, a part of it, or the token."""
-    text = str(entry.key)
-    if "://" in text:
-        text = redact_url(text)
-    if hides_secret(text[:_MAX_LENGTH], (*secrets, *url_secrets(str(entry.url)))):
-        return MASK
-    return entry.key if isinstance(entry.key, int) else text

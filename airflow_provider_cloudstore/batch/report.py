@@ -9,20 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_cloudstore.batch.ledger import Ledger
-from airflow_provider_cloudstore.batch.outcomes import Status
+from airflow_provider_cloudstore.batch.receipts import Status
 from airflow_provider_cloudstore.batch.sending import Options
 from airflow_provider_cloudstore.batch.throttle import Throttle
-from airflow_provider_cloudstore.protocol.errors import BatchFailedError, BatchInterruptedError, CloudStoreError
+from airflow_provider_cloudstore.protocol.errors import BatchFailedError, CloudStoreError
 
 log = logging.getLogger(__name__)
 
 _PROGRESS_INTERVAL = 5.0
-_MEND_FAILED = (
-    "Correct what failed, then clear the task: with receipts or Airflow's state store, it resends the failed URLs only."
-)
-_CHECK_UNKNOWN = (
-    "Check in the service whether the unknown uploads arrived; to resend them, set retry_unknown_outcome=True and clear the task."
-)
+_CHECK_UNKNOWN = "Check in the service whether the unknown uploads arrived; retry_unknown_outcome=True resends them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,45 +43,29 @@ class Report:
 
     def __str__(self) -> str:
         """The counts as a log line."""
-        queued = self.counts[Status.QUEUED]
-        others = ", ".join(f"{count:,} {status.value}" for status, count in self.counts.items() if status is not Status.QUEUED)
-        by_try = f"{queued - self.queued_earlier:,} in this try, {self.queued_earlier:,} earlier"
-        return f"{queued:,} of {self.total:,} URLs queued ({by_try}), {others}"
+        return f"{_enumerate(self.counts)} of {_urls(self.total)} ({self.queued_earlier:,} queued by earlier tries)"
 
 
-def conclude(ledger: Ledger, error: CloudStoreError | None, options: Options, receipts: str) -> Report:
+def conclude(ledger: Ledger, error: CloudStoreError | None, allowed_failures: int, place: str) -> Report:
     """The report of a try.
 
     :param error: why it ended early, if it did.
-    :param receipts: the receipts folder, if there is one.
+    :param allowed_failures: as many URLs may fail.
+    :param place: the receipts' folder, if there is one.
     """
     counts = {status: ledger.count(status) for status in Status}
     failed, unknown = counts[Status.FAILED], counts[Status.UNKNOWN]
-    if counts[Status.UNSENT] and not error:
-        error = BatchInterruptedError(
-            "the manifest had fewer URLs when it was read again", operation="batch upload", cause="store"
-        )
     if error:
         error = replace(error, advice=f"Of {_urls(ledger.total)}: {_enumerate(counts)}. {error.advice or error.hint}")
-    elif unknown or failed > options.allowed_failures:
-        error = _failed_error(ledger, receipts)
+    elif unknown or failed > allowed_failures:
+        bad = _enumerate({Status.FAILED: failed, Status.UNKNOWN: unknown})
+        where = f"the receipts in {place} list all" if place else "the XCom lists the first ones"
+        advice = " ".join([BatchFailedError.hint] * bool(failed) + [_CHECK_UNKNOWN] * bool(unknown))
+        reason = f"of {_urls(ledger.total)} {bad}; {_first(ledger)}; {where}"
+        error = BatchFailedError(reason, operation="batch upload", advice=advice)
     elif failed:
-        log.warning("%s failed, which allowed_failures=%d permits; %s", _urls(failed), options.allowed_failures, _first(ledger))
+        log.warning("%s failed, which allowed_failures=%d permits; %s", _urls(failed), allowed_failures, _first(ledger))
     return Report(ledger.total, counts, ledger.earlier[Status.QUEUED], ledger.failures, error)
-
-
-def _failed_error(ledger: Ledger, receipts: str) -> BatchFailedError:
-    failed, unknown = ledger.count(Status.FAILED), ledger.count(Status.UNKNOWN)
-    counts = [f"{failed:,} failed"] if failed else []
-    counts += [f"{unknown:,} unknown, which may have been queued"] if unknown else []
-    where = f"receipts in {receipts} list all" if receipts else "the XCom lists the first ones"
-    advice = [_MEND_FAILED] if failed else []
-    advice += [_CHECK_UNKNOWN] if unknown else []
-    return BatchFailedError(
-        f"of {ledger.total:,} URLs {' and '.join(counts)}; {_first(ledger)}; {where}",
-        operation="batch upload",
-        advice=" ".join(advice),
-    )
 
 
 def _first(ledger: Ledger) -> str:
@@ -104,14 +83,11 @@ def _urls(count: int) -> str:
 
 
 def plan(ledger: Ledger, options: Options, place: str) -> str:
-    """What the try is about to do, for the log.
-
-    :param place: where progress is kept.
-    """
+    """What the try is about to do, for the log."""
     known = {status: ledger.earlier[status] for status in Status if ledger.earlier[status]}
     before = f" ({_enumerate(known)} by earlier tries)" if known else ""
     rate = f", at most {options.requests_per_second:,g} a second" if options.requests_per_second else ""
-    kept = f"; progress is kept in {place}" if place else ""
+    kept = f"; receipts in {place}" if place else ""
     return f"A batch of {_urls(ledger.total)}{before}: at most {options.max_concurrency:,} requests in flight{rate}{kept}."
 
 
@@ -125,4 +101,4 @@ async def report_progress(ledger: Ledger, throttle: Throttle, report: Callable[[
         left = f", about {(ledger.total - done) / rate:,.0f} s left" if rate else ""
         now = f"; {throttle.waits_for}" if throttle.waits_for else f", {rate:,.0f} a second{left}"
         failed, unknown = ledger.count(Status.FAILED), ledger.count(Status.UNKNOWN)
-        report(f"{done:,} of {ledger.total:,} URLs done, {failed:,} failed, {unknown:,} unknown{now}")
+        report(f"{done:,} of {_urls(ledger.total)} done, {failed:,} failed, {unknown:,} unknown{now}")

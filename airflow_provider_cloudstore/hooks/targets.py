@@ -14,12 +14,12 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, ObjectStoragePath, get_current_context
 
+from airflow_provider_cloudstore.batch.folder import is_local
 from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import file_name
 from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 
-_LOCAL = ("", "file", "local")
 _TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before they are committed
 
 
@@ -85,11 +85,6 @@ def atomic_write(target: Any) -> Iterator[_LocalFile | _Upload]:
     except BaseException:
         file.discard()
         raise
-
-
-def is_local(path: Any) -> bool:
-    """Whether a ``pathlib.Path`` or an ``ObjectStoragePath`` is on this machine."""
-    return getattr(path, "protocol", "") in _LOCAL
 
 
 def _local_file(path: Any) -> Path:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import PurePath
 from typing import Any
 
 _LARGEST = 1e9  # seconds: thirty years; much longer overflows a date
+_PATH = re.compile(r"(?!https?:|ftp:)(?:[a-z][a-z0-9+.-]*://)?(?:(?!://).)*", re.IGNORECASE | re.DOTALL)
 _PAIR = re.compile(r"""[(\[]\s*(['"]?)([0-9]{1,9})\1\s*,\s*(['"]?)([0-9]{1,9})\3\s*[)\]]""")
 
 
@@ -43,14 +43,13 @@ def validate_whole_number(name: str, value: object, least: int, most: int | None
         raise ValueError(f"{name} must be a whole number {limits}, not {value!r}")
 
 
-def validate_columns(**columns: object) -> None:
-    """Reject names of columns that are empty or no strings.
+def validate_column(name: str, value: object) -> None:
+    """Reject what is no name of a column.
 
-    :raises ValueError: if one is invalid.
+    :raises ValueError: if it is empty or no string.
     """
-    for name, value in columns.items():
-        if not isinstance(value, str) or not value.strip():
-            raise ValueError(f"{name} must be the name of a column, not {value!r}")
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{name} must be the name of a column, not {value!r}")
 
 
 def validate_paths(**paths: object) -> None:
@@ -69,27 +68,27 @@ def validate_paths(**paths: object) -> None:
 
 
 def parse_urls(urls: Any) -> list[Any] | None:
-    """The list in ``urls``, or None for the path of a manifest. A list may have been rendered as a string.
+    """The list in ``urls``, which may have been rendered as JSON; None for the path of a manifest.
 
     :raises ValueError: if it is neither; the message does not repeat it, because URLs hold credentials.
     """
     from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 
-    if isinstance(urls, (bytes, dict, int, float, PurePath)):
+    if not isinstance(urls, (str, type(None))):
+        if isinstance(urls, Iterable) and not isinstance(urls, (bytes, Mapping)):
+            return list(urls)
         raise ValueError(f"urls must be a list or, as text, the path of a manifest, not a {type(urls).__name__}")
-    if urls is not None and not isinstance(urls, str):
-        return list(urls)
     text = str(urls).strip()
-    if text.startswith("["):
-        for read in (json.loads, ast.literal_eval):
-            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-                return list(read(text))
-        raise ValueError("urls begins like a list but cannot be read as one: pass an XCom, or render it with | tojson")
+    if text.startswith(("[", "{")):
+        with suppress(ValueError, RecursionError):
+            if isinstance(found := json.loads(text), list):
+                return found
+        raise ValueError("urls begins like data, but is no list in JSON: pass upstream.output, or render it with | tojson")
     if is_nothing(text):
         missing = "which is what a template renders when its source is missing"
         raise ValueError(f"urls is {text!r}, {missing}: check that the upstream task ran and returned the value")
-    if text.lower().startswith(("http://", "https://", "ftp://")):
-        raise ValueError("urls begins with a URL: pass a list, or the path of a manifest")
+    if not _PATH.fullmatch(text):
+        raise ValueError("urls holds a URL, and is no list: pass a list, or the path of a manifest")
     return None
 
 

@@ -217,10 +217,7 @@ class FileWaitTimeoutError(PermanentError):
     hint = "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
 
 
-_RESUMES = (
-    "With receipts or Airflow's state store (3.3 and later), the task resumes when it is retried or cleared; without, it resends "
-    "every URL."
-)
+_RESUMES = "With receipts, the task resumes when it is retried or cleared; with receipts=None, it sends every URL again."
 
 
 @dataclass(eq=False, repr=False)
@@ -242,8 +239,8 @@ class BatchInterruptedError(BatchEndedError):
     """A batch ended early, and a retry resumes it.
 
     :param cause: ``terminated``, ``timeout`` (``execution_timeout`` was nearly over), ``service`` (it failed for every URL),
-        ``rate_limit`` (it accepted nothing but asked to wait), ``store`` (the manifest could not be read, or progress not be
-        recorded), ``disk`` (the manifest does not fit), or ``superseded`` (a newer try has taken over).
+        ``rate_limit`` (it accepted nothing but asked to wait), ``store`` (the manifest could not be copied, or the receipts not
+        be read or written), or ``superseded`` (a newer try has taken over).
     """
 
     hint = _RESUMES
@@ -251,7 +248,6 @@ class BatchInterruptedError(BatchEndedError):
         "service": f"Check the connection's host, and ask whoever runs the service if this persists. {_RESUMES}",
         "rate_limit": f"Lower requests_per_second or max_concurrency, or ask whoever runs the service for its limit. {_RESUMES}",
         "store": f"Nothing is sent that cannot be recorded. {_RESUMES}",
-        "disk": "Each try copies the manifest as it is to the worker's folder for temporary files (TMPDIR): make room there.",
         "superseded": "Another try of this task has taken over; this one has stopped sending.",
     }
 
@@ -259,9 +255,8 @@ class BatchInterruptedError(BatchEndedError):
 class BatchStoppedError(BatchEndedError, PermanentError):
     """A batch stopped until somebody has mended the cause; then clear the task, and it resumes.
 
-    :param cause: ``token`` (the service refuses it), ``refused`` (``max_consecutive_failures`` URLs in a row), ``receipts`` (they
-        are damaged or missing, or cannot be written), ``state`` (it is damaged, or the progress no longer fits),
-        ``format`` (another release wrote the progress), or ``manifest`` (it changed where it was already sent).
+    :param cause: ``token`` (the service refuses it), ``refused`` (``max_consecutive_failures`` URLs in a row), or ``receipts``
+        (they are damaged or missing, or cannot be written).
     """
 
     hint = "Mend the cause, then clear the task: it resumes."
@@ -274,7 +269,7 @@ class BatchStoppedError(BatchEndedError, PermanentError):
 class BatchFailedError(PermanentError):
     """A batch finished, but more than ``allowed_failures`` uploads failed, or some are unknown. A retry would do nothing."""
 
-    hint = "Correct what failed, then clear the task: it resends the failed URLs only."
+    hint = "Correct what failed, then clear the task: with receipts, it resends the failed URLs only."
 
 
 _KINDS: dict[str, type[CloudStoreError]] = {

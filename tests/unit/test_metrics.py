@@ -116,7 +116,7 @@ def test_a_batch_counts_what_became_of_its_urls(emulator: Emulator, counted: Cou
     emulator.fault("status", operation="upload", status=400)
     pushed: Any = type("Ti", (), {"xcom_push": lambda *_, **__: None, "try_number": 1, "max_tries": 0})()
     urls = [f"ftp://127.0.0.1:9/{number}" for number in (0, 1, 2, 3, 1)]
-    operator = RemoteUrlBatchUploadOperator(task_id="b", urls=urls, max_concurrency=1)
+    operator = RemoteUrlBatchUploadOperator(task_id="b", urls=urls, receipts=None, max_concurrency=1)
     operator.render_template_fields({})
     context: Any = {"ti": pushed}
     with pytest.raises(BatchFailedError):

@@ -2,22 +2,21 @@ from __future__ import annotations
 
 import gc
 import gzip
-import threading
 import tracemalloc
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from upath import UPath
 
-from airflow_provider_cloudstore.batch.outcomes import Status, digest_of
-from airflow_provider_cloudstore.batch.receipts import Receipts, to_line
-from airflow_provider_cloudstore.batch.tries import Try
-from airflow_provider_cloudstore.hooks.folders import PathFolder
+from airflow_provider_cloudstore.batch.folder import PathFolder
+from airflow_provider_cloudstore.batch.ledger import Ledger
+from airflow_provider_cloudstore.batch.manifest import Entry
+from airflow_provider_cloudstore.batch.receipts import Receipts, Status, Try
 from airflow_provider_cloudstore.protocol.errors import BatchStoppedError, InvalidInputError
 from airflow_provider_cloudstore.receipts import read_receipts, write_failed
+from tests.unit.batch.folders import digest_of
 
 Outcome = tuple[str, Status]
 
@@ -33,10 +32,11 @@ def write(path: Any, number: int, *outcomes: Outcome, run: str = "run", process:
 
 
 def line_of(url: str, status: Status, number: int, size: int) -> str:
-    entry: Any = SimpleNamespace(line=1, url=url, key=None)
     response = {"file_id": url, "more": "x" * size} if status is Status.QUEUED else None
     told: dict[str, Any] = {"error": "refused"} if response is None else {"file_id": url, "response": response}
-    return to_line(entry, digest_of(url), status, number, url=url, **told)
+    ledger = Ledger(number)
+    ledger.record(Entry(1, url), status, url=url, **told)
+    return ledger.drain_receipts()[0]
 
 
 def last(path: Any) -> dict[str, tuple[str, int]]:
@@ -116,17 +116,6 @@ def test_the_receipts_are_streamed(tmp_path: Path) -> None:
     assert peak < 25_000_000 < stored
 
 
-def test_nothing_is_left_running_when_reading_ends_early(tmp_path: Path) -> None:
-    write(tmp_path, 1, *((f"{number}", Status.QUEUED) for number in range(1_000)), size=15_000)
-    found = read_receipts(tmp_path)
-    next(found)
-    found.close()  # type: ignore[attr-defined]
-    for thread in threading.enumerate():
-        if thread.name == "cloudstore-receipts":
-            thread.join(30)
-            assert not thread.is_alive()
-
-
 FAILED = Status.FAILED
 CSV = b'\xef\xbb\xbfid,url,note\r\n1,https://h/a,"two\r\nlines, \xff"\r\n2\r\n\r\n3,https://h/b,x\r\n4,https://h/c,y\r\n5,https://h/a,again\r\n'
 MANIFESTS: dict[str, tuple[bytes, list[Outcome], bytes]] = {
@@ -181,20 +170,9 @@ def test_the_shards_of_a_run_make_one_manifest_and_two_runs_make_none(tmp_path: 
         receipts.write([line_of(url, FAILED, 1, 0)])
     assert write_failed(tmp_path / "receipts", tmp_path / "urls", tmp_path / "failed") == 2
     write(tmp_path / "receipts", 1, ("https://h/a", FAILED), run="another")
-    with pytest.raises(InvalidInputError, match=r"(?s)the receipts of 2 runs or tasks.*Give each run a folder"):
+    with pytest.raises(InvalidInputError, match=r"(?s)the receipts of several runs or tasks.*Give each run a folder"):
         write_failed(tmp_path / "receipts", tmp_path / "urls", tmp_path / "none")
     assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.parametrize("lost", [None, b"{", b"[]", b"{}"])
-def test_a_batch_without_a_mark_may_be_of_another_run(tmp_path: Path, lost: bytes | None) -> None:
-    (tmp_path / "urls").write_text("https://h/a\n")
-    for run in ("one", "two"):
-        write(tmp_path / "receipts", 1, ("https://h/a", FAILED), run=run)
-    mark = next((tmp_path / "receipts").glob("batch-*.json"))
-    mark.unlink() if lost is None else mark.write_bytes(lost)
-    with pytest.raises(InvalidInputError, match="the receipts of 2 runs or tasks"):
-        write_failed(tmp_path / "receipts", tmp_path / "urls", tmp_path / "none")
 
 
 def test_the_manifest_itself_is_not_replaced(tmp_path: Path) -> None:
@@ -210,3 +188,9 @@ def test_where_nothing_failed_there_is_a_manifest_without_lines(tmp_path: Path) 
     write(tmp_path / "receipts", 1, ("https://h/a", Status.QUEUED))
     assert write_failed(tmp_path / "receipts", tmp_path / "urls.csv", tmp_path / "failed") == 0
     assert (tmp_path / "failed").read_text() == "url\n"
+
+
+def test_a_list_is_no_manifest_and_is_not_shown(tmp_path: Path) -> None:
+    write(tmp_path / "receipts", 1, ("https://h/a?sig=hunter2", FAILED))
+    with pytest.raises(InvalidInputError, match="manifest must be the path of one, not a list; nothing was written"):
+        write_failed(tmp_path / "receipts", ["https://h/a?sig=hunter2"], tmp_path / "failed")  # type: ignore[arg-type]

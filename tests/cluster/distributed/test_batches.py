@@ -103,6 +103,11 @@ def serve(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         yield start
 
 
+def conf_of(service: Service, receipts: Path) -> dict[str, str]:
+    """The parameters of a run."""
+    return {"manifest": str(service.manifest), "conn_id": service.conn_id, "receipts": str(receipts)}
+
+
 def queued(receipts: Path) -> dict[tuple[str, str], list[str]]:
     """The digests of the URLs that a folder of receipts calls queued, by run id and map index."""
     found = {}
@@ -166,7 +171,7 @@ def side_by_side(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytes
     """All of these runs, triggered; those of one DAG can end only once all of them run."""
     cluster, receipts = running_cluster, tmp_path_factory.mktemp("receipts")
     runs, marked, timed_out = serve("runs", 400), serve("marked_failed", 2_000), serve("timed_out", 1_200)
-    conf = {"manifest": str(runs.manifest), "conn_id": runs.conn_id, "receipts": str(receipts)}
+    conf = conf_of(runs, receipts)
     busy = {"kind": "status", "status": 429, "operation": "upload", "times": 0}
     runs.emulator.control("POST", "faults", json.dumps(busy))
     for _ in range(2):
@@ -180,8 +185,9 @@ def side_by_side(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytes
         lambda: [one["state"] for run in run_ids for one in cluster.instances("batch_of_each_run", run)] == ["running"] * RUNS,
     )
     runs.emulator.control("DELETE", "faults")
-    marked_run = cluster.trigger("batch", manifest=str(marked.manifest), conn_id=marked.conn_id)
-    timed_out_run = cluster.trigger("batch_with_timeout", manifest=str(timed_out.manifest), conn_id=timed_out.conn_id)
+    others = tmp_path_factory.mktemp("others")  # two batches in one folder
+    marked_run = cluster.trigger("batch", **conf_of(marked, others))
+    timed_out_run = cluster.trigger("batch_with_timeout", **conf_of(timed_out, others))
     return SideBySide(cluster, runs, receipts, run_ids, marked, marked_run, timed_out, timed_out_run)
 
 
@@ -238,7 +244,7 @@ def test_the_shards_of_a_lost_node_resume_with_the_new_token_at_one_rate(
     cluster, service, dag_id = running_cluster, serve("shards", 1_600), "batch_in_shards"
     emulator, rates = service.emulator, Rates(service.emulator)
     cluster.api("POST", "/pools", {"name": "uploads", "slots": SHARDS})
-    run_id = cluster.trigger(dag_id, manifest=str(service.manifest), conn_id=service.conn_id, receipts=str(tmp_path))
+    run_id = cluster.trigger(dag_id, **conf_of(service, tmp_path))
     cluster.until("all shards run", lambda: {one["state"] for one in cluster.instances(dag_id, run_id)} == {"running"})
     cluster.until("they send", lambda: rates.sample()["effects"].get("upload", 0) > SHARDS * SHARD_RATE)
     before = service.effects
@@ -281,56 +287,32 @@ def test_the_shards_of_a_lost_node_resume_with_the_new_token_at_one_rate(
 Figures = dict[str, float]
 
 
-@pytest.fixture(scope="module")
-def frozen(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figures]:
-    """Two batches on one node, which is frozen until both retries run on the other."""
-    cluster, dag_id = running_cluster, "batches_that_freeze"
-    services = {"state-store": serve("frozen", 1_500), "receipts": serve("frozen-receipts", 1_500)}
-    manifest, receipts = str(services["receipts"].manifest), str(tmp_path_factory.mktemp("receipts"))
+@guarantee("batch", "its node is frozen, and thaws while the retry runs")
+def test_a_frozen_try_stops_when_it_thaws(running_cluster: Cluster, serve: Serve, tmp_path: Path, proven: Proof) -> None:
+    cluster, service = running_cluster, serve("frozen", 1_500)
     other = next((name for name in WORKERS if not cluster[name].runs), "w2")
-    cluster[other].kill()  # so that both begin on one node
+    cluster[other].kill()
     [node] = {*WORKERS} - {other}
-    run_id = cluster.trigger(dag_id, manifest=manifest, conn_id="frozen", receipts=receipts)
-    cluster.until("much of both has arrived", lambda: all(service.effects > 2 * TWICE for service in services.values()))
+    run_id = cluster.trigger("batch", **conf_of(service, tmp_path))
+    cluster.until("much has arrived", lambda: service.effects > 2 * TWICE)
     cluster[node].freeze()
-    frozen_at, before = time.monotonic(), {name: service.effects for name, service in services.items()}
+    frozen_at, before = time.monotonic(), service.effects
     cluster.start(other)
-    silences: dict[str, float] = {}
-
-    def both_resumed() -> bool:
-        for name, service in services.items():
-            if name not in silences and service.effects > before[name]:
-                silences[name] = time.monotonic() - frozen_at
-        return silences.keys() == services.keys()
-
-    cluster.until("both retries run", both_resumed)
+    silence = seconds_until(cluster, "the retry runs", lambda: service.effects > before, frozen_at)
     cluster[node].thaw()
-    tasks = cluster.finish(dag_id, run_id)
-    found: dict[str, Figures] = {}
-    for name, service in services.items():
-        assert (tasks[name]["state"], tasks[name]["try_number"]) == ("success", 2)
-        until_ended(cluster, dag_id, run_id, name)
-        assert tasks[name]["hostname"] == other
-        found[name] = {**service.figures(TWICE), "seconds": silences[name]}
-    return found
-
-
-@pytest.mark.parametrize(
-    "progress",
-    [
-        pytest.param("state-store", marks=guarantee("batch", "its node is frozen, and thaws while the retry runs (state store)")),
-        pytest.param("receipts", marks=guarantee("batch", "its node is frozen, and thaws while the retry runs (receipts only)")),
-    ],
-)
-def test_a_frozen_try_stops_when_it_thaws(progress: str, frozen: dict[str, Figures], proven: Proof) -> None:
-    proven(**frozen[progress])  # type: ignore[arg-type]
+    batch = cluster.finish("batch", run_id)["batch"]
+    assert (batch["state"], batch["try_number"], batch["hostname"]) == ("success", 2, other)
+    until_ended(cluster, "batch", run_id, "batch")
+    proven(**service.figures(TWICE), seconds=silence)
 
 
 # Nobody restarts the lost node until the outages below.
 @guarantee("batch", "the worker node that runs it is lost")
-def test_a_batch_whose_node_is_lost_resumes_on_the_other(running_cluster: Cluster, serve: Serve, proven: Proof) -> None:
+def test_a_batch_whose_node_is_lost_resumes_on_the_other(
+    running_cluster: Cluster, serve: Serve, tmp_path: Path, proven: Proof
+) -> None:
     cluster, service = running_cluster, serve("lost_node", 1_400)
-    run_id = cluster.trigger("batch", manifest=str(service.manifest), conn_id=service.conn_id)
+    run_id = cluster.trigger("batch", **conf_of(service, tmp_path))
     cluster.until("much has arrived", lambda: service.effects > 3 * TWICE)
     lost = cluster.tasks("batch", run_id)["batch"]["hostname"]
     cluster[lost].kill()
@@ -345,10 +327,10 @@ def test_a_batch_whose_node_is_lost_resumes_on_the_other(running_cluster: Cluste
 
 
 @pytest.fixture(scope="module")
-def outages(running_cluster: Cluster, serve: Serve) -> dict[str, Figures]:
-    """One batch that suffers all outages, one after the other: the figures of each, until the next one begins."""
-    cluster, service = running_cluster, serve("outages", 2 * SPACING * len(OUTAGES))
-    run_id = cluster.trigger("batch", manifest=str(service.manifest), conn_id=service.conn_id)
+def outages(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figures]:
+    """One batch that goes on through all outages, one after the other: the figures of each, until the next one begins."""
+    cluster, service = running_cluster, serve("outages", RATE * (int(sum(OUTAGES.values())) + 90))
+    run_id = cluster.trigger("batch", **conf_of(service, tmp_path_factory.mktemp("outages")))
     began, seconds = [], []
     for number, (name, away) in enumerate(OUTAGES.items(), start=1):
         service.until_arrived(SPACING * number)

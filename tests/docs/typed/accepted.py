@@ -48,5 +48,5 @@ with DAG("typed", schedule=None, start_date=datetime(2026, 1, 1)):
     FileAvailableSensor(task_id="sensor", file_id=text)
     DeleteFolderOperator(task_id="delete", folder_id=17, ignore_missing=True)
     DeleteFolderOperator(task_id="delete_made", folder_id=text)
-    RemoteUrlBatchUploadOperator(task_id="batch", urls=make_list())
+    RemoteUrlBatchUploadOperator(task_id="batch", urls=make_list(), receipts="s3://bucket/receipts")
     use(token=link.output, link=link.output["download_link"], file_id=upload.output["file_id"])

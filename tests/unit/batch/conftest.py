@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,42 +10,15 @@ import pytest
 
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.manifest import Entry, Manifest, list_manifest
-from airflow_provider_cloudstore.batch.receipts import Folder, Receipts
+from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
-from airflow_provider_cloudstore.batch.state import State
-from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import calls
-from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import settings
 from tests.unit.batch.folders import MemoryFolder
 
 MakeJob = Callable[..., Job]
-
-
-class MemoryState:
-    """A task's state store, which keeps JSON as Airflow's does, and fails as it is told to."""
-
-    def __init__(self) -> None:
-        self.text = "null"
-        self.writes: list[dict[str, Any]] = []
-        self.fails: Callable[[], None] = lambda: None
-
-    def get(self, key: str) -> Any:
-        self.fails()
-        return json.loads(self.text)
-
-    def set(self, key: str, value: dict[str, Any]) -> None:
-        self.fails()
-        self.text = json.dumps(value)
-        assert len(self.text) < 65_536
-        self.writes.append(value)
-
-
-@pytest.fixture
-def state() -> MemoryState:
-    return MemoryState()
 
 
 @pytest.fixture
@@ -69,17 +41,13 @@ def emulator() -> Iterator[Emulator]:
 def job(emulator: Emulator) -> MakeJob:
     """Make a job: the URLs, then options of the batch and arguments of the job by name."""
 
-    def make(urls: Iterable[Any], *, number: int = 1, folder: Folder | None = None, scope: str = "batch", **more: Any) -> Job:
-        token = more.pop("token", emulator.access_token)
-        own = more.pop("own", None) or settings(emulator.url, token, max_attempts=3, timeout=5.0)
+    def make(urls: Iterable[Any], *, folder: Folder | None = None, **more: Any) -> Job:
+        own = settings(emulator.url, emulator.access_token, max_attempts=3, timeout=5.0)
         options = Options(**{name: more.pop(name) for name in list(more) if name in Options.__dataclass_fields__})
         wanted = urls if isinstance(urls, list) else list(urls)
-        writer = Try((scope,), number)
-        receipts = Receipts(folder, writer, "the folder") if folder is not None else None
-        state = State(more.pop("store"), writer) if "store" in more else None
-        reload = more.pop("reload", lambda: own)
+        receipts = Receipts(folder, Try(("batch",)), "the folder") if folder is not None else None
         read = more.pop("read", lambda: manifest_of(wanted))
-        return Job(read, own, reload, options, writer=writer, state=state, receipts=receipts, **more)
+        return Job(read, lambda: own, options, receipts, **more)
 
     return make
 
@@ -103,7 +71,3 @@ def urls() -> Callable[..., list[str]]:
 @pytest.fixture
 def arrived(emulator: Emulator) -> Callable[[], list[str]]:
     return lambda: [stored["source"] for stored in emulator.state()["files"]]
-
-
-def reload_of(emulator: Emulator) -> Callable[[], Settings]:
-    return lambda: settings(emulator.url, emulator.access_token)

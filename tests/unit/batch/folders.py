@@ -8,11 +8,15 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from airflow_provider_cloudstore.batch.outcomes import Status, digest_of
-from airflow_provider_cloudstore.batch.receipts import Folder, Receipts
-from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.batch.manifest import Entry
+from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Status, Try
 
 SCOPE = ("dag", "run")
+
+
+def digest_of(url: str) -> bytes:
+    """The digest of a URL."""
+    return Entry(1, url).digest
 
 
 def line(url: str, status: str = "queued", padding: int = 0) -> str:
@@ -29,9 +33,7 @@ def begun(folder: Folder, number: int = 1, process: str = "aa", place: str = "s3
 
 def read(receipts: Receipts) -> list[tuple[bytes, Status]]:
     """What earlier tries recorded."""
-    found: list[tuple[bytes, Status]] = []
-    receipts.read(lambda digest, status: found.append((digest, status)))
-    return found
+    return [outcome for part in receipts.parts for outcome in receipts.read(part)]
 
 
 def queued(*urls: str) -> list[tuple[bytes, Status]]:
@@ -42,8 +44,9 @@ def queued(*urls: str) -> list[tuple[bytes, Status]]:
 class MemoryFolder:
     """A folder in memory, which fails as it is told to."""
 
-    def __init__(self, files: dict[str, bytes] | None = None) -> None:
+    def __init__(self, files: dict[str, bytes] | None = None, *, is_local: bool = False) -> None:
         self.files = files or {}
+        self.is_local = is_local
         self.fails: Callable[[], None] = lambda: None
 
     def read(self, name: str) -> bytes | None:

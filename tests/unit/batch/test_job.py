@@ -3,99 +3,114 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.outcomes import Status
-from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.receipts import Receipts, Status, Try
 from airflow_provider_cloudstore.batch.report import Report
-from airflow_provider_cloudstore.batch.state import State
-from airflow_provider_cloudstore.batch.tries import STATE_KEY, Try
-from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import settings
-from tests.unit.batch.conftest import MemoryState
 from tests.unit.batch.folders import MemoryFolder
-from tests.unit.batch.virtual import VirtualService
-from tests.unit.batch.whole_batch import HANGS, Batch, cause, counts, urls
-
-
-@pytest.fixture(params=["state", "receipts", "both"])
-def stores(request: pytest.FixtureRequest) -> dict[str, Any]:
-    kept: dict[str, Any] = {"state": MemoryState()} if request.param != "receipts" else {}
-    return kept | ({"folder": MemoryFolder()} if request.param != "state" else {})
-
+from tests.unit.batch.virtual import LOST, UNREACHABLE, VirtualService
+from tests.unit.batch.whole_batch import HANGS, SETTINGS, Batch, cause, counts, urls
 
 # --- what is kept
 
 
-def test_everything_is_queued_once_and_a_cleared_task_sends_nothing(stores: dict[str, Any]) -> None:
-    batch = Batch([*urls(200), *urls(10)], **stores)
+def test_everything_is_queued_once_and_a_cleared_task_sends_nothing(folder: MemoryFolder) -> None:
+    batch = Batch([*urls(200), *urls(10)], folder=folder)
     for number in (1, 2):
         report = batch.run()
         assert (counts(report), report.error) == ({"queued": 200, "skipped": 10}, None)
         assert report.queued_earlier == (0 if number == 1 else 200)
         assert batch.left == 0
         assert batch.requests == 200
-    if "folder" in stores:
-        lines = stores["folder"].receipts()
-        assert sorted(line["line"] for line in lines) == list(range(1, 201))
-        assert {(line["status"], line["try"]) for line in lines} == {("queued", 1)}
-    if len(stores) == 2:
-        assert stores["state"].get(STATE_KEY)["receipts"] is True
+    lines = folder.receipts()
+    assert sorted(line["line"] for line in lines) == list(range(1, 201))
+    assert {(line["status"], line["try"]) for line in lines} == {("queued", 1)}
 
 
-def test_without_stores_a_retry_sends_all_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_manifest_may_be_corrected_reordered_and_grow_and_unknown_ones_are_sent_again_on_request(folder: MemoryFolder) -> None:
+    batch = Batch(["file:///x", *urls(50)], VirtualService(lambda url, now: LOST if "/7?" in url else 200), folder)
+    assert counts(batch.run()) == {"failed": 1, "queued": 49, "unknown": 1}
+    batch.service.answers = lambda url, now: 200
+    batch.wanted = [*reversed(urls(60)), *urls(5)]
+    report = batch.run()
+    assert (counts(report), report.queued_earlier) == ({"queued": 59, "unknown": 1, "skipped": 5}, 49)
+    assert batch.requests == 60
+    assert counts(batch.run(retry_unknown_outcome=True)) == {"queued": 60, "skipped": 5}
+    assert batch.requests == 61
+
+
+def test_a_damaged_receipt_is_no_outage_and_nothing_is_sent(folder: MemoryFolder, caplog: pytest.LogCaptureFixture) -> None:
+    batch = Batch(urls(5), folder=folder)
+    batch.run()
+    part = next(name for name in folder.files if name.startswith("part-"))
+    folder.files[part] = folder.files[part][:-9]
+    with pytest.raises(errors.BatchStoppedError, match=f"line 5 of .*{part} is damaged; nothing more was sent"):
+        batch.run()
+    assert "retrying" not in caplog.text
+    assert batch.requests == 5
+
+
+def test_the_mark_is_left_before_anything_else_can_fail() -> None:
+    def fail() -> Any:
+        raise errors.ConfigurationError("the connection has no host")
+
+    folder = MemoryFolder(is_local=True)
+    batch = Batch(urls(5), folder=folder)
+    for broken in ("settings", "read"):
+        with pytest.raises(errors.ConfigurationError):
+            batch.run(**{broken: fail})  # type: ignore[arg-type]
+    assert counts(batch.run()) == {"queued": 5}
+    folder.files.clear()
+    with pytest.raises(errors.BatchStoppedError, match="no receipts of an earlier try in the folder"):
+        batch.run()
+    assert batch.requests == 5
+
+
+def test_without_receipts_a_retry_sends_all_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     batch = Batch(urls(5), VirtualService(lambda url, now: 400 if "/3?" in url else 200))
     for number in (1, 2):
         report = batch.run()
         assert counts(report) == {"queued": 4, "failed": 1}
         assert batch.requests == 5 * number
-    assert caplog.messages.count("No state store and no `receipts`: a retry will resend every URL.") == 2
+    assert caplog.messages == ["receipts=None: nothing is remembered, so a retry sends every URL again."] * 2
 
 
-@pytest.mark.parametrize(("kept", "place"), [("state", "Airflow's state store"), ("folder", "the folder")])
-def test_the_log_begins_with_the_plan_and_shows_the_progress(kept: str, place: str, caplog: pytest.LogCaptureFixture) -> None:
-    stores: dict[str, Any] = {kept: MemoryState() if kept == "state" else MemoryFolder()}
-    batch = Batch(urls(84), VirtualService(seconds=1.0), **stores)
+def test_the_log_begins_with_the_plan_and_shows_the_progress(folder: MemoryFolder, caplog: pytest.LogCaptureFixture) -> None:
+    batch = Batch(urls(84), VirtualService(seconds=1.0), folder)
     assert batch.run(max_concurrency=3).error is None
     assert 25 < batch.took < 29.9
     plan, *progress = batch.log
-    assert plan == f"A batch of 84 URLs: at most 3 requests in flight; progress is kept in {place}."
+    assert plan == "A batch of 84 URLs: at most 3 requests in flight; receipts in the folder."
     assert len(progress) == 5
+    assert progress[0] == "12 of 84 URLs done, 0 failed, 0 unknown, 2 a second, about 30 s left"
     assert all(" of 84 URLs done, 0 failed, 0 unknown, " in line for line in progress)
     assert caplog.messages == []
 
 
-def test_once_all_is_sent_the_last_checkpoint_may_take_its_time(stores: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    batch = Batch(urls(5), **stores)
-    batch.delay = lambda: 20.0 if batch.requests == 5 else 0.0
-    assert batch.run(max_concurrency=1).error is None
-    assert 40 < batch.took < 45  # the end of the manifest is read, then the checkpoint is written
-    assert caplog.messages == []
-    batch.delay = lambda: 0.0
-    assert batch.run().queued_earlier == 5
+def test_the_progress_names_an_outage_in_place_of_a_speed(folder: MemoryFolder) -> None:
+    batch = Batch(urls(30), VirtualService(lambda url, now: UNREACHABLE if now < 60 else 200), folder)
+    assert batch.run().error is None
+    assert "0 of 30 URLs done, 0 failed, 0 unknown; waiting for the service since " in batch.log[5]
 
 
-def test_an_empty_manifest_is_refused_unless_it_is_allowed_but_an_empty_shard_is_not() -> None:
+def test_an_empty_manifest_is_a_success() -> None:
     report = Batch([]).run()
     assert (report.total, report.error) == (0, None)
-    with pytest.raises(errors.InvalidInputError, match="holds no URL: set allow_empty=True"):
-        Batch([]).run(allow_empty=False)
-    shards = [Batch(urls(1)) for _ in range(3)]
-    assert sorted(batch.run(shard=(number, 3), allow_empty=False).total for number, batch in enumerate(shards)) == [0, 0, 1]
-    assert [url for batch in shards for url in batch.service.urls] == urls(1)
 
 
 # --- what ends it
 
 
 def test_a_kill_is_noticed_within_a_tenth_of_a_second_and_the_next_try_resumes_after_the_last_response(
-    stores: dict[str, Any],
+    folder: MemoryFolder,
 ) -> None:
-    batch = Batch(urls(300), VirtualService(seconds=0.5), **stores)
+    batch = Batch(urls(300), VirtualService(seconds=0.5), folder)
     batch.kill_at = 2.65
     report = batch.run(max_concurrency=10)
     assert cause(report) == "terminated"
@@ -108,9 +123,9 @@ def test_a_kill_is_noticed_within_a_tenth_of_a_second_and_the_next_try_resumes_a
     assert batch.requests == 300
 
 
-def test_a_kill_ends_it_within_two_seconds_whatever_hangs(stores: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kill_ends_it_within_two_seconds_whatever_hangs(folder: MemoryFolder, caplog: pytest.LogCaptureFixture) -> None:
     service = VirtualService(lambda url, now: 200)
-    batch = Batch(urls(1000), service, **stores)
+    batch = Batch(urls(1000), service, folder)
     batch.kill_at = 5.0
 
     async def hang(running: Any) -> None:
@@ -126,98 +141,63 @@ def test_a_kill_ends_it_within_two_seconds_whatever_hangs(stores: dict[str, Any]
     assert batch.left == 0
 
 
-@pytest.mark.parametrize("ended_by", ["kill", "time limit"])
-@pytest.mark.parametrize(
-    ("steps", "waits"),
-    [
-        (0, "the progress of earlier tries cannot be read"),
-        (1, "the manifest is still being read"),
-        (2, "the manifest is still being read"),
-        (3, "the receipts cannot be written"),
-    ],
-)
-def test_it_ends_at_once_before_anything_is_sent_and_a_time_limit_names_the_step_that_hangs(
-    steps: int, waits: str, ended_by: str
-) -> None:
-    batch = Batch(urls(10), state=MemoryState(), folder=MemoryFolder())
+@pytest.mark.parametrize("ended_by", ["terminated", "timeout"])
+@pytest.mark.parametrize("steps", range(5))
+def test_it_ends_at_once_before_anything_is_sent(steps: int, ended_by: str) -> None:
+    batch = Batch(urls(10), folder=MemoryFolder())
     delays = iter([0.0] * steps)
     batch.delay = lambda: next(delays, HANGS)
-    batch.kill_at = 60 if ended_by == "kill" else HANGS
-    with pytest.raises(errors.BatchInterruptedError) as ended:
-        batch.run(time_limit=60 if ended_by == "time limit" else HANGS)
-    if ended_by == "kill":
-        assert ended.value.cause == "terminated"
-    else:
-        assert (ended.value.cause, ended.value.reason) == ("timeout", f"execution_timeout is nearly over and {waits}")
-    assert 60 <= batch.took <= 60.11
+    batch.kill_at = 60 if ended_by == "terminated" else HANGS
+    with pytest.raises(errors.BatchInterruptedError) if steps < 4 else nullcontext() as ended:
+        report = batch.run(time_limit=60 if ended_by == "timeout" else HANGS)
+    error = ended.value if ended else report.error
+    assert isinstance(error, errors.BatchInterruptedError)
+    assert error.cause == ended_by
+    assert error.reason == ("execution_timeout is nearly over" if ended_by == "timeout" else "the task was terminated")
+    assert 60 <= batch.took <= 62
     assert (batch.left, batch.requests) == (0, 0)
 
 
-@pytest.mark.parametrize("waits_for_store", [False, True])
-def test_at_a_time_limit_the_error_names_the_store_that_is_away(waits_for_store: bool) -> None:
-    state = MemoryState()
-    batch = Batch(urls(2_000), VirtualService(seconds=1.0), state=state)
-
-    def fail() -> None:
-        if len(state.writes) > 5:
-            raise OSError
-
-    state.fails = fail if waits_for_store else lambda: None
-    report = batch.run(time_limit=60)
-    assert cause(report) == "timeout"
-    assert report.error
-    what = "execution_timeout is nearly over" + (" and the task state cannot be written" if waits_for_store else "")
-    assert report.error.reason == what
-    assert "\nOf 2,000 URLs: " in str(report.error)
-    assert 60 <= batch.took <= 62
-
-
-def test_a_store_that_cannot_be_read_for_five_minutes_ends_it_and_one_that_recovers_does_not() -> None:
-    state = MemoryState()
-    batch = Batch(urls(5), state=state)
+def test_receipts_that_cannot_be_used_for_five_minutes_end_it_and_a_store_that_recovers_does_not(folder: MemoryFolder) -> None:
+    batch = Batch(urls(5), folder=folder)
     failures = [OSError()] * 1_000
 
     def fail() -> None:
         if failures:
             raise failures.pop()
 
-    state.fails = fail
+    folder.fails = fail
     with pytest.raises(errors.BatchInterruptedError) as ended:
         batch.run()
-    assert ended.value.reason == "the progress of earlier tries cannot be read: retried for 300 s (OSError)"
+    assert ended.value.reason == "the receipts cannot be written: retried for 300 s (OSError)"
     assert batch.took == pytest.approx(300)
     del failures[9:]
     assert counts(batch.run()) == {"queued": 5}
     assert 60 < batch.took < 100
 
 
-def test_a_store_that_is_away_for_five_minutes_ends_it_and_only_two_seconds_were_sent() -> None:
-    state = MemoryState()
-    batch = Batch(urls(2_000), VirtualService(seconds=0.05), state=state)
+def test_a_store_that_is_away_for_five_minutes_ends_it_and_only_two_seconds_were_sent(folder: MemoryFolder) -> None:
+    batch = Batch(urls(2_000), VirtualService(seconds=0.05), folder)
     stopped = [0]
 
     def fail() -> None:
-        if len(state.writes) > 5:
+        if batch.requests > 500:
             stopped[0] = stopped[0] or batch.requests
             raise OSError
 
-    state.fails = fail
+    folder.fails = fail
     report = batch.run(requests_per_second=100)
     assert cause(report) == "store"
     assert stopped[0] < batch.requests <= stopped[0] + 200
     assert 300 < batch.took < 310
 
 
-def test_a_try_that_finds_the_mark_of_a_newer_one_stops_and_reports_its_counts(stores: dict[str, Any]) -> None:
-    batch = Batch(urls(1000), **stores)
+def test_a_try_that_finds_the_mark_of_a_newer_one_stops_and_reports_its_counts(folder: MemoryFolder) -> None:
+    batch = Batch(urls(1000), folder=folder)
 
     async def supersede(running: Any) -> None:
         await asyncio.sleep(2.5)
-        newer = Try(("batch",), 9)
-        if "folder" in stores:
-            Receipts(stores["folder"], newer, "the folder").begin()
-        else:
-            State(stores["state"], newer).claim()
+        Receipts(folder, Try(("batch",), 9), "the folder").begin()
 
     report = batch.run(during=supersede, max_concurrency=4)
     assert cause(report) == "superseded"
@@ -225,8 +205,8 @@ def test_a_try_that_finds_the_mark_of_a_newer_one_stops_and_reports_its_counts(s
     assert report.counts[Status.UNSENT] > 800
 
 
-def test_a_task_that_is_cancelled_stores_its_progress(stores: dict[str, Any]) -> None:
-    batch = Batch(urls(300), **stores)
+def test_a_task_that_is_cancelled_stores_its_progress(folder: MemoryFolder) -> None:
+    batch = Batch(urls(300), folder=folder)
 
     async def cancel(running: asyncio.Task[Report]) -> None:
         await asyncio.sleep(2.55)
@@ -248,7 +228,7 @@ def test_a_bug_while_it_sends_is_raised_after_the_progress_is_stored() -> None:
             raise ZeroDivisionError
         return 200
 
-    batch = Batch(urls(200), VirtualService(answer), state=MemoryState())
+    batch = Batch(urls(200), VirtualService(answer), MemoryFolder())
     with pytest.raises(ZeroDivisionError):
         batch.run(max_concurrency=4)
     assert batch.requests < 160
@@ -272,18 +252,8 @@ def test_a_rotated_token_is_read_again_and_used() -> None:
 
     def reload() -> Settings:
         reloads.append(1)
-        return rotated
+        return SETTINGS if len(reloads) == 1 else rotated
 
-    report = batch.run(max_concurrency=1, reload=reload)
+    report = batch.run(max_concurrency=1, settings=reload)
     assert counts(report) == {"queued": 100}
-    assert (tokens.count("old"), len(reloads)) == (1, 1)  # later calls begin with the new one
-
-
-def test_after_an_upload_is_lost_on_a_kept_alive_connection_each_upload_opens_its_own(
-    job: Any, run: Any, emulator: Emulator, caplog: pytest.LogCaptureFixture
-) -> None:
-    emulator.fault("delay", seconds=0.01, times=5)
-    emulator.fault("drop_after", times=1)
-    assert counts(run(job(urls(20), max_concurrency=1))) == {"queued": 19, "unknown": 1}
-    assert emulator.state()["connections"]["opened"] == 1 + 14
-    assert caplog.text.count("from now on each upload opens a connection of its own") == 1
+    assert (tokens.count("old"), len(reloads)) == (1, 2)  # later calls begin with the new one

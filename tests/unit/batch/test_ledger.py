@@ -5,20 +5,19 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.ledger import FAILURES_REPORTED, Ledger, Located, locate
+from airflow_provider_cloudstore.batch.ledger import FAILURES_REPORTED, Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry, list_manifest
-from airflow_provider_cloudstore.batch.outcomes import Status, digest_of
-from airflow_provider_cloudstore.batch.state import Positions
+from airflow_provider_cloudstore.batch.receipts import Status
+from tests.unit.batch.folders import digest_of
 
 
-def located(urls: list[Any], shard: tuple[int, int] | None = None) -> list[Located]:
-    return list(locate(list_manifest(urls)(), shard))
+def entries(urls: list[Any]) -> list[Entry]:
+    return list(list_manifest(urls)())
 
 
 def surveyed(urls: list[Any], ledger: Ledger | None = None) -> Ledger:
     ledger = ledger or Ledger()
-    for found in located(urls):
-        ledger.survey(found)
+    ledger.survey(entries(urls))
     return ledger
 
 
@@ -27,45 +26,28 @@ def counts(ledger: Ledger) -> dict[str, int]:
     return {status.value: ledger.count(status) for status in Status if ledger.count(status)}
 
 
-def test_shards_split_a_manifest_by_url_and_count_positions_of_their_own() -> None:
-    urls = [f"https://h/{number}" for number in range(300)] * 2
-    shards = [located(urls, (number, 3)) for number in range(3)]
-    assert sum(map(len, shards)) == 600
-    sets = [{found.entry.url for found in shard} for shard in shards]
-    assert set().union(*sets) == set(urls)
-    assert sum(map(len, sets)) == 300
-    assert all([found.position for found in shard] == list(range(len(shard))) for shard in shards)
-    assert located(urls)[301].digest == digest_of("https://h/1")
-
-
-def test_lines_without_a_url_are_told_apart() -> None:
-    one, other = locate(iter([Entry(1, problem="x"), Entry(2, problem="x")]), None)
-    assert one.digest != other.digest
-
-
 @pytest.mark.parametrize("outcome", [Status.QUEUED, Status.UNKNOWN, Status.FAILED])
 def test_a_duplicate_is_skipped_whatever_becomes_of_the_first_one(outcome: Status) -> None:
     urls = ["a", "a", "b", "a"]
     ledger = surveyed(urls)
     assert counts(ledger) == {"skipped": 2, "unsent": 2}
-    sent = [found for found in located(urls) if ledger.admit(found)]
-    assert [found.position for found in sent] == [0, 2]
-    for found in sent:
-        ledger.record(found, outcome, error="" if outcome is Status.QUEUED else "e")
+    sent = [entry for entry in entries(urls) if ledger.admit(entry)]
+    assert [entry.line for entry in sent] == [1, 3]
+    for entry in sent:
+        ledger.record(entry, outcome, error="" if outcome is Status.QUEUED else "e")
     assert counts(ledger) == {outcome.value: 2, "skipped": 2}
 
 
 @pytest.mark.parametrize("order", [["failed", "unknown", "queued"], ["queued", "unknown"], ["unknown", "queued", "failed"]])
 def test_queued_wins_over_unknown_and_unknown_over_failed_in_any_order(order: list[str]) -> None:
     ledger = Ledger()
-    for status in order:
-        ledger.note_earlier(digest_of("a"), Status(status))
-    ledger.note_earlier(digest_of("b"), Status.UNKNOWN)
-    ledger.note_earlier(digest_of("b"), Status.FAILED)
-    ledger.note_earlier(digest_of("c"), Status.FAILED)
+    ledger.note_earlier((digest_of("a"), Status(status)) for status in order)
+    ledger.note_earlier(
+        [(digest_of("b"), Status.UNKNOWN), (digest_of("b"), Status.FAILED), (digest_of("c"), Status.FAILED)],
+    )
     surveyed(["a", "b", "c"], ledger)
     assert counts(ledger) == {"queued": 1, "unknown": 1, "unsent": 1}
-    assert [bool(ledger.admit(found)) for found in located(["a", "b", "c"])] == [False, False, True]
+    assert [ledger.admit(entry) for entry in entries(["a", "b", "c"])] == [False, False, True]
     assert [failure["error"] for failure in ledger.failures] == ["unknown since an earlier try"]
 
 
@@ -73,59 +55,63 @@ def test_queued_wins_over_unknown_and_unknown_over_failed_in_any_order(order: li
     ("outcome", "counted"), [(Status.QUEUED, "queued"), (Status.UNKNOWN, "unknown"), (Status.FAILED, "unknown")]
 )
 def test_an_unknown_upload_that_is_resent_stays_unknown_unless_it_is_queued(outcome: Status, counted: str) -> None:
-    positions = Positions()
-    positions.add(0, digest_of("a"))
-    positions.set_unknown(0, True)
-    ledger = Ledger(positions, retry_unknown=True)
-    (found,) = located(["a"])
-    ledger.survey(found, Status.UNKNOWN)
-    assert counts(ledger) == {"unknown": 1}
-    sent = ledger.admit(found)
-    assert sent
-    assert sent.may_be_queued
-    ledger.record(sent, outcome, error="" if outcome is Status.QUEUED else "e")
-    assert counts(ledger) == {counted: 1}
-    assert positions.status(0) is Status(counted)
+    ledger = Ledger(retry_unknown=True)
+    ledger.note_earlier([(digest_of("a"), Status.UNKNOWN)])
+    surveyed(["a", "a"], ledger)
+    assert counts(ledger) == {"unknown": 1, "skipped": 1}
+    assert [ledger.admit(entry) for entry in entries(["a", "a"])] == [True, False]
+    ledger.record(entries(["a"])[0], outcome, error="" if outcome is Status.QUEUED else "e")
+    assert counts(ledger) == {counted: 1, "skipped": 1}
+    assert json.loads(ledger.drain_receipts()[0])["status"] == counted
 
 
-def test_positions_are_settled_by_what_is_queued_or_unknown_and_by_duplicates_of_what_is_queued() -> None:
-    urls = ["queued", "failed", "unknown", "queued", "failed", "unknown", "unsent"]
-    ledger = surveyed(urls, Ledger(positions := Positions()))
-    for found in located(urls)[:6]:
-        if sent := ledger.admit(found):
-            ledger.record(sent, Status(sent.entry.url), error="" if sent.entry.url == "queued" else "e")
-    assert [positions.status(at) for at in range(7)] == [Status.QUEUED, None, Status.UNKNOWN, Status.QUEUED, None, None, None]
+def test_a_line_without_a_url_is_neither_a_duplicate_nor_settled() -> None:
+    bad = [Entry(1, problem="x"), Entry(2, problem="x")]
+    ledger = Ledger()
+    ledger.note_earlier([(bad[0].digest, Status.QUEUED)])
+    ledger.survey(bad)
+    assert counts(ledger) == {"unsent": 2}
+    assert all(ledger.admit(entry) for entry in bad)
 
 
-def test_a_url_that_is_settled_further_down_needs_no_request_above() -> None:
-    ledger = Ledger(Positions())
-    for found, before in zip(located(["a", "b", "a"]), [None, None, Status.QUEUED], strict=True):
-        ledger.survey(found, before)
-    assert counts(ledger) == {"queued": 1, "skipped": 1, "unsent": 1}
-    assert [bool(ledger.admit(found)) for found in located(["a", "b", "a"])] == [False, True, False]
-
-
-def test_the_first_failures_are_reported_redacted_and_bounded() -> None:
+def test_the_first_failures_are_reported_and_bounded() -> None:
     urls = [f"https://h/{number}" for number in range(FAILURES_REPORTED + 5)]
     ledger = surveyed(urls)
-    for found in located(urls):
-        ledger.record(found, Status.FAILED, url="u" * 300, error="e" * 900)
+    for entry in entries(urls):
+        ledger.record(entry, Status.FAILED, url="u" * 300, error="e" * 900)
     assert [failure["line"] for failure in ledger.failures] == list(range(1, FAILURES_REPORTED + 1))
     assert ledger.failures[0] == {"line": 1, "url": "u" * 200, "status": "failed", "error": "e" * 400}
 
 
-def test_receipts_are_drained_once() -> None:
-    ledger = surveyed(["https://h/a"], Ledger(writes_receipts=True, try_number=7))
-    ledger.record(located(["https://h/a"])[0], Status.QUEUED, url="https://h/a", file_id="f1", response={"id": 1})
+def test_a_failure_can_be_stored_even_if_its_line_is_not_utf_8() -> None:
+    ledger = surveyed(["https://h/caf\udce9"])
+    ledger.record(entries(["https://h/caf\udce9"])[0], Status.FAILED, url="https://h/caf\udce9", error="\ud800")
+    json.dumps(ledger.failures, ensure_ascii=False).encode()
+    assert ledger.failures[0]["url"] == r"https://h/caf\udce9"
+
+
+def receipt(status: Status, **told: Any) -> dict[str, Any]:
+    ledger = surveyed(["https://h/a"], Ledger(7))
+    ledger.record(entries(["https://h/a"])[0], status, url="https://h/a", **told)
     (line,) = ledger.drain_receipts()
-    assert json.loads(line) == {
-        "line": 1,
-        "digest": digest_of("https://h/a").hex(),
-        "url": "https://h/a",
-        "status": "queued",
-        "try": 7,
-        "file_id": "f1",
-        "response": {"id": 1},
-    }
     assert ledger.drain_receipts() == []
-    assert ledger.copy_positions() is None
+    return dict(json.loads(line))
+
+
+def test_a_receipt_has_the_documented_fields() -> None:
+    fields = {"line": 1, "digest": digest_of("https://h/a").hex(), "url": "https://h/a", "try": 7}
+    queued = receipt(Status.QUEUED, file_id="f1", response={"id": "é"})
+    assert queued == {**fields, "status": "queued", "file_id": "f1", "response": {"id": "é"}}
+    assert receipt(Status.QUEUED) == {**fields, "status": "queued", "file_id": ""}
+    assert receipt(Status.UNKNOWN, error="lost", response=1) == {**fields, "status": "unknown", "error": "lost"}
+    empty: Any
+    for empty in (0, False, "", [], {}):
+        assert receipt(Status.QUEUED, response=empty)["response"] == empty
+
+
+def test_a_receipt_has_a_bounded_length_and_is_json() -> None:
+    assert receipt(Status.QUEUED, response={"a": "x" * 16_000})["response"] is None
+    assert len(receipt(Status.QUEUED, response="x" * 15_000)["response"]) == 15_000
+    assert len(receipt(Status.FAILED, error="x" * 100_000)["error"]) == 16_000
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        receipt(Status.QUEUED, response=float("nan"))

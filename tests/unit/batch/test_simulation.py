@@ -1,7 +1,7 @@
 """The shipped job through thousands of histories of faults, in virtual time, against a simple model.
 
 A history is a batch over several tries. Its service, its stores, its process and its clock fail at random, from a seed, and its
-user changes the manifest between tries, as the rules allow and otherwise. The model knows what the service took, and that is all
+user changes the manifest between tries. The model knows what the service took, and that is all
 that it takes to say: nothing is lost, little is sent twice, the counts are right.
 """
 
@@ -15,7 +15,6 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -27,16 +26,14 @@ from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.lease import LEASE, Lease
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import list_manifest
-from airflow_provider_cloudstore.batch.outcomes import Status, digest_of
-from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.receipts import Receipts, Status, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
-from airflow_provider_cloudstore.batch.state import Positions, State
-from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from tests.support import settings
+from tests.unit.batch.folders import digest_of
 from tests.unit.batch.virtual import VirtualLoop
 
 HISTORIES = int(os.environ.get("CLOUDSTORE_HISTORIES", "40"))
@@ -60,18 +57,16 @@ class World:
             "max_concurrency": dice.choice([1, 3, 8]),
             "requests_per_second": dice.choice([5, 10, 25]),
         }
-        self.keeps_state, self.keeps_receipts = dice.choice([(True, False), (False, True), (True, True)])
         self.effects: Counter[str] = Counter()
-        self.text = "null"
         self.files: dict[str, bytes] = {}
         self.calm = False
         self.until = 0.0
         self.mode = "ok"
-        self.store_mode = {"state": "ok", "receipts": "ok"}
+        self.store_mode = "ok"
         self.processes: list[Process] = []
 
     def has_mark_of(self, number: int) -> bool:
-        marks = [self.text, *(content.decode() for name, content in self.files.items() if name.startswith("batch"))]
+        marks = [content.decode() for name, content in self.files.items() if name.startswith("batch")]
         return any(f'"number": {number},' in mark for mark in marks)
 
     def service_mode(self, now: float) -> str:
@@ -82,12 +77,12 @@ class World:
             self.mode = self.dice.choice(["ok"] * 6 + ["503", "lost after", "404", "unreachable", "429", "slow", "mixed"])
         return self.dice.choice(["ok", "400", "lost after", "lost before", "slow"]) if self.mode == "mixed" else self.mode
 
-    def store_fails(self, name: str) -> bool:
+    def store_fails(self) -> bool:
         if self.calm:
             return False
         if self.dice.random() < 0.1:
-            self.store_mode[name] = self.dice.choice(["ok", "ok", "ok", "down"])
-        return self.store_mode[name] == "down" or self.dice.random() < 0.05
+            self.store_mode = self.dice.choice(["ok", "ok", "ok", "down"])
+        return self.store_mode == "down" or self.dice.random() < 0.05
 
 
 class Process:
@@ -97,31 +92,24 @@ class Process:
         self.world, self.number = world, number
         self.loop = VirtualLoop(now)
         self.dead = self.terminated = False
-        self.durable: dict[str, float] = {}
+        self.durable = -99.0
+        self.is_local = False
         self.report: Report | None = None
         self.error: BaseException | None = None
         self.task = self.loop.create_task(self.main())
         world.processes.append(self)
 
     async def main(self) -> None:
-        writer = Try(("simulated",), self.number)
-        stores: dict[str, Any] = {}
-        if self.world.keeps_state:
-            stores["state"] = State(self, writer)
-        if self.world.keeps_receipts:
-            stores["receipts"] = Receipts(self, writer)
         job = Job(
             lambda: list_manifest([*self.world.urls]),
-            SETTINGS,
             lambda: SETTINGS,
             Options(**self.world.options),
-            writer=writer,
+            Receipts(self, Try(("simulated",), self.number)),
             killed=lambda: self.terminated,
             report=lambda line: None,
             connect=self.connect,
             clock=self.loop.time,
             in_thread=self.in_thread,
-            **stores,
         )
         try:
             self.report = await job.run()
@@ -132,47 +120,35 @@ class Process:
         return self.loop.create_task(self.blocking(work))
 
     async def blocking(self, work: Callable[[], Any]) -> Any:
-        began, self.touched = self.loop.time(), ""
-        dice = self.world.dice
+        began, dice = self.loop.time(), self.world.dice
         await asyncio.sleep(0 if self.world.calm else dice.choice([0.0, 0.01, 0.1, 0.1, dice.uniform(0, 5)]))
-        self.touched = ""
+        self.touched = False
         result = work()
         if self.touched:
-            self.durable[self.touched] = began
+            self.durable = began
         return result
-
-    # The state store.
-
-    def get(self, key: str) -> Any:
-        return json.loads(self.world.text)
-
-    def set(self, key: str, value: Any) -> None:
-        self.attempt("state", lambda: setattr(self.world, "text", json.dumps(value)))
 
     # The receipts' folder.
 
     def read(self, name: str) -> bytes | None:
         if self.dead:
             raise Unlucky
-        self.touched = self.touched or ("receipts" if name.startswith("batch") else "")
+        self.touched = self.touched or name.startswith("batch")
         return self.world.files.get(name)
 
     def write(self, name: str, content: bytes) -> None:
-        self.attempt("receipts", lambda: self.world.files.update({name: content}))
+        if self.dead:
+            raise Unlucky
+        fails = self.world.store_fails()
+        if not fails or self.world.dice.random() < 0.3:  # it was written, and nobody was told
+            self.world.files[name] = content
+        if fails:
+            self.touched = False
+            raise Unlucky
+        self.touched = True
 
     def names(self) -> list[str]:
         return list(self.world.files)
-
-    def attempt(self, name: str, write: Callable[[], None]) -> None:
-        if self.dead:
-            raise Unlucky
-        if self.world.store_fails(name):
-            if self.world.dice.random() < 0.3:
-                write()  # it was written, and nobody was told
-            self.touched = ""
-            raise Unlucky
-        write()
-        self.touched = name
 
     # The service.
 
@@ -186,8 +162,7 @@ class Process:
         if self.dead:
             raise asyncio.CancelledError
         now, world = self.loop.time(), self.world
-        for name, kept in (("state", world.keeps_state), ("receipts", world.keeps_receipts)):
-            assert not kept or now - self.durable.get(name, -99) < LEASE, f"sent without a lease on the {name}"
+        assert now - self.durable < LEASE, "sent without a lease"
         mode = world.service_mode(now)
         if mode in ("ok", "slow", "lost after"):
             world.effects[parse_qs(request.body.decode())["url"][0]] += 1
@@ -266,48 +241,21 @@ def play(world: World, seed: int) -> None:
             if world.calm or not clears or dice.random() < 0.5:
                 break
             clears -= 1
-            settled = set() if report.error else {at for at, url in enumerate(world.urls) if world.urls.count(url) == 1}
             change_manifest(world, report)
-            now = move_lines(world, 2 * number + 1, now, settled)
     assert process
     assert process.report, (seed, process.error)
     verdict(world, process.report, interruptions, seed)
 
 
 def change_manifest(world: World, report: Report) -> None:
-    """What a user may do before the task is cleared: correct what failed, add lines; with receipts, whatever else."""
+    """What a user may do before the task is cleared: correct what failed, add, move and remove lines."""
     dice = world.dice
     for failure in report.failures:
         if failure["status"] == "failed" and dice.random() < 0.7:
             world.urls[failure["line"] - 1] = dice.choice([f"https://corrected.example/{dice.random()}", dice.choice(world.urls)])
     world.urls += [f"https://added.example/{dice.random()}" for _ in range(dice.randrange(5))]
-    if world.keeps_receipts:
-        dice.shuffle(world.urls)
-        del world.urls[: dice.randrange(3) if len(world.urls) > 3 else 0]
-
-
-def move_lines(world: World, number: int, now: float, settled: set[int]) -> float:
-    """What a user may not do without receipts: exchange two lines. Then nothing is sent, unless neither was settled.
-
-    :param settled: the lines that certainly were; a duplicate need not be.
-    """
-    if world.keeps_receipts or len(world.urls) < 2:
-        return now
-    kept, before = [*world.urls], Counter(world.effects)
-    one, other = world.dice.sample(range(len(world.urls)), 2)
-    world.urls[one], world.urls[other] = world.urls[other], world.urls[one]
-    was_calm, world.calm = world.calm, True
-    process = Process(world, number, now)
-    process.finish()
-    process.close()
-    world.calm = was_calm
-    if isinstance(process.error, errors.BatchStoppedError):
-        assert process.error.cause == "manifest"
-        assert world.effects == before
-        world.urls = kept
-    else:
-        assert not {one, other} & settled, "settled lines were exchanged, and nobody noticed"
-    return process.loop.now + 1
+    dice.shuffle(world.urls)
+    del world.urls[: dice.randrange(3) if len(world.urls) > 3 else 0]
 
 
 def freeze(world: World, old: Process, number: int) -> float:
@@ -343,12 +291,11 @@ def verdict(world: World, report: Report, interruptions: int, seed: int) -> None
     assert missing <= bad, (seed, "lost", missing, counted)
     per_interruption = world.options["max_concurrency"] + LEASE * world.options["requests_per_second"] + 2
     assert twice <= interruptions * 2 * per_interruption, (seed, "sent twice", twice, interruptions)
-    if world.keeps_receipts:
-        parts = (content for name, content in world.files.items() if name.startswith("part-"))
-        lines = [json.loads(line) for content in parts for line in content.splitlines()]
-        reported = {receipt["digest"] for receipt in lines if receipt["status"] == "queued"}
-        known = {digest for digest in (digest_of(url).hex() for url in wanted) if digest in reported}
-        assert len(known) >= counted[Status.QUEUED], (seed, "receipts lost", len(known), counted)
+    parts = (content for name, content in world.files.items() if name.startswith("part-"))
+    lines = [json.loads(line) for content in parts for line in content.splitlines()]
+    reported = {receipt["digest"] for receipt in lines if receipt["status"] == "queued"}
+    known = {digest for digest in (digest_of(url).hex() for url in wanted) if digest in reported}
+    assert len(known) >= counted[Status.QUEUED], (seed, "receipts lost", len(known), counted)
     if report.error is None:
         assert counted == {**dict.fromkeys(Status, 0), Status.QUEUED: len(wanted), Status.SKIPPED: len(world.urls) - len(wanted)}
 
@@ -386,21 +333,18 @@ def test_a_batch_that_sends_without_a_lease_is_found(monkeypatch: pytest.MonkeyP
 
 
 def test_a_batch_that_forgets_what_it_could_not_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Lease._write
+    write, failed = Receipts.write, set[int]()
 
-    async def forget(self: Any, store: Any, snapshot: Any) -> None:
-        latest = [snapshot]
+    def forget(self: Any, lines: list[str]) -> None:
+        if id(lines) in failed:
+            lines = []
+        try:
+            write(self, lines)
+        except Unlucky:
+            failed.add(id(lines))
+            raise
 
-        def write_once(kept: Any) -> None:
-            try:
-                store.write(latest[0])
-            except Unlucky:
-                latest[0] = store.snapshot()
-                raise
-
-        await write(self, replace(store, write=write_once), snapshot)
-
-    monkeypatch.setattr(Lease, "_write", forget)
+    monkeypatch.setattr(Receipts, "write", forget)
     assert is_found()
 
 
@@ -415,23 +359,16 @@ def test_a_batch_that_forgets_the_part_that_it_writes_anew_is_found(monkeypatch:
     assert is_found()
 
 
-def test_a_batch_that_does_not_notice_moved_lines_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Positions, "matches", lambda *_: True)
-    assert is_found()
-
-
 def test_a_batch_without_a_fence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Try, "validate", lambda *_, **__: None)
+    monkeypatch.setattr(Receipts, "_find_mark", lambda self, **_: self._folder.read(self._mark) is not None)
     assert is_found()
 
 
 def test_a_batch_that_takes_a_failed_url_for_settled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Ledger.record
+    note = Ledger.note_earlier
 
-    def settle(self: Any, ticket: Any, status: Status, **more: Any) -> None:
-        record(self, ticket, status, **more)
-        record(self, replace(ticket, may_be_queued=False), Status.QUEUED)
-        self.now[Status.QUEUED] -= 1
+    def settle(self: Any, outcomes: Any) -> None:
+        note(self, [(digest, Status.QUEUED) for digest, _ in outcomes])
 
-    monkeypatch.setattr(Ledger, "record", settle)
+    monkeypatch.setattr(Ledger, "note_earlier", settle)
     assert is_found()

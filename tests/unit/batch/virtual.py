@@ -7,6 +7,7 @@ import functools
 import selectors
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qs
 
@@ -86,6 +87,11 @@ def in_virtual_thread(work: Callable[[], Any]) -> Awaitable[Any]:
         return work()
 
     return asyncio.get_running_loop().create_task(run())
+
+
+def valid_lease() -> Any:
+    """A lease that allows sending, until a test says otherwise."""
+    return SimpleNamespace(is_valid=True)
 
 
 async def settle() -> None:

@@ -7,11 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from airflow_provider_cloudstore.batch.job import Job
-from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
-from airflow_provider_cloudstore.batch.state import State
-from airflow_provider_cloudstore.batch.tries import Try
 from airflow_provider_cloudstore.protocol import errors
 from tests.support import settings
 from tests.unit.batch.conftest import manifest_of
@@ -29,7 +27,7 @@ class Batch:
     """A batch over several tries, with a service and stores in memory.
 
     :param wanted: the manifest: URLs or entries.
-    :param stores: where progress is kept: ``state``, ``folder`` or both.
+    :param folder: the receipts' folder; None for a batch without memory.
     :ivar delay: how long blocking work takes from now on, in seconds.
     :ivar kill_at: when the task is terminated, in seconds after the begin of the try.
     :ivar took: for how long the last try ran.
@@ -37,8 +35,8 @@ class Batch:
     :ivar log: the lines of its log.
     """
 
-    def __init__(self, wanted: list[Any], service: VirtualService | None = None, **stores: Any) -> None:
-        self.wanted, self.stores = wanted, stores
+    def __init__(self, wanted: list[Any], service: VirtualService | None = None, folder: Folder | None = None) -> None:
+        self.wanted, self.folder = wanted, folder
         self.service = service or VirtualService()
         self.delay: Callable[[], float] = lambda: 0.0
         self.kill_at = float("inf")
@@ -57,11 +55,7 @@ class Batch:
 
     async def _run(self, during: Any, more: dict[str, Any]) -> Report:
         loop = asyncio.get_running_loop()
-        writer = Try(("batch",), self.tries)
-        if "state" in self.stores:
-            more["state"] = State(self.stores["state"], writer)
-        if "folder" in self.stores:
-            more["receipts"] = Receipts(self.stores["folder"], writer, "the folder")
+        receipts = Receipts(self.folder, Try(("batch",), self.tries), "the folder") if self.folder is not None else None
         options = Options(**{name: more.pop(name) for name in list(more) if name in Options.__dataclass_fields__})
         defaults: dict[str, Any] = {
             "killed": lambda: loop.time() >= self.kill_at,
@@ -70,8 +64,8 @@ class Batch:
             "clock": loop.time,
             "in_thread": self.in_thread,
         }
-        reload = more.pop("reload", lambda: SETTINGS)
-        job = Job(lambda: manifest_of(self.wanted), SETTINGS, reload, options, writer=writer, **(defaults | more))
+        read = more.pop("read", lambda: manifest_of(self.wanted))
+        job = Job(read, more.pop("settings", lambda: SETTINGS), options, receipts, **(defaults | more))
         before = asyncio.all_tasks()
         try:
             running = asyncio.create_task(job.run())

@@ -11,11 +11,11 @@ from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 @pytest.mark.parametrize(
     ("urls", "found"),
     [
-        ("['http://h/1', 'http://h/2']", ["http://h/1", "http://h/2"]), (' ["a", null] ', ["a", None]), ("[]", []), ([], []),
+        ('["http://h/1", "http://h/2"]', ["http://h/1", "http://h/2"]), (' ["a", null] ', ["a", None]), ("[]", []), ([], []),
         (("a", "b"), ["a", "b"]), ("s3://bucket/urls.txt", None), ("/path/[1].txt", None), ("urls.csv", None),
     ],
 )  # fmt: skip
-def test_urls_are_a_list_or_a_list_rendered_as_a_string_or_a_path(urls: Any, found: Any) -> None:
+def test_urls_are_a_list_or_a_list_rendered_as_json_or_a_path(urls: Any, found: Any) -> None:
     assert parse_urls(urls) == found
 
 
@@ -23,6 +23,8 @@ def test_urls_are_a_list_or_a_list_rendered_as_a_string_or_a_path(urls: Any, fou
     "urls",
     [
         None, 5, {"a": 1}, b"x", "", " ", "None", "null", "[https://h/?sig=hunter2, https://h/2]", "https://h/a?sig=hunter2",
+        "('https://h/?sig=hunter2',)", '"https://h/?sig=hunter2"', "a,https://h/?sig=hunter2", "https:/h/?sig=hunter2",
+        "['https://h/?sig=hunter2']", '{"url": "https://h/?sig=hunter2"}',
         "ftp://u:hunter2@h/a", "https://h/?sig=hunter2\nhttps://h/2", "[" * 5000,
     ],
 )  # fmt: skip

@@ -3,15 +3,14 @@ from __future__ import annotations
 import copy
 import gzip
 import hashlib
-import itertools
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
@@ -41,10 +40,10 @@ def rendered(wanted: Any, receipts: str) -> RemoteUrlBatchUploadOperator:
 
 
 def test_a_list_of_a_template_is_queued_and_shown_by_its_length(emulator: Emulator, tmp_path: Path) -> None:
-    operator = RemoteUrlBatchUploadOperator(task_id="t", urls="{{ params.urls }}", receipts="{{ params.receipts }}")
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls="{{ params.urls | tojson }}", receipts="{{ params.receipts }}")
     operator.render_template_fields({"params": {"urls": urls(30), "receipts": str(tmp_path)}})
     assert operator.urls == "30 URLs"
-    assert operator.execute(context(Store())) == {
+    assert operator.execute(context()) == {
         "total": 30, "queued": 30, "failed": 0, "unknown": 0, "skipped": 0, "unsent": 0, "queued_earlier": 0,
         "receipts": str(tmp_path),
         "failures": [],
@@ -55,7 +54,7 @@ def test_a_list_of_a_template_is_queued_and_shown_by_its_length(emulator: Emulat
 def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.csv.gz"
     manifest.write_bytes(gzip.compress("\n".join(["id,link", *(f"1,{url}" for url in urls(30))]).encode()))
-    summary = rendered(str(manifest), str(tmp_path / "receipts")).execute(context(Store()))
+    summary = rendered(str(manifest), str(tmp_path / "receipts")).execute(context())
     assert (summary["queued"], summary["receipts"]) == (30, str(tmp_path / "receipts"))
     assert arrived(emulator) == sorted(urls(30))
     reported = "".join(part.read_text() for part in (tmp_path / "receipts").glob("part-*.jsonl"))
@@ -68,7 +67,7 @@ def test_failures_fail_the_task_after_all_the_rest_and_are_told(emulator: Emulat
     emulator.fault("drop_after", times=2)
     pushed: dict[str, Any] = {}
     with pytest.raises(errors.BatchFailedError):
-        rendered([*urls(20), "file:///x", "None"], str(tmp_path)).execute(context(Store(), pushed))
+        rendered([*urls(20), "file:///x", "None"], str(tmp_path)).execute(context(pushed))
     summary = pushed["return_value"]
     assert (summary["total"], summary["queued"], summary["failed"], summary["unknown"]) == (22, 18, 2, 2)
     assert len(summary["failures"]) == 4
@@ -80,7 +79,7 @@ def test_the_services_message_is_one_line_wherever_it_is_stored(emulator: Emulat
     emulator.fault("status", status=400, body=json.dumps({"response": hostile}), times=0)
     pushed: dict[str, Any] = {}
     with pytest.raises(errors.CloudStoreError):
-        rendered(urls(1), str(tmp_path)).execute(context(Store(), pushed))
+        rendered(urls(1), str(tmp_path)).execute(context(pushed))
     (receipt,) = [json.loads(line) for part in tmp_path.glob("part-*.jsonl") for line in part.read_text().split("\n") if line]
     (failure,) = pushed["return_value"]["failures"]
     for told in (receipt["error"], failure["error"]):
@@ -99,37 +98,25 @@ def test_the_services_message_is_one_line_wherever_it_is_stored(emulator: Emulat
         {"max_consecutive_failures": 0},
         {"requests_per_second": float("nan")},
         {"url_column": 1},
-        {"key_column": " "},
         {"retry_unknown_outcome": "no"},
-        {"allow_empty": "no"},
     ],
 )
 def test_an_argument_that_makes_no_sense_is_refused_in_the_dag_file(more: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(more))} (must be|is)"):
-        RemoteUrlBatchUploadOperator(task_id="t", urls=[], **more)
+        RemoteUrlBatchUploadOperator(task_id="t", urls=[], receipts=None, **more)
 
 
-@pytest.mark.parametrize("wanted", ["https://h/?sig=hunter2", "[https://h/?sig=hunter2]", "None"])
+@pytest.mark.parametrize("wanted", ["https://h/?sig=hunter2", "[https://h/?sig=hunter2]", "['https://h/?sig=hunter2']", "None"])
 def test_urls_that_are_neither_list_nor_path_are_refused_and_not_shown(emulator: Emulator, wanted: str) -> None:
     operator = rendered(wanted, "/nowhere")
     assert "hunter2" not in str(operator.urls)
     with pytest.raises(errors.InvalidInputError) as refused:
-        operator.execute(context(Store()))
+        operator.execute(context())
     assert "hunter2" not in str(refused.value)
     assert emulator.state()["requests"] == {}
 
 
-class Store(dict[str, Any]):
-    """A task state store."""
-
-    def set(self, key: str, value: Any) -> None:
-        self[key] = value
-
-    def delete(self, key: str) -> None:
-        del self[key]
-
-
-def context(store: Store, pushed: dict[str, Any] | None = None, **more: Any) -> Any:
+def context(pushed: dict[str, Any] | None = None, **more: Any) -> Any:
     ti = SimpleNamespace(
         dag_id="dag",
         run_id="run",
@@ -138,56 +125,64 @@ def context(store: Store, pushed: dict[str, Any] | None = None, **more: Any) -> 
         **{"try_number": 1, "max_tries": 0, **more},
         xcom_push=lambda key, value: (pushed if pushed is not None else {}).update({key: value}),
     )
-    return {"task_state_store": store, "ti": ti}
+    return {"ti": ti}
 
 
-@pytest.mark.parametrize(
-    ("calls_before", "reason"),
-    [(0, "the progress of earlier tries cannot be read"), (2, "the task state cannot be written")],
-)
-def test_at_execution_timeout_the_error_says_which_store_the_batch_waited_for(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, alarm: Callable[[float], object], calls_before: int, reason: str
-) -> None:
-    calls, release, pushed = itertools.count(), threading.Event(), dict[str, Any]()
-
-    def hang(store: Store, key: str) -> Any:
-        if next(calls) >= calls_before:
-            release.wait(60)
-        return dict.get(store, key)
-
-    monkeypatch.setattr(Store, "get", hang)
-    emulator.fault("delay", seconds=0.2, times=0)
-    alarm(5.0)
-    with pytest.raises(errors.BatchInterruptedError, match=f"execution_timeout is nearly over and {reason}") as ended:
-        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(2000)).execute(context(Store(), pushed))
-    release.set()
-    assert not ended.value.permanent
-    assert pushed == {}
-
-
-def test_a_cleared_task_sends_only_what_failed_and_nothing_once_all_is_queued(emulator: Emulator) -> None:
-    store, pushed = Store(), dict[str, Any]()
+def test_a_cleared_task_sends_only_what_failed_and_nothing_once_all_is_queued(emulator: Emulator, tmp_path: Path) -> None:
+    pushed = dict[str, Any]()
     emulator.fault("status", status=400, times=1)
     with pytest.raises(errors.BatchFailedError) as failed:
-        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50)).execute(context(store, pushed))
+        rendered(urls(50), str(tmp_path)).execute(context(pushed))
     assert failed.value.permanent
     assert pushed["return_value"]["failed"] == 1
-    assert store["cloudstore_batch"]["writer"]["scope"] == ["dag", "run", "t", "-1"]
-    cleared = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50))
-    summary = cleared.execute(context(store, pushed, try_number=2, max_tries=1))
+    (mark,) = tmp_path.glob("batch-*.json")
+    assert json.loads(mark.read_text())["scope"] == ["dag", "run", "t", "-1"]
+    summary = rendered(urls(50), str(tmp_path)).execute(context(pushed, try_number=2, max_tries=1))
     assert (summary["queued"], summary["queued_earlier"]) == (50, 49)
-    again = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50))
-    assert again.execute(context(store, pushed, try_number=3, max_tries=2))["queued_earlier"] == 50
+    assert rendered(urls(50), str(tmp_path)).execute(context(try_number=3))["queued_earlier"] == 50
     assert arrived(emulator) == sorted(urls(50))
     assert emulator.state()["requests"] == {"upload": 51}
+
+
+def test_receipts_are_required_and_none_means_no_memory(emulator: Emulator) -> None:
+    with pytest.raises((TypeError, AirflowException), match="receipts"):
+        RemoteUrlBatchUploadOperator(task_id="t", urls=[])  # type: ignore[call-arg]
+    for number in (1, 2):
+        summary = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts=None).execute(context(try_number=number))
+        assert (summary["queued"], summary["queued_earlier"], summary["receipts"]) == (5, 0, None)
+        assert len(arrived(emulator)) == 5 * number
+
+
+def test_a_template_of_receipts_that_renders_to_none_is_refused(emulator: Emulator) -> None:
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts="{{ params.missing }}")
+    operator.receipts = None  # as Airflow renders it with native types
+    with pytest.raises(errors.InvalidInputError, match="receipts is 'None'"):
+        operator.execute(context())
+    assert emulator.state()["requests"] == {}
+
+
+def test_a_later_try_on_a_worker_without_the_receipts_sends_nothing(emulator: Emulator, tmp_path: Path) -> None:
+    with pytest.raises(errors.BatchStoppedError, match=r"no receipts of an earlier try in .*: is the folder shared by all"):
+        rendered(urls(5), str(tmp_path)).execute(context(try_number=2))
+    assert emulator.state()["requests"] == {}
+
+
+def test_the_mark_of_a_try_is_left_even_if_the_connection_is_missing(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.delenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT")
+        with pytest.raises(Exception, match="cloudstore_default"):
+            rendered(urls(5), str(tmp_path)).execute(context())
+    assert rendered(urls(5), str(tmp_path)).execute(context(try_number=2))["queued"] == 5
 
 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("urls.csv", b"id,link\n1,https://h/1", "to one of its columns, which are 'id', 'link'"),
+        ("urls.csv", b"id,link\n1,https://h/1", "header names the column 'url' once"),
         ("missing.csv", None, "does not exist"),
-        ("empty.txt", b"", "holds no URL: set allow_empty"),
+        ("empty.txt", b"# no URL\n", "is empty, or a folder"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
@@ -196,20 +191,17 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(errors.InvalidInputError, match=words) as refused:
-        RemoteUrlBatchUploadOperator(task_id="t", urls=f"{tmp_path}/{name}").execute(context(Store()))
+        RemoteUrlBatchUploadOperator(task_id="t", urls=f"{tmp_path}/{name}", receipts=None).execute(context())
     assert refused.value.permanent
     assert emulator.state()["requests"] == {}
-    if content == b"":
-        empty = RemoteUrlBatchUploadOperator(task_id="t", urls=f"{tmp_path}/{name}", allow_empty=True)
-        assert empty.execute(context(Store()))["total"] == 0
 
 
 @pytest.mark.parametrize("shard", ["1/3", "(1, 1)", "", "None", None])
 def test_a_shard_that_makes_no_sense_is_refused(emulator: Emulator, shard: Any) -> None:
-    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), shard="{{ params.shard }}")
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts=None, shard="{{ params.shard }}")
     operator.shard = shard  # as Airflow renders it
     with pytest.raises(errors.InvalidInputError, match="shard is"):
-        operator.execute(context(Store()))
+        operator.execute(context())
     assert emulator.state()["requests"] == {}
 
 
@@ -228,7 +220,7 @@ def test_a_receipts_folder_that_no_worker_would_find_is_refused_and_not_created(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(errors.InvalidInputError, match=words):
-        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts=place).execute(context(Store()))
+        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts=place).execute(context())
     assert list(tmp_path.iterdir()) == []
     assert emulator.state()["requests"] == {}
 
@@ -236,23 +228,23 @@ def test_a_receipts_folder_that_no_worker_would_find_is_refused_and_not_created(
 def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp_path: Path) -> None:
     pushed: dict[str, Any] = {}
     emulator.fault("status", status=503, times=100)
-    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), max_consecutive_failures=1, max_concurrency=1)
-    with pytest.raises(errors.BatchInterruptedError, match="With receipts or Airflow's state store"):
-        batch.execute(context(Store(), pushed))
+    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), receipts=None, max_consecutive_failures=1, max_concurrency=1)
+    with pytest.raises(errors.BatchInterruptedError, match="With receipts, the task resumes"):
+        batch.execute(context(pushed))
     assert (pushed["return_value"]["total"], pushed["return_value"]["unsent"]) == (3, 2)
 
 
 @pytest.mark.parametrize("bad", ["not-a-url", "https:/h/x?sig=hunter2"])
-def test_the_error_of_one_bad_line_says_once_what_happened_and_what_applies(emulator: Emulator, tmp_path: Path, bad: str) -> None:
+def test_the_error_of_one_bad_line_says_once_what_happened(emulator: Emulator, tmp_path: Path, bad: str) -> None:
     manifest = tmp_path / "urls.txt"
     manifest.write_text("\n".join([*urls(10), bad, *urls(20)[10:]]))
     with pytest.raises(errors.BatchFailedError) as failed:
-        RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest)).execute(context(Store()))
+        RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest), receipts=None).execute(context())
     text = str(failed.value)
     assert text.count("line 11") == 1
     assert "of 21 URLs 1 failed; the first, in line 11: url" in text
     assert ("not-a-url" in text) is (bad == "not-a-url")
-    for wrong in ("hunter2", "nothing was sent", "unknown"):
+    for wrong in ("hunter2", "nothing was sent"):
         assert wrong not in text
     assert len(arrived(emulator)) == 20
 
@@ -262,41 +254,40 @@ def test_a_path_with_credentials_is_refused_and_redacted_in_the_rendered_fields(
     operator.render_template_fields({"params": {"place": "s3://KEY:hunter2@bucket"}})
     assert (operator.urls, operator.receipts) == ("s3://***:***@bucket/urls", "s3://***:***@bucket/r")
     with pytest.raises(errors.InvalidInputError) as refused:
-        operator.execute(context(Store()))
+        operator.execute(context())
     assert "hunter2" not in str(refused.value)
     assert emulator.state()["requests"] == {}
 
 
-def test_shards_may_be_rendered_and_the_key_stands_in_the_receipts(emulator: Emulator, tmp_path: Path) -> None:
+def test_shards_may_be_rendered_and_receipts_are_joined_by_digest(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.csv"
     manifest.write_text("\n".join(["id,url", *(f"k{number},{url}" for number, url in enumerate(urls(60)))]))
     shards: list[Any] = ["(0, 3)", "[1, 3]", [2, "3"]]
     for number, shard in enumerate(shards):
         operator = RemoteUrlBatchUploadOperator(
-            task_id="t", urls=str(manifest), shard=("{{ params.k }}", 3), key_column="id", receipts=f"{tmp_path}/r{number}"
+            task_id="t", urls=str(manifest), shard=("{{ params.k }}", 3), receipts=f"{tmp_path}/r{number}"
         )
         operator.shard = shard  # as Airflow renders it
-        operator.execute(context(Store()))
+        operator.execute(context())
     assert arrived(emulator) == sorted(urls(60))
     lines = [line for part in tmp_path.glob("r*/part-*.jsonl") for line in part.read_text().splitlines()]
-    found = {receipt["key"]: receipt for receipt in map(json.loads, lines)}
-    assert found.keys() == {f"k{number}" for number in range(60)}
-    assert found["k7"]["digest"] == hashlib.sha256(urls(60)[7].encode()).hexdigest()
-    assert found["k7"]["line"] == 9
+    found = {receipt["digest"]: receipt for receipt in map(json.loads, lines)}
+    assert len(found) == 60
+    assert found[hashlib.sha256(urls(60)[7].encode()).hexdigest()]["line"] == 9
 
 
 def test_a_manifest_that_cannot_be_opened_is_an_error_of_ours_that_airflow_retries(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.txt"
     manifest.symlink_to(manifest)
-    with pytest.raises(errors.BatchInterruptedError, match=r"urls.txt cannot be opened \(OSError\)") as failed:
-        RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest)).execute(context(Store()))
+    with pytest.raises(errors.BatchInterruptedError, match=r"urls.txt cannot be copied .* \(Too many levels") as failed:
+        RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest), receipts=None).execute(context())
     assert not failed.value.permanent
     assert emulator.state()["requests"] == {}
 
 
 def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) -> None:
-    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50))
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50), receipts=None)
     copy.copy(operator).on_kill()
     with pytest.raises(errors.BatchInterruptedError):
-        operator.execute(context(Store()))
+        operator.execute(context())
     assert emulator.state()["requests"] == {}

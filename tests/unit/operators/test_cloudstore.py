@@ -219,7 +219,7 @@ def test_the_log_names_the_file_that_was_queued(emulator: Emulator, caplog: pyte
     [
         lambda: DeleteFolderOperator(task_id="t", folder_id="staging"),
         lambda: RemoteUrlUploadOperator(task_id="t", url="ftp://127.0.0.1:9/f"),
-        lambda: RemoteUrlBatchUploadOperator(task_id="t", urls=["ftp://127.0.0.1:9/f"]),
+        lambda: RemoteUrlBatchUploadOperator(task_id="t", urls=["ftp://127.0.0.1:9/f"], receipts=None),
         lambda: DownloadLinkOperator(task_id="t", file_id="f1", wait_for_file=True),
         lambda: DownloadFileOperator(task_id="t", file_id="f1", target="/dev/null", execution_timeout=timedelta(minutes=1)),
         lambda: FileAvailableSensor(task_id="t", file_id="f1"),

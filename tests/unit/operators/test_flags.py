@@ -15,6 +15,7 @@ VALID: dict[str, Any] = {
     "file_id": "f1",
     "url": "https://source.example/1",
     "urls": [],
+    "receipts": None,
     "target": "/tmp/target",
 }
 TASKS = [
@@ -35,7 +36,6 @@ def test_the_flags_are_those_of_all_tasks() -> None:
         ("RemoteUrlUploadOperator", "retry_unknown_outcome"),
         ("DownloadLinkOperator", "wait_for_file"),
         ("DownloadFileOperator", "deferrable"),
-        ("RemoteUrlBatchUploadOperator", "allow_empty"),
         ("FileAvailableSensor", "deferrable"),
     }
 

@@ -22,7 +22,7 @@ OPERATORS: dict[type[BaseOperator], dict[str, Any]] = {
     DeleteFolderOperator: {"folder_id": "staging"},
     DownloadLinkOperator: {"file_id": "f1"},
     RemoteUrlUploadOperator: {"url": "ftp://127.0.0.1:9/f"},
-    RemoteUrlBatchUploadOperator: {"urls": ["ftp://127.0.0.1:9/f"]},
+    RemoteUrlBatchUploadOperator: {"urls": ["ftp://127.0.0.1:9/f"], "receipts": None},
 }
 since_3_3 = pytest.mark.skipif(not HAS_RETRY_POLICIES, reason="Airflow before 3.3 has no retry policies")
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.unit.batch.conftest import _short_pauses, arrived, emulator, folder, job, run, state, urls
+from tests.unit.batch.conftest import _short_pauses, arrived, emulator, folder, job, run, urls
 
-__all__ = ["_short_pauses", "arrived", "emulator", "folder", "job", "run", "state", "urls"]
+__all__ = ["_short_pauses", "arrived", "emulator", "folder", "job", "run", "urls"]

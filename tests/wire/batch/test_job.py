@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.outcomes import Status
+from airflow_provider_cloudstore.batch.receipts import Status
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import errors
@@ -57,21 +57,19 @@ def test_time_in_which_the_process_was_frozen_counts(tmp_path: Any) -> None:
         """
         import asyncio, sys
         from pathlib import Path
+        from airflow_provider_cloudstore.batch.folder import PathFolder
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.manifest import list_manifest
-        from airflow_provider_cloudstore.batch.receipts import Receipts
+        from airflow_provider_cloudstore.batch.receipts import Receipts, Try
         from airflow_provider_cloudstore.batch.sending import Options
-        from airflow_provider_cloudstore.batch.tries import STATE_KEY, Try
-        from airflow_provider_cloudstore.hooks.folders import PathFolder
         from airflow_provider_cloudstore.protocol.secrets import Secret
         from airflow_provider_cloudstore.protocol.settings import Settings
 
         url, token, folder, number = sys.argv[1:]
         own = Settings(url, Secret(token))
         manifest = list_manifest([f"https://source.example/{n}" for n in range(1500)])
-        writer = Try(("frozen",), int(number))
-        receipts = Receipts(PathFolder(Path(folder)), writer, folder)
-        report = asyncio.run(Job(lambda: manifest, own, lambda: own, Options(8, 250), writer=writer, receipts=receipts).run())
+        receipts = Receipts(PathFolder(Path(folder)), Try(("frozen",), int(number)), folder)
+        report = asyncio.run(Job(lambda: manifest, lambda: own, Options(8, 250), receipts).run())
         print(getattr(report.error, "cause", None))
         """
     )

@@ -20,8 +20,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.receipts import Receipts
-from airflow_provider_cloudstore.batch.tries import Try
+from airflow_provider_cloudstore.batch.receipts import Receipts, Try
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.dags import batch_dags as dags
 from tests.guarantees import Proof, guarantee
@@ -312,7 +311,7 @@ def test_a_batch_whose_credentials_have_expired_ends_so_that_a_retry_with_new_on
     found = figures(store, "renewed")
     assert "BatchInterruptedError" in found.seen["error"]
     assert "AirflowFailException" not in found.seen["error"]  # Airflow retries it
-    assert "receipts folder cannot be written: retried for 15 s" in found.seen["text"]
+    assert "the receipts cannot be written: retried for 15 s" in found.seen["text"]
     found.prove(proven, at_most=TWICE)
 
 

@@ -12,12 +12,11 @@ from contextlib import contextmanager
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_cloudstore.batch.outcomes import digest_of
-from airflow_provider_cloudstore.batch.receipts import Receipts
-from airflow_provider_cloudstore.batch.tries import Try
-from airflow_provider_cloudstore.hooks.folders import PathFolder
+from airflow_provider_cloudstore.batch.folder import PathFolder
+from airflow_provider_cloudstore.batch.receipts import Receipts, Try
 from airflow_provider_cloudstore.protocol.errors import BatchStoppedError, InvalidInputError
 from airflow_provider_cloudstore.receipts import read_receipts
+from tests.unit.batch.folders import digest_of
 from tests.wire.neighbours.buckets import FIRST, NAME
 from tests.wire.neighbours.conftest import Store
 
@@ -58,10 +57,9 @@ def test_a_part_is_rewritten_with_one_request_and_read_with_two_at_most(store: S
     texts = store.bucket.texts("receipts/part-")
     assert [text.count("\n") for text in texts] == [1_100, 1]
     retry = receipts_of(store, 2)
-    retry.begin(expects_earlier=True)
-    read = []
+    retry.begin()
     with requests(store) as found:
-        retry.read(lambda digest, _: read.append(digest))
+        read = [digest for part in retry.parts for digest, _ in retry.read(part)]
     assert read == list(map(digest_of, [*urls, "last"]))
     assert found[0] <= 6  # two for each part, since s3fs asks for the size first, and the list of files
     assert [receipt["url"] for receipt in read_receipts(f"{store.root}{NAME}/receipts")] == ["last", *urls[::-1]]

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider_cloudstore.batch import job
+from airflow_provider_cloudstore.batch import lease
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
@@ -22,7 +22,7 @@ _PRELOADED = [
     __name__,
     "airflow_provider_cloudstore.hooks.cloudstore",
     "airflow_provider_cloudstore.operators.arguments",
-    "airflow_provider_cloudstore.operators.batch_stores",
+    "airflow_provider_cloudstore.batch.job",
     "airflow.providers.amazon.aws.fs.s3",
     "airflow.providers.amazon.aws.hooks.s3",
     "airflow.providers.microsoft.azure.fs.adls",
@@ -67,7 +67,7 @@ class Process:
 def _run(number: int, env: dict[str, str], arguments: dict[str, Any], result: str, outage_limit: float) -> None:
     os.environ |= env
     logging.getLogger("azure").setLevel(logging.WARNING)  # thirty lines for each request
-    job.OUTAGE_LIMIT = outage_limit
+    lease.OUTAGE_LIMIT = outage_limit
     ti = SimpleNamespace(**IDENTITY, try_number=number, max_tries=9, xcom_push=lambda **_: None)
     operator = RemoteUrlBatchUploadOperator(
         task_id="t", requests_per_second=RATE, max_concurrency=CONCURRENCY, retries=9, **arguments

@@ -91,7 +91,7 @@ with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
     for name in ("ok", "400", "500", "envelope", "echo"):
         RemoteUrlBatchUploadOperator(
             task_id=f"batch.canary_{name}",
-            urls="{{ [var.value.canary_source, var.value.canary_source] }}",
+            urls="{{ [var.value.canary_source, var.value.canary_source] | tojson }}",
             receipts=os.environ["CANARY_RECEIPTS"] + name,
             cloudstore_conn_id=f"canary_{name}",
         )

@@ -1,4 +1,4 @@
-"""A batch in a task that says under which process id it runs, so that a test can kill it; its stores may be unreliable."""
+"""A batch in a task that says under which process id it runs, so that a test can kill it; its store may be unreliable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import DAG
 
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
-from tests.unit.batch import unreliable_store
+from tests.airflow.killed_batch import unreliable_store
 
 unreliable_store.attach()
 
@@ -19,11 +19,6 @@ class Killable(RemoteUrlBatchUploadOperator):
     """The operator, which notes its process id."""
 
     def execute(self, context: Any) -> Any:
-        progress, store = os.environ["KILLED_BY"], context.get("task_state_store")
-        if progress == "receipts":
-            context = {"ti": context["ti"]}  # as before Airflow 3.3: no state store
-        elif progress == "unreliable" and store is not None:
-            context = {"ti": context["ti"], "task_state_store": unreliable_store.UnreliableState(store)}
         unreliable_store.LUCK.begin(f"try {context['ti'].try_number}")
         pid_file = Path(os.environ["KILLED_PID"])
         written = pid_file.with_suffix(".new")
@@ -36,7 +31,7 @@ with DAG("killed", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
     Killable(
         task_id="batch",
         urls=os.environ["KILLED_MANIFEST"],
-        receipts=os.environ.get("KILLED_RECEIPTS"),
+        receipts=os.environ["KILLED_RECEIPTS"],
         requests_per_second=float(os.environ["KILLED_RATE"]),
         max_concurrency=8,
         retries=200,

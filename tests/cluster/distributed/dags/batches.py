@@ -12,6 +12,7 @@ from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploa
 SHARDS = 4
 BATCH: dict[str, Any] = {
     "urls": "{{ params.manifest }}",
+    "receipts": "{{ params.receipts }}",
     "cloudstore_conn_id": "{{ params.conn_id }}",
     "requests_per_second": 100,
     "max_concurrency": 8,
@@ -24,32 +25,19 @@ RUN: dict[str, Any] = {
 }
 
 
-class WithoutStateStore(RemoteUrlBatchUploadOperator):
-    """The operator as before Airflow 3.3: only receipts say what was sent."""
-
-    def execute(self, context: Any) -> Any:
-        return super().execute({"ti": context["ti"]})
-
-
 with DAG("batch", schedule=None, **RUN):
     RemoteUrlBatchUploadOperator(task_id="batch", **BATCH)
-
-with DAG("batches_that_freeze", schedule=None, **RUN):
-    RemoteUrlBatchUploadOperator(task_id="state-store", **BATCH)
-    receipts = {"receipts": "{{ params.receipts }}", "cloudstore_conn_id": "{{ params.conn_id }}-receipts"}
-    WithoutStateStore(task_id="receipts", **BATCH | receipts)
 
 with DAG("batch_with_timeout", schedule=None, **RUN):
     # It ends three seconds before, so that there is time to save its progress.
     RemoteUrlBatchUploadOperator(task_id="batch", execution_timeout=timedelta(seconds=8), **BATCH)
 
 with DAG("batch_in_shards", schedule=None, **RUN):
-    sharded = {"receipts": "{{ params.receipts }}", "requests_per_second": 25, "max_concurrency": 4, "pool": "uploads"}
+    sharded = {"requests_per_second": 25, "max_concurrency": 4, "pool": "uploads"}
     RemoteUrlBatchUploadOperator.partial(task_id="batch", **BATCH | sharded).expand(
         shard=[[number, SHARDS] for number in range(SHARDS)]
     )
 
 # Periodic, because only then Airflow backfills it; it ended long ago, so that no run starts by itself.
 with DAG("batch_of_each_run", schedule="@daily", end_date=datetime(2026, 1, 2), catchup=False, **RUN):
-    slow = {"receipts": "{{ params.receipts }}", "requests_per_second": 40}
-    RemoteUrlBatchUploadOperator(task_id="batch", **BATCH | slow)
+    RemoteUrlBatchUploadOperator(task_id="batch", **BATCH | {"requests_per_second": 40})

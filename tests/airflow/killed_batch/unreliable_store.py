@@ -107,34 +107,6 @@ class _Object(io.BytesIO):
             raise StoreError("write")
 
 
-class UnreliableState:
-    """A task's state store around a real one.
-
-    :param store: the real one.
-    """
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-
-    def get(self, key: str) -> Any:
-        """Read, if it works."""
-        if LUCK.lose("get"):
-            raise StoreError("get")
-        return self._store.get(key)
-
-    def set(self, key: str, value: Any) -> None:
-        """Store, if it works."""
-        lost = LUCK.lose("set")
-        if not lost or LUCK.after_all():
-            self._store.set(key, value)
-        if lost:
-            raise StoreError("set")
-
-    def delete(self, key: str) -> None:
-        """Delete."""
-        self._store.delete(key)
-
-
 def attach() -> None:
     """Make the filesystem known to fsspec and to ``ObjectStoragePath``."""
     fsspec.register_implementation(PROTOCOL, UnreliableFileSystem, clobber=True)

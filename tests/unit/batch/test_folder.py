@@ -1,11 +1,8 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import resource
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +11,10 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from upath import UPath
 
-from airflow_provider_cloudstore.batch.outcomes import Status, digest_of
-from airflow_provider_cloudstore.batch.receipts import Receipts
-from airflow_provider_cloudstore.batch.tries import Try
-from airflow_provider_cloudstore.hooks.folders import PathFolder
+from airflow_provider_cloudstore.batch.folder import PathFolder
+from airflow_provider_cloudstore.batch.receipts import Receipts, Status, Try
 from airflow_provider_cloudstore.protocol.errors import BatchStoppedError
-from tests.unit.batch.folders import SCOPE, SftpLike, begun, line, queued, read
+from tests.unit.batch.folders import SCOPE, SftpLike, begun, digest_of, line, queued, read
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
@@ -36,7 +31,7 @@ def test_the_receipts_of_several_tries_are_read_in_order_and_the_folder_need_not
     folder = PathFolder(PLACES[place](str(tmp_path / "a" / "b")))
     for number in (1, 2, 10):
         receipts = Receipts(folder, Try(SCOPE, number))
-        receipts.begin(expects_earlier=number > 1)
+        receipts.begin()
         receipts.write([line(f"{number}"), line("\ud800", "failed")])
         receipts.write([])
         receipts.write([line(f"{number}", "unknown")])
@@ -46,56 +41,6 @@ def test_the_receipts_of_several_tries_are_read_in_order_and_the_folder_need_not
     another = Receipts(folder, Try(("dag", "another run")))
     another.begin()
     assert read(another) == []
-
-
-WRITER = """
-import itertools, json, os, random, signal, sys
-from pathlib import Path
-from airflow_provider_cloudstore.batch.receipts import Receipts
-from airflow_provider_cloudstore.batch.tries import Try
-from airflow_provider_cloudstore.hooks.folders import PathFolder
-from airflow_provider_cloudstore.batch.outcomes import digest_of
-from tests.unit.batch.folders import SftpLike
-
-kind, folder, kills = sys.argv[1:]
-dice = random.Random(1)
-for number in range(1, int(kills) + 1):
-    reads, writes = os.pipe()
-    writer = os.fork()
-    if not writer:
-        receipts = Receipts(PathFolder({"path": Path, "sftp": SftpLike}[kind](folder)), Try(("dag", "run"), number))
-        receipts.begin()
-        for count in itertools.count():
-            digest = digest_of(f"{number} {count}").hex()
-            receipts.write([json.dumps({"digest": digest, "status": "queued", "response": "x" * 40_000})])
-            os.write(writes, b".")
-    os.close(writes)
-    durable, wanted = 0, dice.randrange(1, 40)
-    while durable < wanted:
-        durable += len(os.read(reads, 1))
-    os.kill(writer, signal.SIGKILL)
-    os.waitpid(writer, 0)
-    print(durable + len(os.read(reads, 65_536)))
-"""
-
-
-@pytest.mark.parametrize("kind", ["path", "sftp"])
-def test_nothing_that_was_durable_is_lost_when_a_process_is_killed_while_it_writes(tmp_path: Path, kind: str) -> None:
-    arguments = [sys.executable, "-c", WRITER, kind, str(tmp_path), "10"]
-    done = subprocess.run(
-        arguments, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
-    )
-    durable = [int(count) for count in done.stdout.split()]
-    found = iter(read(begun(PathFolder(tmp_path), 100)))
-    assert len(durable) == 10
-    unreported = 0
-    expected = queued(*(f"{number} {count}" for number, counts in enumerate(durable, 1) for count in range(counts)))
-    for one in expected:
-        for other in itertools.takewhile(lambda other: other != one, found):  # noqa: B023  (used at once)
-            unreported += 1
-            assert other not in expected
-    unreported += len(list(found))
-    assert unreported <= 10  # of each try at most the line that was being written
 
 
 @pytest.mark.parametrize("kind", [Path, ObjectStoragePath, SftpLike])
@@ -154,14 +99,6 @@ def test_a_folder_that_may_not_be_written_stops_the_batch_at_the_first_write_too
     with pytest.raises(BatchStoppedError, match=f"{tmp_path}/part-.* cannot be used: {os.strerror(code)}"):
         receipts.write([line("1")])
     assert [path.name[:6] for path in tmp_path.iterdir()] == ["batch-"]
-
-
-@pytest.mark.parametrize("name", ["batch-{0}.json", "part-{0}-0001-00000000-aa.jsonl"])
-def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path, name: str) -> None:
-    file = tmp_path / name.format(Try(SCOPE).batch)
-    file.mkdir()
-    with pytest.raises(BatchStoppedError, match=f"{file} cannot be used: Is a directory"):
-        read(begun(PathFolder(tmp_path)))
 
 
 def test_what_an_object_store_refuses_stays_its_own_error_because_credentials_are_renewed(

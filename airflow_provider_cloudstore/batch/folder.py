@@ -11,11 +11,17 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from airflow_provider_cloudstore.batch.receipts import unusable
-from airflow_provider_cloudstore.hooks.targets import is_local
 
+_LOCAL = ("", "file", "local")
 # Here a file appears when its only request is complete, and a folder is only a prefix of names, which needs no creation.
 _OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "oss", "memory")
+_MISSING_BUCKET = {"FileNotFoundError", "ResourceNotFoundError"}  # the second is Azure's, which adlfs may wrap
 _PERMANENT_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+
+
+def is_local(path: Any) -> bool:
+    """Whether a ``pathlib.Path`` or an ``ObjectStoragePath`` is on this machine."""
+    return getattr(path, "protocol", "") in _LOCAL
 
 
 class PathFolder:
@@ -27,14 +33,15 @@ class PathFolder:
     """
 
     def __init__(self, path: Any) -> None:
-        self._path: Any = Path(getattr(path, "path", path)) if is_local(path) else path
-        self._fs: Any = None if is_local(path) else path.fs
-        self._is_object_store = not is_local(path) and path.protocol in _OBJECT_STORES
+        self.is_local = is_local(path)
+        self._path: Any = Path(getattr(path, "path", path)) if self.is_local else path
+        self._fs: Any = None if self.is_local else path.fs
+        self._is_object_store = not self.is_local and path.protocol in _OBJECT_STORES
 
     def read(self, name: str) -> bytes | None:
         """The content of a file, or None if it does not exist."""
         with self._stops(name), suppress(FileNotFoundError):
-            if self._fs is None:
+            if self.is_local:
                 return bytes((self._path / name).read_bytes())
             self._fs.invalidate_cache()  # other tries write to the folder
             return bytes(self._fs.cat_file((self._path / name).path))
@@ -52,7 +59,7 @@ class PathFolder:
     def names(self) -> list[str]:
         """The names of the files; none if the folder does not exist yet."""
         with self._stops(""), suppress(FileNotFoundError):
-            if self._fs is None:
+            if self.is_local:
                 return os.listdir(self._path)
             self._fs.invalidate_cache()
             return [PurePosixPath(path).name for path in self._fs.ls(self._path.path, detail=False)]
@@ -61,7 +68,7 @@ class PathFolder:
     def _write_and_rename(self, name: str, content: bytes) -> None:
         unfinished, complete = self._path / f".{name}.{uuid.uuid4().hex[:8]}", self._path / name
         try:
-            if self._fs is None:
+            if self.is_local:
                 with unfinished.open("xb") as sink:
                     sink.write(content)
                     sink.flush()
@@ -80,20 +87,11 @@ class PathFolder:
         try:
             yield
         except Exception as error:
-            if self._fs is None and isinstance(error, OSError) and error.errno in _PERMANENT_ERRORS:
+            if self.is_local and isinstance(error, OSError) and error.errno in _PERMANENT_ERRORS:
                 reason = error.strerror or type(error).__name__
-            elif self._is_object_store and _is_missing_bucket(error):
+            elif self._is_object_store and _MISSING_BUCKET & {type(error).__name__, type(error.__cause__).__name__}:
                 reason = "its bucket or container does not exist"
             else:
                 raise
-            advice = "Mend that and clear the task: it resumes."
+            advice = "Mend that, and clear the task: it resumes; if nothing was sent yet, start a new DAG run."
             raise unusable(f"{self._path / name} cannot be used: {reason}", advice) from None
-
-
-def _is_missing_bucket(error: BaseException | None) -> bool:
-    """Whether a store reports that the bucket does not exist; adlfs wraps Azure's own error in a ``RuntimeError``."""
-    while error is not None:
-        if isinstance(error, FileNotFoundError) or type(error).__name__ == "ResourceNotFoundError":
-            return True
-        error = error.__cause__
-    return False
