@@ -1,13 +1,12 @@
 """Compares a batch of remote uploads in one task with the alternatives, against the same server in the same run.
 
-The contenders: the engine of ``RemoteUrlBatchUploadOperator`` with a state store and with receipts, a bare aiohttp loop, a bare
+The contenders: the engine of ``RemoteUrlBatchUploadOperator`` with receipts, a bare aiohttp loop, a bare
 requests loop over threads, and the HTTP provider's ``HttpOperator`` in a Python loop, which sends one at a time. The server
 answers every request after a fixed time, so the most that a contender can reach is concurrency / latency. Each contender has a
 process of its own, and those that are compared alternate. On a shared machine, compare only figures of one run.
 
-Then what each stage of a large batch costs: a gzip CSV is copied and read, counted without duplicates, sent with state or with
-receipts, and resumed when nothing is left to send. Each stage has a process of its own, whose peak memory is compared with
-that of an empty batch.
+Then what each stage of a large batch costs: a gzip CSV is copied and read, counted without duplicates, sent, and resumed when
+nothing is left to send. Each stage has a process of its own, whose peak memory is compared with that of an empty batch.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gzip
-import io
-import itertools
 import json
 import os
 import resource
@@ -33,17 +30,15 @@ from typing import Any
 
 API = "/cloud/api/v2/file/url_upload_add"
 BARE = "aiohttp"
-OURS = ("batch", "batch-receipts")
-RIVALS = (*OURS, BARE)
+OURS = "batch"
+RIVALS = (OURS, BARE)
 OTHERS = ("requests", "http-operator")
 STAGES = {
     "blank": "read 16 Mi blank lines",
     "read": "copy the manifest, and read it",
     "count": "count it without duplicates",
-    "send": "send, progress in the state store",
+    "send": "send, with receipts",
     "resume": "resume, nothing left to send",
-    "send-receipts": "send, progress in receipts",
-    "resume-receipts": "resume, nothing left to send",
 }
 
 
@@ -80,9 +75,8 @@ def compare_speed(folder: str, concurrency: int, latency: float, seconds: float,
             f"{name:16}{count:8,}{rates[name][-1]:10,.1f}{rates[name][-1] / limit:10.1%}{own['cpu'] / count * 1000:12.3f}",
             flush=True,
         )
-    for name in OURS:
-        ratio = statistics.median(rates[name]) / statistics.median(rates[BARE])
-        print(f"{name}: {1 - ratio:.1%} behind the bare loop (medians)")
+    ratio = statistics.median(rates[OURS]) / statistics.median(rates[BARE])
+    print(f"{OURS}: {1 - ratio:.1%} behind the bare loop (medians)")
 
 
 def compare_cpu(folder: str, rounds: int, count: int = 10_000) -> None:
@@ -93,10 +87,10 @@ def compare_cpu(folder: str, rounds: int, count: int = 10_000) -> None:
         own = measure(folder, name, 16, 0.0, count)
         spent.setdefault(name, []).append(own)
         print(f"  {name:16}{own['cpu'] / count * 1000:8.3f}{own['user'] / count * 1000:8.3f}", flush=True)
-    for name, kind in itertools.product(OURS, ("cpu", "user")):
-        ours, bare = ([own[kind] for own in spent[one]] for one in (name, BARE))
+    for kind in ("cpu", "user"):
+        ours, bare = ([own[kind] for own in spent[one]] for one in RIVALS)
         ratio, least = statistics.median(ours) / statistics.median(bare), min(ours) / min(bare)
-        print(f"{name}: {ratio:.2f} times the bare loop's ({kind}) by the medians, {least:.2f} by the least")
+        print(f"{OURS}: {ratio:.2f} times the bare loop's ({kind}) by the medians, {least:.2f} by the least")
 
 
 def report_stages(folder: str, count: int) -> None:
@@ -112,7 +106,7 @@ def report_stages(folder: str, count: int) -> None:
             print(f"{words:32}{own['seconds']:9.1f}{own['cpu']:9.1f}{(own['memory'] - empty) / 1024:26.1f}", flush=True)
             if own.get("parts"):
                 print(f"{'':4}of these, {own['parts']:,.0f} writes took {own['writing']:.1f} s, concurrently with sending")
-        assert finish() == 2 * count, "every URL arrives once, and none when the batch is resumed"
+        assert finish() == count, "every URL arrives once, and none when the batch is resumed"
 
 
 def write_manifest(path: Path, count: int) -> Path:
@@ -214,7 +208,6 @@ def send(name: str, url: str, manifest: str, concurrency: int) -> None:
     """One contender, and what it cost; what is imported once is not counted."""
     contenders: dict[str, Callable[..., Any]] = {
         "batch": batch,
-        "batch-receipts": partial(batch, receipts=True),
         "aiohttp": bare_aiohttp,
         "requests": bare_requests,
         "http-operator": http_operator,
@@ -232,36 +225,18 @@ def report_cost(run: Callable[[], Any]) -> None:
     print(json.dumps(cost | (more or {})))
 
 
-class FileState:
-    """A state store in a file, so that a later process can resume.
-
-    :param path: the file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def get(self, key: str) -> Any:
-        """What was stored."""
-        return json.loads(self._path.read_text()) if self._path.exists() else None
-
-    def set(self, key: str, value: Any) -> None:
-        """Store it."""
-        self._path.write_text(json.dumps(value))
-
-
-def make_job(url: str, manifest: str, folder: str, number: int = 1, *, receipts: bool, concurrency: int = 16) -> Any:
+def make_job(url: str, manifest: str, folder: str, number: int = 1, concurrency: int = 16) -> Any:
     """One try of a batch over a manifest, and how long writing its receipts takes."""
+    from airflow_provider_cloudstore.batch.folder import PathFolder
     from airflow_provider_cloudstore.batch.job import Job
-    from airflow_provider_cloudstore.batch.manifest import spooled_manifest
-    from airflow_provider_cloudstore.batch.receipts import Receipts
+    from airflow_provider_cloudstore.batch.manifest import FileManifest
+    from airflow_provider_cloudstore.batch.receipts import Receipts, Try
     from airflow_provider_cloudstore.batch.sending import Options
-    from airflow_provider_cloudstore.batch.state import State
-    from airflow_provider_cloudstore.batch.tries import Try
-    from airflow_provider_cloudstore.hooks.folders import PathFolder
+    from airflow_provider_cloudstore.clients import asynchronous
     from airflow_provider_cloudstore.protocol.secrets import Secret
     from airflow_provider_cloudstore.protocol.settings import Settings
 
+    assert asynchronous, "imported here, so that it is not counted"
     settings, written = Settings(url, Secret("token")), list[float]()
 
     class TimedFolder(PathFolder):
@@ -270,26 +245,18 @@ def make_job(url: str, manifest: str, folder: str, number: int = 1, *, receipts:
             super().write(name, content)
             written.append(time.perf_counter() - began)
 
-    def read() -> Any:
-        with Path(manifest).open("rb") as stream:
-            return spooled_manifest(stream, manifest, "url")
-
     name = Path(manifest).name
-    writer = Try((name,), number)
-    if receipts:
-        kept: dict[str, Any] = {"receipts": Receipts(TimedFolder(Path(folder) / f"{name}.receipts"), writer, "the receipts")}
-    else:
-        kept = {"state": State(FileState(Path(folder) / f"{name}.state"), writer)}
-    return Job(read, settings, lambda: settings, Options(concurrency), writer=writer, **kept), written
+    receipts = Receipts(TimedFolder(Path(folder) / f"{name}.receipts"), Try((name,), number), "the receipts")
+    return Job(lambda: FileManifest(Path(manifest), manifest, "url"), lambda: settings, Options(concurrency), receipts), written
 
 
-def batch(url: str, manifest: str, concurrency: int, receipts: bool = False) -> Any:
+def batch(url: str, manifest: str, concurrency: int) -> Any:
     """The engine of the operator, with a checkpoint every second."""
-    make_job(url, manifest, "", receipts=receipts)  # imports what it needs
+    make_job(url, manifest, "")  # imports what it needs
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            job, _ = make_job(url, manifest, folder, receipts=receipts, concurrency=concurrency)
+            job, _ = make_job(url, manifest, folder, concurrency=concurrency)
             report = asyncio.run(job.run())
         assert report.error is None, report.error
 
@@ -298,31 +265,29 @@ def batch(url: str, manifest: str, concurrency: int, receipts: bool = False) -> 
 
 def stage(name: str, url: str, manifest: str, folder: str) -> None:
     """One stage of a large batch, and what it cost."""
-    from airflow_provider_cloudstore.batch.ledger import Ledger, locate
+    from airflow_provider_cloudstore.batch.ledger import Ledger
 
     def read() -> None:
-        job, _ = make_job(url, manifest, folder, receipts=False)
+        job, _ = make_job(url, manifest, folder)
         for _ in job.read()():
             pass
 
     def count() -> None:
-        ledger = Ledger()
-        job, _ = make_job(url, manifest, folder, receipts=False)
-        for found in locate(job.read()(), None):
-            ledger.survey(found)
+        job, _ = make_job(url, manifest, folder)
+        Ledger().survey(job.read()())
 
-    def send(number: int, receipts: bool = False) -> dict[str, float]:
-        job, written = make_job(url, manifest, folder, number, receipts=receipts)
+    def send(number: int) -> dict[str, float]:
+        job, written = make_job(url, manifest, folder, number)
         report = asyncio.run(job.run())
         assert report.error is None, report.error
         assert report.to_dict()["queued"] == report.total
         return {"parts": len(written), "writing": sum(written)} if number == 1 else {}
 
     def blank() -> None:
-        from airflow_provider_cloudstore.batch.manifest import spooled_manifest
-
-        packed = gzip.compress(b"\n" * (16 * 1024 * 1024), compresslevel=1)
-        assert list(spooled_manifest(io.BytesIO(packed), "urls.txt", "url")()) == []
+        path = Path(folder) / "blank.gz"
+        path.write_bytes(gzip.compress(b"\n" * (16 * 1024 * 1024), compresslevel=1))
+        job, _ = make_job(url, str(path), folder)
+        assert list(job.read()()) == []
 
     stages: dict[str, Callable[[], Any]] = {
         "blank": blank,
@@ -330,8 +295,6 @@ def stage(name: str, url: str, manifest: str, folder: str) -> None:
         "count": count,
         "send": partial(send, 1),
         "resume": partial(send, 2),
-        "send-receipts": partial(send, 1, receipts=True),
-        "resume-receipts": partial(send, 2, receipts=True),
     }
     report_cost(stages[name])
 

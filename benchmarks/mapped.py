@@ -27,7 +27,8 @@ def main() -> None:
             "cloudstore_default": json.loads(emulator.connection),
             "theirs": {"conn_type": "http", "host": emulator.url},
         }
-        with RealAirflow(Path(folder) / "home", dags, BENCH_URLS=str(given.urls), AIRFLOW__CORE__PARALLELISM="16") as airflow:
+        env = {"BENCH_URLS": str(given.urls), "BENCH_RECEIPTS": f"{folder}/receipts", "AIRFLOW__CORE__PARALLELISM": "16"}
+        with RealAirflow(Path(folder) / "home", dags, **env) as airflow:
             airflow.store(connections, {})
             airflow.start_all()
             # The first run warms the executor's processes up, and is not counted.

@@ -7,7 +7,6 @@ its own for its memory. Writing: a local folder gets the lines of each second at
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import re
 import resource
@@ -17,13 +16,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-from airflow_provider_cloudstore.batch.outcomes import KEY_SIZE, KeyTable, Status
-from airflow_provider_cloudstore.batch.receipts import PART_SIZE, Receipts, to_line
-from airflow_provider_cloudstore.batch.tries import Try
-from airflow_provider_cloudstore.hooks.folders import PathFolder
+from airflow_provider_cloudstore.batch.folder import PathFolder
+from airflow_provider_cloudstore.batch.ledger import Ledger
+from airflow_provider_cloudstore.batch.manifest import Entry
+from airflow_provider_cloudstore.batch.receipts import PART_SIZE, Receipts, Status, Try
 
 RATES = (10, 100, 1_000)
 _SPREAD = 2_654_435_761  # odd, so that each number of a part becomes another one of 32 bits
@@ -47,11 +44,13 @@ def main() -> None:
 
 def lines_from(first: int) -> Iterator[str]:
     """Receipts as a batch writes them."""
+    ledger = Ledger()
     for number in range(first, first + 100_000_000):
         url = f"https://source.example/path/to/file-{number}.csv?***"
-        entry: Any = SimpleNamespace(line=number + 2, url=url, key=None)
-        response = {"status": "ok", "data": {"file_id": f"f{number:08d}", "state": "queued"}}
-        yield to_line(entry, hashlib.sha256(url.encode()).digest(), Status.QUEUED, 1, url=url, response=response)
+        file_id = f"f{number:08d}"
+        response = {"status": "ok", "data": {"file_id": file_id, "state": "queued"}}
+        ledger.record(Entry(number + 2, url), Status.QUEUED, url=url, file_id=file_id, response=response)
+        yield from ledger.drain_receipts()
 
 
 class Slow:
@@ -63,6 +62,7 @@ class Slow:
 
     def __init__(self, parts: int, latency: float) -> None:
         self._parts, self._latency = parts, latency
+        self.is_local = False
         sample = bytearray()
         self.lines = 0
         for line in lines_from(0):
@@ -95,11 +95,12 @@ class Slow:
 def read(parts: int, latency: float) -> dict[str, float]:
     """Read parts into the table of a retry."""
     folder = Slow(parts, latency)
-    table = KeyTable()
+    ledger = Ledger()
     before, began, spent = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter(), time.process_time()
     receipts = Receipts(folder, Try(number=2))
     receipts.begin()
-    receipts.read(lambda digest, _: table.set(digest[:KEY_SIZE], 1))
+    for part in receipts.parts:
+        ledger.note_earlier(receipts.read(part))
     return {
         "lines": folder.lines * parts,
         "seconds": time.perf_counter() - began - folder.making,

@@ -21,4 +21,4 @@ with DAG("mapped", schedule=None, start_date=datetime(2026, 1, 1)) as mapped:
     ).expand(data=[{"url": url} for url in URLS])
 
 with DAG("batched", schedule=None, start_date=datetime(2026, 1, 1)) as batched:
-    RemoteUrlBatchUploadOperator(task_id="upload", urls=URLS)
+    RemoteUrlBatchUploadOperator(task_id="upload", urls=URLS, receipts=os.environ["BENCH_RECEIPTS"])
