@@ -132,8 +132,11 @@ class Ledger:
             self._add_failure(entry, status, url, error)
             receipt["error"] = error[:_MAX_LENGTH]
         elif response is not None:
-            receipt["response"] = response if len(_to_json(response)) <= _MAX_LENGTH else None
-        self._receipts.append(_to_json(receipt))
+            receipt["response"] = response
+        line = _to_json(receipt)
+        if len(line) - len(url) > _MAX_LENGTH and "response" in receipt:
+            line = _to_json({**receipt, "response": None})
+        self._receipts.append(line)
 
     def drain_receipts(self) -> list[str]:
         """Remove and return the receipts since the last call, as JSON; the caller has to write them."""

@@ -111,6 +111,8 @@ def test_a_receipt_has_the_documented_fields() -> None:
 
 def test_a_receipt_has_a_bounded_length_and_is_json() -> None:
     assert receipt(Status.QUEUED, response={"a": "x" * 16_000})["response"] is None
+    assert receipt(Status.QUEUED, response="x" * 15_700)["response"]
+    assert receipt(Status.QUEUED, response="x" * 15_900)["response"] is None
     assert len(receipt(Status.QUEUED, response="x" * 15_000)["response"]) == 15_000
     assert len(receipt(Status.FAILED, error="x" * 100_000)["error"]) == 16_000
     with pytest.raises(ValueError, match="not JSON compliant"):
