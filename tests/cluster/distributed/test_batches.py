@@ -65,7 +65,8 @@ class Service:
 
     def until_arrived(self, more_than: int) -> None:
         """Wait until more than so many URLs have arrived, whatever becomes of Airflow's components."""
-        until(f"more than {more_than} URLs have arrived", lambda: len(self.arrived()) > more_than)
+        # Airflow may have ended the task: then its retry has to be scheduled, on a machine that other tests keep busy.
+        until(f"more than {more_than} URLs have arrived", lambda: len(self.arrived()) > more_than, 300)
 
     def figures(self, at_most: int, copies: int = 1) -> dict[str, int]:
         """The figures of a batch that has ended.
