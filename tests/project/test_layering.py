@@ -16,7 +16,7 @@ STANDARD = sys.stdlib_module_names - {"socket", "time", "asyncio", "ssl", "threa
 HTTP = {"requests", "aiohttp", "certifi", "yarl", "urllib3", "http"}
 ALLOWED = {
     "protocol": {OWN, f"{OWN}.protocol", "pendulum", *STANDARD},
-    "batch": {f"{OWN}.protocol", f"{OWN}.clients", f"{OWN}.batch", "tenacity", *sys.stdlib_module_names},
+    "batch": {f"{OWN}.protocol", f"{OWN}.clients", f"{OWN}.batch", *sys.stdlib_module_names},
     "clients": {f"{OWN}.protocol", f"{OWN}.clients", "pendulum", *HTTP, *sys.stdlib_module_names},
 }
 
