@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,6 +60,8 @@ def migrate(home: Path) -> None:
             subprocess.run(
                 [sys.executable, "-m", "airflow", "db", "migrate"], env=environment(home), stdout=log, stderr=log, check=True
             )
+        with closing(sqlite3.connect(home / "airflow.db")) as database:
+            database.execute("PRAGMA journal_mode=WAL")  # stays with the file: readers do not block the one who writes
         done.write_text(stamp)
 
 

@@ -23,10 +23,12 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not 
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PICTURES = ROOT / ".up" / "pictures"
+LOG = ROOT / ".up" / "airflow.log"
 WORKS = re.compile(r"works", re.IGNORECASE)
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(600),  # a test waits for several things, for minutes each on a busy machine
     pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=f"{CHROMIUM} is not there: apt-get install chromium"),
 ]
 
@@ -38,8 +40,12 @@ def page() -> Iterator[Any]:
     with browser() as chromium:
         page = local_page(chromium)
         sync_api.expect.set_options(timeout=LIMIT)
+        # Both are shown if the test fails.
+        page.on("response", lambda response: response.request.method == "GET" or print(response.status, response.url))
         yield page
         page.screenshot(path=PICTURES / f"{'2' if AIRFLOW_2 else '3'}-last.png")
+        if LOG.exists():
+            print(LOG.read_text()[-10_000:])
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +69,7 @@ def test_one_click_runs_an_example_green(up: dict[str, str], page: Any, dag_id: 
     submit = dialog.get_by_role("button", name="Trigger")
     sync_api.expect(submit).to_be_enabled()
     submit.click()
-    sync_api.expect(dialog).not_to_be_visible()
+    sync_api.expect(dialog).not_to_be_visible(timeout=3 * LIMIT)  # SQLite waits up to two minutes for its lock
 
     def state() -> Any:
         started = [run for run in page.request.get(runs).json()["dag_runs"] if run["dag_run_id"] not in earlier]

@@ -44,7 +44,7 @@ def requests(emulator: Emulator) -> int:
 def test_every_url_is_queued_once_over_as_many_connections_as_allowed(
     emulator: Emulator, job: Any, run: Run, urls: Urls, arrived: Arrived, allowed: int
 ) -> None:
-    emulator.fault("delay", seconds=0.05, times=0)
+    emulator.fault("delay", seconds=1, times=allowed)  # long enough for a busy machine to open them all
     report = run(job(urls(500), max_concurrency=allowed))
     assert (counts(report), report.error) == ({"queued": 500}, None)
     assert sorted(arrived()) == sorted(urls(500))
