@@ -27,8 +27,8 @@ def environment(home: Path, **extra: str) -> dict[str, str]:
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags_examples"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        # By default SQLite waits five seconds for its lock, too little for a write on a busy machine.
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=120",
+        # SQLite waits five seconds for its lock by default: too little on a busy machine. Far more only delays others.
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=30",
         # This virtual environment's bin folder first: Airflow starts itself by name.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', '')}",
     }

@@ -69,7 +69,7 @@ def test_one_click_runs_an_example_green(up: dict[str, str], page: Any, dag_id: 
     submit = dialog.get_by_role("button", name="Trigger")
     sync_api.expect(submit).to_be_enabled()
     submit.click()
-    sync_api.expect(dialog).not_to_be_visible(timeout=3 * LIMIT)  # SQLite waits up to two minutes for its lock
+    sync_api.expect(dialog).not_to_be_visible(timeout=3 * LIMIT)  # SQLite may wait for its lock more than once
 
     def state() -> Any:
         started = [run for run in page.request.get(runs).json()["dag_runs"] if run["dag_run_id"] not in earlier]
