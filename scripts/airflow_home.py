@@ -5,10 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +46,8 @@ def migrate(home: Path) -> None:
 
     :param home: the ``AIRFLOW_HOME``; concurrent callers wait for each other.
     """
+    import sqlite3
+
     home.mkdir(parents=True, exist_ok=True)
     with (home / "migrate.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -60,8 +60,9 @@ def migrate(home: Path) -> None:
             subprocess.run(
                 [sys.executable, "-m", "airflow", "db", "migrate"], env=environment(home), stdout=log, stderr=log, check=True
             )
-        with closing(sqlite3.connect(home / "airflow.db")) as database:
-            database.execute("PRAGMA journal_mode=WAL")  # stays with the file: readers do not block the one who writes
+        database = sqlite3.connect(home / "airflow.db")
+        database.execute("PRAGMA journal_mode=WAL")  # stays with the file: readers do not block the one who writes
+        database.close()
         done.write_text(stamp)
 
 

@@ -40,12 +40,17 @@ def page() -> Iterator[Any]:
     with browser() as chromium:
         page = local_page(chromium)
         sync_api.expect.set_options(timeout=LIMIT)
-        # Both are shown if the test fails.
-        page.on("response", lambda response: response.request.method == "GET" or print(response.status, response.url))
+        page.on("response", print_change)
         yield page
         page.screenshot(path=PICTURES / f"{'2' if AIRFLOW_2 else '3'}-last.png")
-        if LOG.exists():
-            print(LOG.read_text()[-10_000:])
+        if not AIRFLOW_2:
+            print(LOG.read_text()[-10_000:])  # shown if the test fails
+
+
+def print_change(response: Any) -> None:
+    """Print a request that changes something, which is shown if the test fails."""
+    if response.request.method != "GET":
+        print(response.status, response.url)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,10 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Status
 from airflow_provider_cloudstore.batch.report import Report
+from airflow_provider_cloudstore.emulator.faults import Fault, Kind, Work
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import errors
 from tests.support import eventually
@@ -40,11 +43,23 @@ def requests(emulator: Emulator) -> int:
     return int(emulator.state()["requests"].get("upload", 0))
 
 
+def together(count: int) -> Fault:
+    """A fault: the first requests get their responses when as many have arrived, and not before."""
+    all_arrived = asyncio.Barrier(count)
+
+    class Together(Fault):
+        async def apply(self, request: web.Request, work: Work) -> web.StreamResponse:
+            await all_arrived.wait()
+            return await work()
+
+    return Together(Kind.DELAY, times=count)
+
+
 @pytest.mark.parametrize("allowed", [7, 48])
 def test_every_url_is_queued_once_over_as_many_connections_as_allowed(
     emulator: Emulator, job: Any, run: Run, urls: Urls, arrived: Arrived, allowed: int
 ) -> None:
-    emulator.fault("delay", seconds=1, times=allowed)  # long enough for a busy machine to open them all
+    emulator.call(lambda service: service.faults.script.append(together(allowed)))
     report = run(job(urls(500), max_concurrency=allowed))
     assert (counts(report), report.error) == ({"queued": 500}, None)
     assert sorted(arrived()) == sorted(urls(500))
