@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import bare_url, dataset_of_url, file_uri
 
 if TYPE_CHECKING:

@@ -9,23 +9,23 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowTaskTimeout, Stats
 
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError
 from airflow_provider_cloudstore.protocol.calls import Call
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, FileWaitTimeoutError
 
 log = logging.getLogger(__name__)
 
 # The first match applies. Error classes may be renamed, these names may not.
-_OUTCOMES: tuple[tuple[type[errors.CloudStoreError], str], ...] = (
-    (errors.RateLimitError, "rate_limited"),
-    (errors.ServiceUnreachableError, "unreachable"),
-    (errors.TransientServiceError, "server_failure"),
-    (errors.OutcomeUnknownError, "outcome_unknown"),
-    (errors.ServiceError, "service_error"),
-    (errors.InvalidResponseError, "invalid_response"),
-    (errors.NotFoundError, "not_found"),
-    (errors.AuthenticationError, "unauthorized"),
-    (errors.RequestRejectedError, "rejected"),
+_OUTCOMES: tuple[tuple[type[exceptions.CloudStoreError], str], ...] = (
+    (exceptions.RateLimitError, "rate_limited"),
+    (exceptions.ServiceUnreachableError, "unreachable"),
+    (exceptions.TransientServiceError, "server_failure"),
+    (exceptions.OutcomeUnknownError, "outcome_unknown"),
+    (exceptions.ServiceError, "service_error"),
+    (exceptions.InvalidResponseError, "invalid_response"),
+    (exceptions.NotFoundError, "not_found"),
+    (exceptions.AuthenticationError, "unauthorized"),
+    (exceptions.RequestRejectedError, "rejected"),
 )
 _OTHER = "error"
 _SUCCESS = "success"
@@ -87,7 +87,7 @@ def count_batch(summary: Mapping[str, int], *, final: bool) -> None:
             _count(f"batch.{name}", count)
 
 
-def outcome_of(error: type[errors.CloudStoreError] | None) -> str:
+def outcome_of(error: type[exceptions.CloudStoreError] | None) -> str:
     """How a request ended.
 
     :param error: the error's type, or None for success.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.manifest import Entry, FileManifest
 from airflow_provider_cloudstore.batch.receipts import Status, parts_by_batch, read_mark, read_part
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath

@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 
 from airflow_provider_cloudstore.doctor.report import Finding, Report
 from airflow_provider_cloudstore.emulator.fixtures import DagRunResult
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 _NEVER_CREATED_BY_USERS = (CloudStoreError, DagRunResult, Finding, Report)

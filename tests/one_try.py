@@ -9,8 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator, RemoteUrlUploadOperator
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
 URLS = [f"ftp://127.0.0.1:9/{number}" for number in range(20)]
 

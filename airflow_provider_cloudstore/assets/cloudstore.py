@@ -29,7 +29,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     :param uri: its parts.
     :raises ValueError: if it has no host, or its connection cannot be read: the one error that Airflow expects of a handler.
     """
-    from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+    from airflow_provider_cloudstore.exceptions import CloudStoreError
 
     try:
         return _sanitized(uri)

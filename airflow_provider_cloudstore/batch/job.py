@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.batch.receipts import Receipts
 from airflow_provider_cloudstore.batch.report import Report, conclude, plan, report_progress
 from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle
-from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError
+from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError
+from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
 
 T = TypeVar("T")
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, CloudStoreError, InvalidInputError
+from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError, InvalidInputError
 
 MAX_LINE_LENGTH = 128 * 1024  # characters, with its end
 _GZIP = b"\x1f\x8b"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, BatchStoppedError
+from airflow_provider_cloudstore.exceptions import BatchInterruptedError, BatchStoppedError
 
 log = logging.getLogger(__name__)
 

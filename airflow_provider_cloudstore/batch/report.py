@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.receipts import Status
 from airflow_provider_cloudstore.batch.sending import Options
 from airflow_provider_cloudstore.batch.throttle import Throttle
-from airflow_provider_cloudstore.protocol.errors import BatchFailedError, CloudStoreError
+from airflow_provider_cloudstore.exceptions import BatchFailedError, CloudStoreError
 
 log = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.lease import InThread
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Status
 from airflow_provider_cloudstore.batch.throttle import Drained, Throttle, service_error
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.calls import Call, UploadFromUrl
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.failures import is_about_service
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -107,15 +107,17 @@ class Sender:
         try:
             call = UploadFromUrl(entry.url, self.settings(), retry_unknown_outcome=self.options.retry_unknown_outcome)
             upload = await self.client.perform(call, budget=math.inf, on_retry=log.debug, attempt=self._attempt)
-        except errors.InvalidInputError as error:
+        except exceptions.InvalidInputError as error:
             reason = error.reason.removesuffix("; nothing was sent")
             self.ledger.record(entry, Status.FAILED, url=redact_url(str(entry.url)), error=reason)
-        except errors.AuthenticationError as error:
-            raise errors.BatchStoppedError(error.reason, operation="batch upload", status=error.status, cause="token") from None
-        except (errors.ConfigurationError, errors.BatchInterruptedError):
+        except exceptions.AuthenticationError as error:
+            raise exceptions.BatchStoppedError(
+                error.reason, operation="batch upload", status=error.status, cause="token"
+            ) from None
+        except (exceptions.ConfigurationError, exceptions.BatchInterruptedError):
             raise
         except CloudStoreError as error:
-            is_unknown = isinstance(error, (errors.OutcomeUnknownError, errors.TransientServiceError))
+            is_unknown = isinstance(error, (exceptions.OutcomeUnknownError, exceptions.TransientServiceError))
             status = Status.UNKNOWN if is_unknown else Status.FAILED
             self.ledger.record(entry, status, url=error.subject, error=error.reason)
             self._count_failure(error)
@@ -149,4 +151,4 @@ class Sender:
             self._fail(service_error(error))
         else:
             what = f"{limit:,} requests in a row were refused (max_consecutive_failures), last: {error.reason}"
-            self._fail(errors.BatchStoppedError(what, operation="batch upload", subject=error.subject, cause="refused"))
+            self._fail(exceptions.BatchStoppedError(what, operation="batch upload", subject=error.subject, cause="refused"))

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from contextlib import suppress
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.lease import Lease
-from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.failures import is_about_service
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ _INITIAL_PROBE_DELAY = 1.0
 _MAX_PROBE_DELAY = 60.0
 _OUTAGE_LIMIT = 900.0  # without a success; then the batch ends, and Airflow's retry_delay decides
 # These had no effect, so they cost the call no attempt.
-_RETRIED_FREE = (errors.RateLimitError, errors.ServiceUnreachableError)
+_RETRIED_FREE = (exceptions.RateLimitError, exceptions.ServiceUnreachableError)
 
 
 class Drained(Exception):
@@ -123,7 +123,7 @@ class Throttle:
         self._consecutive_failures, self._backoff, self._probing = 0, 0.0, False
 
     def _record_service_failure(self, error: CloudStoreError) -> None:
-        if isinstance(error, errors.RateLimitError):
+        if isinstance(error, exceptions.RateLimitError):
             self._pause(max(_MIN_PAUSE, error.retry_after or 0.0), error)
         self._consecutive_failures += 1
         if self._consecutive_failures < FAILURES_TO_CLOSE or (self.is_closed and not self._probing):
@@ -141,12 +141,12 @@ class Throttle:
             self._ended_by = self._ended_by or service_error(error)
 
 
-def service_error(error: CloudStoreError) -> errors.BatchInterruptedError:
+def service_error(error: CloudStoreError) -> exceptions.BatchInterruptedError:
     """The error of a batch whose service fails: Airflow retries it, whatever the last failure was."""
-    return errors.BatchInterruptedError(
+    return exceptions.BatchInterruptedError(
         f"the service accepts no uploads; its last response: {error.reason}",
         operation="batch upload",
         status=error.status,
         retry_after=error.retry_after,
-        cause="rate_limit" if isinstance(error, errors.RateLimitError) else "service",
+        cause="rate_limit" if isinstance(error, exceptions.RateLimitError) else "service",
     )

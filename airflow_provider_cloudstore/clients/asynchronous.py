@@ -21,9 +21,9 @@ from yarl import URL
 
 from airflow_provider_cloudstore.clients.reasons import transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, pause_before_retry
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.failures import connect_refused
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.proxies import Proxy

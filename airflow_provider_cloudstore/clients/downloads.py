@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.exchange import Exchange
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, pause_before_retry
 from airflow_provider_cloudstore.protocol.downloads import Download
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import certifi
 
-from airflow_provider_cloudstore.protocol.errors import ConfigurationError
+from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 

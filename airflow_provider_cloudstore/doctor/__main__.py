@@ -38,7 +38,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _run(given: argparse.Namespace, output: TextIO) -> int:
     from airflow_provider_cloudstore.doctor.examination import Examination, Plan
-    from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+    from airflow_provider_cloudstore.exceptions import InvalidInputError
 
     try:
         upload = _read_url() if given.upload == "-" else given.upload

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pendulum
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.downloads import DownloadClient
 from airflow_provider_cloudstore.doctor.observing import ObservedDownload, ObservingClient
 from airflow_provider_cloudstore.doctor.report import Report, Verdict
 from airflow_provider_cloudstore.doctor.uploading import UploadedFile
-from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
@@ -54,7 +54,7 @@ class DownloadTrial:
         self._say("Downloading the file")
         download, refused, error = self._download()
         self._judge_availability(refused, error)
-        if isinstance(error, errors.ConfigurationError):
+        if isinstance(error, exceptions.ConfigurationError):
             self._report.add("download URL", error.reason, Verdict.NEEDS_SETTING, error.advice)
             return
         where = "in the response" if self._file.link.url_with_token else "by the extra 'download_url'"
@@ -76,7 +76,7 @@ class DownloadTrial:
         verdict = Verdict.CONTRADICTS if is_past else Verdict.AS_ASSUMED
         self._report.add("expiry", f"{seconds:,.0f} s after the response", verdict, meaning, stops_tasks=False)
 
-    def _download(self) -> tuple[ObservedDownload, str, errors.CloudStoreError | None]:
+    def _download(self) -> tuple[ObservedDownload, str, exceptions.CloudStoreError | None]:
         """Download the file.
 
         :returns: the download, why the download host refused it before, and how it failed at last.
@@ -86,25 +86,25 @@ class DownloadTrial:
             download = ObservedDownload(self._file.link.file_id, self._settings)
             failed = self._run(download, self._file.link, self._new_link)
             refused = refused or download.refused
-            may_come = not self._file.refused and isinstance(failed, errors.RequestRejectedError)
+            may_come = not self._file.refused and isinstance(failed, exceptions.RequestRejectedError)
             if not may_come or time.monotonic() - began > self._wait:
                 return download, refused, failed
             time.sleep(_PAUSE)
 
     def _run(
         self, download: Download, link: DownloadLink, new_link: Callable[[str], DownloadLink]
-    ) -> errors.CloudStoreError | None:
+    ) -> exceptions.CloudStoreError | None:
         try:
             download.use_link(link)
             DownloadClient(self._client, new_link).run(download, _Digest(), on_retry=self._say)
-        except errors.CloudStoreError as error:
+        except exceptions.CloudStoreError as error:
             return error
         return None
 
     def _new_link(self, file_id: str) -> DownloadLink:
         return self._client.perform(CreateDownloadLink(file_id, self._settings))
 
-    def _judge_availability(self, refused: str, error: errors.CloudStoreError | None) -> None:
+    def _judge_availability(self, refused: str, error: exceptions.CloudStoreError | None) -> None:
         seconds = self._file.seconds
         if refused:
             seen = f"a link after {seconds:.1f} s, but the download host refused it at first ({refused})"
@@ -164,4 +164,4 @@ class DownloadTrial:
 
 
 def _no_new_link(subject: str) -> DownloadLink:
-    raise errors.RequestRejectedError("its host refuses the request", operation="download", subject=subject)
+    raise exceptions.RequestRejectedError("its host refuses the request", operation="download", subject=subject)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from airflow.providers.common.compat.sdk import AirflowException
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.doctor import places
 from airflow_provider_cloudstore.doctor.downloading import DownloadTrial
 from airflow_provider_cloudstore.doctor.observing import (
@@ -23,9 +24,7 @@ from airflow_provider_cloudstore.doctor.observing import (
 )
 from airflow_provider_cloudstore.doctor.report import DELETE, REQUESTS, UPLOAD, WRONG_TOKEN, Report, Verdict
 from airflow_provider_cloudstore.doctor.uploading import UploadTrial
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.calls import MISSING
+from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.protocol.failures import is_elsewhere
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, read_extra, warnings_about
@@ -34,10 +33,10 @@ MAX_REQUESTS = 50
 _TOO_FEW_DAYS = 14
 _NOT_A_TOKEN = Secret("not-a-token-" + "0" * 20)
 _ENDS_CHECKS = (
-    errors.ServiceUnreachableError,
-    errors.TransientServiceError,
-    errors.RateLimitError,
-    errors.ConfigurationError,
+    exceptions.ServiceUnreachableError,
+    exceptions.TransientServiceError,
+    exceptions.RateLimitError,
+    exceptions.ConfigurationError,
 )
 
 
@@ -53,9 +52,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not 0 <= self.requests <= MAX_REQUESTS:
-            raise errors.InvalidInputError(f"requests must be from 0 to {MAX_REQUESTS}; nothing was sent")
+            raise exceptions.InvalidInputError(f"requests must be from 0 to {MAX_REQUESTS}; nothing was sent")
         if not 0 < self.wait <= 86_400:
-            raise errors.InvalidInputError("wait must be from 1 to 86400 seconds; nothing was sent")
+            raise exceptions.InvalidInputError("wait must be from 1 to 86400 seconds; nothing was sent")
 
     @property
     def flags(self) -> frozenset[str]:
@@ -124,7 +123,7 @@ class Examination:
         try:
             settings = self._hook.read_settings()
             connection = self._hook.get_connection(conn_id)
-        except errors.ConfigurationError as error:
+        except exceptions.ConfigurationError as error:
             report.add("connection", error.reason, Verdict.CONTRADICTS, error.advice)
             return None
         except AirflowException as error:
@@ -148,7 +147,7 @@ class Examination:
     def _look_at_address(self) -> bool:
         """Ask for a link of a file that does not exist. Whether to go on: whether the service itself may have responded."""
         self._say("Asking for a link of a file that does not exist")
-        found = self._missing = ask(self._client, Poll(MISSING, self._settings))
+        found = self._missing = ask(self._client, Poll(MISSING_FILE_ID, self._settings))
         error, route = found.error, self._settings.route
         if isinstance(error, _ENDS_CHECKS) or found.content.problem or (error and is_elsewhere(type(error), error.status)):
             self.report.add("address", f"{route}: {found.seen}", Verdict.CONTRADICTS, self._missing.advice)
@@ -164,7 +163,7 @@ class Examination:
             self.report.add("certificate", connected.certificate, Verdict.CONTRADICTS, meaning, stops_tasks=False)
         else:
             self.report.add("certificate", connected.certificate, Verdict.AS_ASSUMED)
-        again = ask(self._client, Poll(MISSING, self._settings))
+        again = ask(self._client, Poll(MISSING_FILE_ID, self._settings))
         connecting = "" if isinstance(connected, str) else f"connected in {connected.seconds * 1000:,.0f} ms, "
         seen = f"{connecting}responded in {again.seconds * 1000:,.0f} ms; the timeout is {self._settings.timeout:g} s"
         self.report.add("time", seen, Verdict.AS_ASSUMED)
@@ -174,7 +173,7 @@ class Examination:
         """Compare how a missing file, a wrong path and a wrong token look. Whether to go on: unless the token was refused."""
         missing, report = self._missing, self.report
         self._say("Asking at a path that does not exist")
-        elsewhere = ask(self._client, WrongPath(MISSING, self._settings))
+        elsewhere = ask(self._client, WrongPath(MISSING_FILE_ID, self._settings))
         report.errors_are_recognized = not (missing.hides_failure and elsewhere.hides_failure)
         same_path = elsewhere.looks_like(missing)
         meaning = "A wrong base URL looks like a missing file." if same_path else ""
@@ -186,19 +185,19 @@ class Examination:
             told = self._try_wrong_token()
         self._judge_token(same_path=same_path, told=told)
         self._judge_not_found(same_path=same_path, told=told)
-        return not isinstance(missing.error, errors.AuthenticationError)
+        return not isinstance(missing.error, exceptions.AuthenticationError)
 
     def _try_wrong_token(self) -> bool | None:
         """Whether the response to a wrong token differs from that to a missing file; None if it is about something else."""
-        refused = ask(self._client, Poll(MISSING, replace(self._settings, access_token=_NOT_A_TOKEN)), once=True)
+        refused = ask(self._client, Poll(MISSING_FILE_ID, replace(self._settings, access_token=_NOT_A_TOKEN)), once=True)
         if isinstance(refused.error, _ENDS_CHECKS):
             self.report.add("wrong token", "-", Verdict.NOT_TRIED, f"the response is about something else: {refused.seen}")
             return None
         told, verdict, meaning, stops = not refused.looks_like(self._missing), Verdict.CONTRADICTS, "", False
-        if not told or isinstance(refused.error, errors.NotFoundError):
+        if not told or isinstance(refused.error, exceptions.NotFoundError):
             meaning = "A refused token looks like a missing file: a sensor waits to its timeout, and ignore_missing may hide it."
             stops = True
-        elif isinstance(refused.error, errors.AuthenticationError):
+        elif isinstance(refused.error, exceptions.AuthenticationError):
             verdict = Verdict.AS_ASSUMED
         else:
             meaning = "This is not HTTP 401, so a task whose token was rotated fails instead of reading the new one."
@@ -207,8 +206,8 @@ class Examination:
 
     def _judge_token(self, *, same_path: bool, told: bool | None) -> None:
         error, seen = self._missing.error, self._missing.seen
-        is_known = told is None and not same_path and (error is None or isinstance(error, errors.NotFoundError))
-        if isinstance(error, (errors.AuthenticationError, errors.PermissionDeniedError)):
+        is_known = told is None and not same_path and (error is None or isinstance(error, exceptions.NotFoundError))
+        if isinstance(error, (exceptions.AuthenticationError, exceptions.PermissionDeniedError)):
             self.report.add("token", seen, Verdict.CONTRADICTS, self._missing.advice)
         elif told or is_known:
             seen = "accepted" if told else "not refused; --wrong-token shows whether it would be"
@@ -224,13 +223,13 @@ class Examination:
     @property
     def _seems_refused(self) -> bool:
         error = self._missing.error
-        return error is not None and places.is_about_token(error.message, MISSING)
+        return error is not None and places.is_about_token(error.message, MISSING_FILE_ID)
 
     def _judge_not_found(self, *, same_path: bool, told: bool | None) -> None:
         error, report = self._missing.error, self.report
-        if isinstance(error, (errors.AuthenticationError, errors.PermissionDeniedError)):
+        if isinstance(error, (exceptions.AuthenticationError, exceptions.PermissionDeniedError)):
             return
-        if isinstance(error, errors.NotFoundError):
+        if isinstance(error, exceptions.NotFoundError):
             report.add("not found", self._missing.seen, Verdict.AS_ASSUMED)
         elif error is None:
             meaning = "The service creates links to files that do not exist: waits end at once, and downloads may fail."
@@ -240,7 +239,7 @@ class Examination:
             meaning = f"This may not be about the file: check the connection's {cause} before you set 'not_found_pattern'."
             report.add("not found", self._missing.seen, Verdict.NEEDS_SETTING, meaning)
         elif self._missing.is_error_envelope:
-            self._propose_pattern(self._missing, MISSING, "not found", told=told)
+            self._propose_pattern(self._missing, MISSING_FILE_ID, "not found", told=told)
         else:
             meaning = 'No setting makes this mean "not found": a wait for a queued file may fail instead of going on.'
             report.add("not found", self._missing.seen, Verdict.CONTRADICTS, meaning)
@@ -276,7 +275,7 @@ class Examination:
         """Delete the folder, and again; whether the first one succeeded."""
         self._say(f"Deleting folder '{call.subject}'")
         found = ask(self._client, call)
-        if isinstance(found.error, errors.NotFoundError) or found.is_error_envelope:
+        if isinstance(found.error, exceptions.NotFoundError) or found.is_error_envelope:
             self.report.add(
                 "deletion", found.seen, Verdict.NOT_TRIED, "nothing was deleted: does the folder exist?", stops_tasks=True
             )
@@ -291,7 +290,7 @@ class Examination:
         return True
 
     def _judge_missing_folder(self, found: Observation, folder_id: str) -> None:
-        if isinstance(found.error, errors.NotFoundError):
+        if isinstance(found.error, exceptions.NotFoundError):
             self.report.add("missing folder", found.seen, Verdict.AS_ASSUMED)
         elif found.error is None:
             meaning = "Deleting a missing folder succeeds: 'existed' in the result is always true."
@@ -323,7 +322,7 @@ class Examination:
         self._say(f"Sending {wanted} requests in a row")
         began = time.monotonic()
         for number in range(1, wanted + 1):
-            found = ask(self._client, Poll(MISSING, self._settings))
+            found = ask(self._client, Poll(MISSING_FILE_ID, self._settings))
             if not found.looks_like(self._missing):
                 self._judge_rate_limit(found, number)
                 return
@@ -332,7 +331,7 @@ class Examination:
 
     def _judge_rate_limit(self, found: Observation, number: int) -> None:
         seen = f"request {number}: {found.seen}"
-        if isinstance(found.error, errors.RateLimitError):
+        if isinstance(found.error, exceptions.RateLimitError):
             pause = found.error.retry_after
             seen += f", Retry-After {pause:g} s" if pause is not None else ", no Retry-After"
             self.report.add("rate limit", seen, Verdict.AS_ASSUMED)

@@ -14,11 +14,12 @@ from urllib.parse import urlsplit
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.doctor.places import constant_part
+from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidResponseError, RequestRejectedError
+from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID
 from airflow_provider_cloudstore.hooks.masking import mask
-from airflow_provider_cloudstore.protocol.calls import MISSING, Call, CreateDownloadLink, DeleteFolder, PollFile, UploadFromUrl
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.downloads import Download
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, InvalidResponseError, RequestRejectedError
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
 from airflow_provider_cloudstore.protocol.proxies import Proxy
@@ -71,14 +72,17 @@ class _Observed(Call[T]):
         return super().handle_outcome(outcome)
 
 
-class Poll(_Observed[DownloadLink], PollFile):
+class Poll(_Observed[DownloadLink], CreateDownloadLink):
     """A request for a link, once."""
+
+    def __init__(self, subject: str, settings: Settings) -> None:
+        super().__init__(subject, settings, max_attempts=1)
 
 
 class WrongPath(_Observed[DownloadLink], CreateDownloadLink):
     """The same at a path that does not exist, again after a failure: what a wrong base URL looks like must be certain."""
 
-    operation = replace(CREATE_DOWNLOAD_LINK, path=f"{API_PREFIX}/{MISSING}")
+    operation = replace(CREATE_DOWNLOAD_LINK, path=f"{API_PREFIX}/{MISSING_FILE_ID}")
 
 
 class Upload(_Observed[RemoteUpload], UploadFromUrl):

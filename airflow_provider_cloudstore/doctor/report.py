@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import zip_longest
 from typing import Any
 
-from airflow_provider_cloudstore.protocol.errors import one_line
+from airflow_provider_cloudstore.exceptions import one_line
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters, withheld
 
 

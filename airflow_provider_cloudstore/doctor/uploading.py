@@ -6,18 +6,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.doctor.observing import Observation, ObservingClient, Poll, Upload, ask
 from airflow_provider_cloudstore.doctor.places import IdPlace, id_places, token_places
 from airflow_provider_cloudstore.doctor.report import Report, Verdict
-from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 """Seconds between two polls: a small file may be there at once, and a long queue needs no hurry."""
-_NOT_YET = (errors.NotFoundError, errors.ServiceError)
+_NOT_YET = (exceptions.NotFoundError, exceptions.ServiceError)
 """How a file that is not there may be reported, for a wait to go on."""
-_ABOUT_THE_SERVICE = (errors.ServiceUnreachableError, errors.TransientServiceError, errors.RateLimitError)
+_ABOUT_THE_SERVICE = (exceptions.ServiceUnreachableError, exceptions.TransientServiceError, exceptions.RateLimitError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class UploadTrial:
         if isinstance(poll.result, DownloadLink):
             self._report.add("download token", "found", Verdict.AS_ASSUMED)
             return poll.result
-        if poll.response is None or poll.content.problem or not isinstance(poll.error, errors.InvalidResponseError):
+        if poll.response is None or poll.content.problem or not isinstance(poll.error, exceptions.InvalidResponseError):
             return None
         found = token_places(poll.response, poll.content.data, place.file_id, self._client.sent)
         if not found:

@@ -22,8 +22,8 @@ from fsspec.callbacks import NoOpCallback
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
+from airflow_provider_cloudstore.exceptions import InvalidInputError, NotFoundError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError, NotFoundError
 from airflow_provider_cloudstore.protocol.file_uris import file_name, file_uri, id_of, path_of, segment
 
 schemes = ["cloudstore"]

@@ -15,19 +15,17 @@ from airflow.providers.common.compat.connection import get_async_connection, get
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 
 from airflow_provider_cloudstore.compat import form_widgets
+from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError, NotFoundError, ServiceError
 from airflow_provider_cloudstore.hooks.masking import MaskingLimit, amask, mask
 from airflow_provider_cloudstore.hooks.shared_connection import SharedConnection, shared_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.metrics import count_download, counted_requests
 from airflow_provider_cloudstore.protocol.calls import (
     Call,
-    ConnectionTest,
     CreateDownloadLink,
     DeleteFolder,
-    PollFile,
     UploadFromUrl,
 )
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, ConfigurationError, NotFoundError, ServiceError
 from airflow_provider_cloudstore.protocol.failures import is_about_subject
 from airflow_provider_cloudstore.protocol.proxies import environment_proxy
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
@@ -45,6 +43,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MISSING_FILE_ID = "airflow-connection-test"
+"""The id of a file that does not exist, for the connection test and the doctor."""
+
 
 class CloudStoreHook(BaseHook):
     """Deletes folders, queues remote uploads and creates download links, with an Airflow connection.
@@ -52,7 +53,7 @@ class CloudStoreHook(BaseHook):
     The connection is read on first use, and once more if the service rejects its token. Calls and downloads
     of one hook share an HTTP session in each thread; use it as a context manager for many calls.
 
-    Every method raises :class:`~airflow_provider_cloudstore.protocol.errors.CloudStoreError`; a permanent one is also an
+    Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent one is also an
     ``AirflowFailException``.
 
     :param cloudstore_conn_id: the Airflow connection of type ``cloudstore``.
@@ -222,9 +223,10 @@ class CloudStoreHook(BaseHook):
         :returns: the link, or the error; :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait` decides whether the
             error means "not yet".
         """
-        return self._poll(PollFile(file_id, self.settings), time_budget())
+        return self._poll(file_id, time_budget())
 
-    def _poll(self, call: PollFile, seconds: float) -> DownloadLink | CloudStoreError:
+    def _poll(self, file_id: str, seconds: float) -> DownloadLink | CloudStoreError:
+        call = CreateDownloadLink(file_id, self.settings, max_attempts=1)
         try:
             return self._masked(self._perform(call, seconds))
         except CloudStoreError as error:
@@ -249,7 +251,7 @@ class CloudStoreHook(BaseHook):
 
     def _test(self) -> tuple[bool, str]:
         try:
-            found = self._poll(ConnectionTest(self.settings), self.settings.timeout)
+            found = self._poll(MISSING_FILE_ID, self.settings.timeout)
         except CloudStoreError as error:
             found = error
         if isinstance(found, DownloadLink):
@@ -259,7 +261,7 @@ class CloudStoreHook(BaseHook):
         if found.message and (isinstance(found, ServiceError) or is_about_subject(found)):
             advice = "If this means that the requested file does not exist, set extra 'not_found_pattern' to match it."
             found = replace(found, advice=f"{advice} If it is about the token, check the password.")
-        return False, str(replace(found, operation=ConnectionTest.operation.name, subject=""))
+        return False, str(replace(found, operation="connection test", subject=""))
 
     def _warn(self, warning: str) -> None:
         self.log.warning(warning)
@@ -290,7 +292,7 @@ class CloudStoreAsyncHook(BaseHook):
     All hooks of an event loop share what they read of a connection, and an HTTP session for each address. A connection in use
     is read again at most once a minute, and at once if the service rejects its token.
 
-    Every method raises :class:`~airflow_provider_cloudstore.protocol.errors.CloudStoreError`; a permanent one is also an
+    Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent one is also an
     ``AirflowFailException``.
 
     :param cloudstore_conn_id: the Airflow connection of type ``cloudstore``.
@@ -359,7 +361,7 @@ class CloudStoreAsyncHook(BaseHook):
         :param file_id: the file.
         :returns: None if it is available, else the error.
         """
-        call = PollFile(file_id, await self._current())
+        call = CreateDownloadLink(file_id, await self._current(), max_attempts=1)
         try:
             await self._perform(call)
         except CloudStoreError as error:

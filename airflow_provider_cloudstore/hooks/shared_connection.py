@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Self
 from weakref import WeakKeyDictionary
 
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)

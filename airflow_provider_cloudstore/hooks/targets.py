@@ -15,7 +15,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowException, ObjectStoragePath, get_current_context
 
 from airflow_provider_cloudstore.batch.folder import is_local
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import file_name
 from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.secrets import holds_credentials

@@ -97,7 +97,7 @@ def parse_shard(shard: Any) -> tuple[int, int]:
 
     :raises InvalidInputError: if it is neither.
     """
-    from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+    from airflow_provider_cloudstore.exceptions import InvalidInputError
 
     found = _PAIR.fullmatch(str(shard).strip())
     if found and int(found[2]) < int(found[4]):

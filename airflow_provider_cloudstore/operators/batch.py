@@ -152,8 +152,8 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
 
     def _read(self) -> Manifest:
         from airflow_provider_cloudstore.batch.manifest import FileManifest, list_manifest, shard_of
+        from airflow_provider_cloudstore.exceptions import InvalidInputError
         from airflow_provider_cloudstore.hooks.targets import object_path
-        from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
         if self._problem:
             raise InvalidInputError(f"{self._problem}; nothing was sent")
@@ -167,8 +167,8 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         return shard_of(manifest, *arguments.parse_shard(self.shard)) if self._is_sharded else manifest
 
     def _finalize(self, context: Context, report: Report) -> dict[str, Any]:
+        from airflow_provider_cloudstore.exceptions import BatchFailedError, BatchInterruptedError
         from airflow_provider_cloudstore.metrics import count_batch
-        from airflow_provider_cloudstore.protocol.errors import BatchFailedError, BatchInterruptedError
 
         summary = {**report.to_dict(), "receipts": self.receipts}
         finished = report.error is None or isinstance(report.error, BatchFailedError)
@@ -187,8 +187,8 @@ def open_receipts(text: str | None, context: Context) -> Receipts:
     """The running try's receipts in a folder; ``InvalidInputError`` if another worker would not find it."""
     from airflow_provider_cloudstore.batch.folder import PathFolder
     from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+    from airflow_provider_cloudstore.exceptions import InvalidInputError
     from airflow_provider_cloudstore.hooks.targets import object_path
-    from airflow_provider_cloudstore.protocol.errors import InvalidInputError
     from airflow_provider_cloudstore.protocol.operations import validate_present
 
     place = validate_present(text, "receipts")

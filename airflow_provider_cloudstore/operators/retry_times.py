@@ -30,7 +30,7 @@ class RetryAfterPolicy(RetryPolicy):
         The retry comes when Airflow plans it (``retry_delay``, ``retry_exponential_backoff``, ``max_retry_delay``), but never
         before the time that the service asked for (``Retry-After``).
         """
-        from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+        from airflow_provider_cloudstore.exceptions import CloudStoreError
 
         if not isinstance(exception, CloudStoreError) or exception.retry_after is None:
             return RetryDecision.default()

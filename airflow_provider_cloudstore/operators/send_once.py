@@ -14,7 +14,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_cloudstore.compat import task_state_store
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, OutcomeUnknownError, TransientServiceError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError, TransientServiceError
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, UploadState
 
 log = logging.getLogger(__name__)

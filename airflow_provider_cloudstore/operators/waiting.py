@@ -84,8 +84,8 @@ def wait_for_link(task: WaitingOperator, context: Context, hook: CloudStoreHook)
     :raises FileWaitTimeoutError: if the file is not available in time.
     :raises CloudStoreError: if waiting longer cannot help.
     """
+    from airflow_provider_cloudstore.exceptions import CloudStoreError
     from airflow_provider_cloudstore.metrics import counted_wait
-    from airflow_provider_cloudstore.protocol.errors import CloudStoreError
     from airflow_provider_cloudstore.protocol.waiting import FileWait, file_wait_timeout
 
     wait = FileWait(str(task.file_id), task.poll_interval, pendulum.now("UTC").add(seconds=task.timeout))
@@ -104,7 +104,7 @@ def wait_for_link(task: WaitingOperator, context: Context, hook: CloudStoreHook)
 
 def create_fresh_link(task: WaitingOperator, hook: CloudStoreHook) -> DownloadLink:
     """Create a link after a deferred wait. The trigger saw the file, so "not found" may come from a lagging replica."""
-    from airflow_provider_cloudstore.protocol.errors import CloudStoreError, NotFoundError, ServiceError
+    from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError, ServiceError
     from airflow_provider_cloudstore.protocol.waiting import INCONCLUSIVE_POLLS, INCONCLUSIVE_SECONDS, InconclusiveResponses
 
     inconclusive = InconclusiveResponses()
@@ -142,8 +142,8 @@ def validate_event(task: _WaitingTask, context: Context, event: Mapping[str, Any
     :raises CloudStoreError: the error that ended the wait in the triggerer.
     :raises AirflowException: if the event is not from this trigger.
     """
+    from airflow_provider_cloudstore.exceptions import CloudStoreError
     from airflow_provider_cloudstore.metrics import counted_wait
-    from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
     with counted_wait():
         match event:

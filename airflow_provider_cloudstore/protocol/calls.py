@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from airflow_provider_cloudstore.protocol import errors, results
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.protocol import results
 from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.failures import (
     UNCHANGED_TOKEN,
@@ -39,15 +40,13 @@ T = TypeVar("T")
 DEFAULT_BUDGET = 300.0
 """Seconds that a call may take with all its attempts, unless ``execution_timeout`` is shorter; a download, without progress."""
 _INITIAL_BACKOFF = 1.0
-MISSING = "airflow-connection-test"
-"""The id of a file that does not exist, for the connection test and the doctor."""
 _MAX_BACKOFF = 60.0
 _MAX_MESSAGE_LENGTH = 300
 # Whose cause may be the connection: its token, or its address.
 _ABOUT_THE_CONNECTION = (
-    errors.AuthenticationError,
-    errors.PermissionDeniedError,
-    errors.InvalidResponseError,
+    exceptions.AuthenticationError,
+    exceptions.PermissionDeniedError,
+    exceptions.InvalidResponseError,
 )
 _MARGIN = 4096  # extra characters, so that an encoded credential at the cut is still recognized
 
@@ -59,6 +58,7 @@ class Call(ABC, Generic[T]):
     :param settings: the address and the token.
     :param retry_unknown_outcome: whether an upload is resent if its outcome is unknown.
     :param ignore_missing: whether deleting a folder that does not exist is a success.
+    :param max_attempts: how many requests to send at most, if not as many as the connection allows.
     :ivar outcomes: how each attempt ended: the type of its error, or None for success.
     :raises InvalidInputError: if the guard rejects the subject; nothing was sent.
     """
@@ -66,12 +66,19 @@ class Call(ABC, Generic[T]):
     operation: ClassVar[Operation]
 
     def __init__(
-        self, subject: Any, settings: Settings, *, retry_unknown_outcome: bool = False, ignore_missing: bool = False
+        self,
+        subject: Any,
+        settings: Settings,
+        *,
+        retry_unknown_outcome: bool = False,
+        ignore_missing: bool = False,
+        max_attempts: int | None = None,
     ) -> None:
         self.settings = settings
         self.attempts = 0
-        self.outcomes: list[type[errors.CloudStoreError] | None] = []
+        self.outcomes: list[type[exceptions.CloudStoreError] | None] = []
         self.token_rejected = False
+        self._max_attempts = max_attempts
         self._subject = self._validated(subject)
         self._context = CallContext(self.operation, retry_unknown_outcome, ignore_missing, settings.not_found_pattern)
 
@@ -89,9 +96,9 @@ class Call(ABC, Generic[T]):
     def _validated(self, subject: Any) -> str:
         try:
             return self.operation.validate(subject, self.settings)
-        except errors.InvalidInputError as error:
+        except exceptions.InvalidInputError as error:
             reason, advice = error.reason, error.advice
-        raise errors.InvalidInputError(reason, operation=self.operation.name, advice=advice)
+        raise exceptions.InvalidInputError(reason, operation=self.operation.name, advice=advice)
 
     @cached_property
     def secrets(self) -> tuple[Secret, ...]:
@@ -110,7 +117,7 @@ class Call(ABC, Generic[T]):
     @property
     def max_attempts(self) -> int:
         """How many requests the call may send."""
-        return self.settings.max_attempts
+        return self._max_attempts or self.settings.max_attempts
 
     def replace_credentials(self, settings: Settings) -> None:
         """Continue after a 401 with the connection as it reads now.
@@ -147,7 +154,7 @@ class Call(ABC, Generic[T]):
         """
         try:
             result = self._result_of(outcome)
-        except errors.CloudStoreError as error:
+        except exceptions.CloudStoreError as error:
             self.outcomes.append(type(error))
             raise
         self.outcomes.append(None)
@@ -165,20 +172,18 @@ class Call(ABC, Generic[T]):
             raise self._error(classify_missing_token(self._context, outcome), detail=self._safe(content.keys))
         return result
 
-    def _response_error(self, failure: Failure, response: Response, content: Content) -> errors.CloudStoreError:
+    def _response_error(self, failure: Failure, response: Response, content: Content) -> exceptions.CloudStoreError:
         link = results.find_link("", response, content.data, (), ()) if isinstance(content.data, dict) else None
         self.secrets += link.secrets if link else ()  # the message may repeat the download token
         # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
         message = self._safe(content.message)[:_MAX_MESSAGE_LENGTH]
-        detail = message or (self._safe(content.keys) if failure.error is errors.ServiceError else "")
-        error = self._error(failure, detail=detail, message=message, pause=retry_after(response))
-        if failure.retry_with_new_token:
-            self.token_rejected = error.retryable = True
-        return error
+        detail = message or (self._safe(content.keys) if failure.error is exceptions.ServiceError else "")
+        self.token_rejected = failure.retry_with_new_token
+        return self._error(failure, detail=detail, message=message, pause=retry_after(response))
 
     def _error(
         self, failure: Failure, *, detail: str = "", message: str = "", pause: float | None = None
-    ) -> errors.CloudStoreError:
+    ) -> exceptions.CloudStoreError:
         self._context = failure.remembered_in(self._context)
         reason = failure.reason
         if failure.error in _ABOUT_THE_CONNECTION or is_elsewhere(failure.error, failure.status):
@@ -195,6 +200,7 @@ class Call(ABC, Generic[T]):
             inconclusive=failure.inconclusive,
             message=message,
             advice=failure.advice,
+            retryable=failure.retry_with_new_token or failure.error.retried,
         )
 
     def _safe(self, text: str) -> str:
@@ -253,26 +259,8 @@ class CreateDownloadLink(Call[DownloadLink]):
         return results.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
 
 
-class PollFile(CreateDownloadLink):
-    """The same in one request, for a wait, which decides itself when to poll again."""
-
-    @property
-    def max_attempts(self) -> int:
-        """One; the one with a new token is extra."""
-        return 1
-
-
-class ConnectionTest(PollFile):
-    """A poll for a file that does not exist: the response shows whether the service accepts the token."""
-
-    operation = replace(CREATE_DOWNLOAD_LINK, name="connection test")
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(MISSING, settings)
-
-
 def pause_before_retry(
-    call: Call[Any] | Download, error: errors.CloudStoreError, time_left: float, on_retry: Callable[[str], None]
+    call: Call[Any] | Download, error: exceptions.CloudStoreError, time_left: float, on_retry: Callable[[str], None]
 ) -> float | None:
     """Seconds to pause before the next attempt, or None if there is none: the one retry policy of every caller.
 

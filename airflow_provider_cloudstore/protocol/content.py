@@ -13,7 +13,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cloudstore.protocol.errors import one_line
+from airflow_provider_cloudstore.exceptions import one_line
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.storable import Json
 

@@ -26,7 +26,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.failures import advice_for, connect_refused, is_rate_limit, rejection, retry_after
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
@@ -44,9 +44,9 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASC
 _LENGTH = re.compile("[0-9]{1,18}")
 _EMPTY_RANGE = re.compile(r"bytes \*/0", re.ASCII | re.IGNORECASE)
 _LINK_REJECTED = (401, 403, 404, 410)
-_NEVER_SENT: dict[FailureKind, type[errors.CloudStoreError]] = {
-    FailureKind.NEVER_SENT: errors.ServiceUnreachableError,
-    FailureKind.PROXY_REFUSED: errors.ConfigurationError,
+_NEVER_SENT: dict[FailureKind, type[exceptions.CloudStoreError]] = {
+    FailureKind.NEVER_SENT: exceptions.ServiceUnreachableError,
+    FailureKind.PROXY_REFUSED: exceptions.ConfigurationError,
 }
 _REDIRECTS = (301, 302, 303, 307, 308)
 _ON_REDIRECT = "Downloads follow a few redirects, over https or on this machine only."
@@ -111,7 +111,7 @@ def download_url(link: DownloadLink, settings: Settings) -> Secret:
     elif found := url_problem(url, allow_http=settings.allow_http):
         problem = f"the download URL {found}; nothing was downloaded"
     if problem:
-        raise errors.ConfigurationError(problem, operation=_OPERATION, subject=link.file_id, advice=advice)
+        raise exceptions.ConfigurationError(problem, operation=_OPERATION, subject=link.file_id, advice=advice)
     return _percent_encoded(url)
 
 
@@ -131,7 +131,7 @@ def validate_sha256(value: Any) -> str | None:
     if text in (None, ""):
         return None
     if not isinstance(text, str) or not _SHA256.fullmatch(text):
-        raise errors.InvalidInputError(f"expected_sha256 must be 64 hexadecimal digits, not {value!r}; nothing was sent")
+        raise exceptions.InvalidInputError(f"expected_sha256 must be 64 hexadecimal digits, not {value!r}; nothing was sent")
     return text.lower()
 
 
@@ -189,7 +189,7 @@ class Download:
         :raises InvalidResponseError: if the download host does not send it.
         """
         if math.isinf(self._total):
-            raise self._error(errors.InvalidResponseError, "the download host does not send the file's size")
+            raise self._error(exceptions.InvalidResponseError, "the download host does not send the file's size")
         return int(self._total)
 
     @property
@@ -275,8 +275,8 @@ class Download:
         self._url = _percent_encoded(url)
         return True
 
-    def _redirected(self, reason: str, head: Response) -> errors.CloudStoreError:
-        return self._error(errors.BadRequestError, reason, head, _ON_REDIRECT)
+    def _redirected(self, reason: str, head: Response) -> exceptions.CloudStoreError:
+        return self._error(exceptions.BadRequestError, reason, head, _ON_REDIRECT)
 
     def accept_head(self, head: Response) -> int:
         """Check that a response has the requested bytes.
@@ -290,14 +290,14 @@ class Download:
         is_clear = length is None or (_LENGTH.fullmatch(length) and "transfer-encoding" not in head.headers)
         if head.headers.get("content-encoding", "identity").lower() != "identity" or not is_clear:
             reason = f"HTTP {head.status} with an unrequested Content-Encoding or an ambiguous length"
-            raise self._error(errors.InvalidResponseError, reason, head)
+            raise self._error(exceptions.InvalidResponseError, reason, head)
         return self._accept_range(head) if head.status == 206 else self._accept_whole(head)
 
     def _accept_whole(self, head: Response) -> int:
         length = head.headers.get("content-length")
         if length is None and "transfer-encoding" not in head.headers and not self._expected:
             raise self._error(
-                errors.InvalidResponseError,
+                exceptions.InvalidResponseError,
                 "HTTP 200 with neither Content-Length nor chunks, so that a truncated file would go unnoticed; "
                 "expected_sha256 makes it acceptable",
                 head,
@@ -315,7 +315,7 @@ class Download:
 
     def _accept_range(self, head: Response) -> int:
         if not self._is_range:
-            raise self._error(errors.InvalidResponseError, "HTTP 206 (partial content) to a request for the whole file", head)
+            raise self._error(exceptions.InvalidResponseError, "HTTP 206 (partial content) to a request for the whole file", head)
         found = _CONTENT_RANGE.fullmatch(head.headers.get("content-range", ""))
         first, last = (int(found[1]), int(found[2])) if found else (-1, -1)
         total = int(found[3]) if found and found[3] != "*" else None
@@ -325,7 +325,7 @@ class Download:
         length = head.headers.get("content-length", str(last - first + 1))
         consistent = first <= last and (total is None or last < total) and length == str(last - first + 1)
         if first != self.position or not consistent:
-            raise self._restarting(errors.InvalidResponseError, "HTTP 206 with a range that was not requested", head)
+            raise self._restarting(exceptions.InvalidResponseError, "HTTP 206 with a range that was not requested", head)
         self.version, self._body_left = self.version or version, last - first + 1
         self.counts["resumptions"] += self.position > self._start
         return 0
@@ -341,38 +341,34 @@ class Download:
             raise self._link_rejected(head)
         if status == 407:
             raise self._incomplete(connect_refused(status))
-        kind: type[errors.CloudStoreError] = errors.InvalidResponseError
+        kind: type[exceptions.CloudStoreError] = exceptions.InvalidResponseError
         if is_rate_limit(head):
-            kind = errors.RateLimitError
+            kind = exceptions.RateLimitError
         elif status >= 500:
-            kind = errors.TransientServiceError
+            kind = exceptions.TransientServiceError
         elif status >= 400:
             kind = rejection(status)
         elif status >= 300:
             raise self._redirected(f"HTTP {status}", head)
         raise self._error(kind, f"HTTP {status}", head)
 
-    def _link_rejected(self, head: Response) -> errors.CloudStoreError:
+    def _link_rejected(self, head: Response) -> exceptions.CloudStoreError:
         self._link = Secret("")
         self._links_rejected += 1
         is_last = self._links_rejected > MAX_REJECTED_LINKS
         what = f"{self._links_rejected} links in a row" if is_last else "the link"
         reason = f"HTTP {head.status}: the download host rejected {what}"
-        error = self._error(errors.RequestRejectedError, reason, head, _ON_REJECTED_LINKS)
-        if is_last:
-            return error
-        error.retryable = True
-        self.counts["replaced_links"] += 1
-        if self._links_rejected == 1:
-            error.retry_after = 0.0  # most links expire during the download: the new one works at once
-        return error
+        self.counts["replaced_links"] += not is_last
+        # Most links expire during the download: the new one works at once.
+        pause = 0.0 if self._links_rejected == 1 and not is_last else retry_after(head)
+        kind = exceptions.RequestRejectedError
+        return self._error(kind, reason, head, _ON_REJECTED_LINKS, retryable=not is_last, pause=pause)
 
-    def _file_changed(self, head: Response) -> errors.CloudStoreError:
-        return self._restarting(errors.FileChangedError, f"HTTP {head.status}: the file changed during the download", head)
+    def _file_changed(self, head: Response) -> exceptions.CloudStoreError:
+        return self._restarting(exceptions.FileChangedError, f"HTTP {head.status}: the file changed during the download", head)
 
-    def _restarting(self, kind: type[errors.CloudStoreError], reason: str, head: Response) -> errors.CloudStoreError:
-        error = self._error(kind, reason, head)
-        error.retryable = not self._is_part  # an open file must not mix versions
+    def _restarting(self, kind: type[exceptions.CloudStoreError], reason: str, head: Response) -> exceptions.CloudStoreError:
+        error = self._error(kind, reason, head, retryable=not self._is_part)  # an open file must not mix versions
         if error.retryable:
             self.version = None
             self._restart()
@@ -416,22 +412,22 @@ class Download:
         if failure or missing not in (0, math.inf):
             raise self._incomplete(failure)
 
-    def _incomplete(self, failure: TransportFailure | None) -> errors.CloudStoreError:
+    def _incomplete(self, failure: TransportFailure | None) -> exceptions.CloudStoreError:
         reason = failure.reason if failure else "the response ended early"
         if self.position:
             reason += self._where
         kind = _NEVER_SENT.get(failure.kind) if failure else None
         advice = advice_for(failure, "the download host") if failure and kind else ""
-        return self._error(kind or errors.TransientServiceError, reason, advice=advice)
+        return self._error(kind or exceptions.TransientServiceError, reason, advice=advice)
 
-    def out_of_time(self, seconds: float) -> errors.CloudStoreError:
+    def out_of_time(self, seconds: float) -> exceptions.CloudStoreError:
         """The error of a download that ``execution_timeout`` ended.
 
         :param seconds: how long it ran.
         """
         speed = (self.position - self._start) / seconds / 1000
         reason = f"the task's execution_timeout ended it{self._where}, after {seconds:.1f} s at {speed:,.0f} kB/s; increase it"
-        return self._error(errors.CloudStoreError, reason)
+        return self._error(exceptions.CloudStoreError, reason)
 
     @property
     def _where(self) -> str:
@@ -446,12 +442,19 @@ class Download:
         digest = self._digest.hexdigest()
         if self._expected and digest != self._expected:
             reason = f"the SHA-256 of the {self.position:,} bytes is {digest}, not {self._expected}"
-            raise self._error(errors.ChecksumError, reason)
+            raise self._error(exceptions.ChecksumError, reason)
         return DownloadedFile(self.file_id, path, self.position, digest)
 
     def _error(
-        self, kind: type[errors.CloudStoreError], reason: str, head: Response | None = None, advice: str = ""
-    ) -> errors.CloudStoreError:
+        self,
+        kind: type[exceptions.CloudStoreError],
+        reason: str,
+        head: Response | None = None,
+        advice: str = "",
+        *,
+        retryable: bool | None = None,
+        pause: float | None = None,
+    ) -> exceptions.CloudStoreError:
         return kind(
             reason,
             operation=_OPERATION,
@@ -459,6 +462,7 @@ class Download:
             status=head.status if head else None,
             sent=kind not in _NEVER_SENT.values(),
             attempts=self.attempts,
-            retry_after=retry_after(head) if head else None,
+            retry_after=retry_after(head) if head and pause is None else pause,
             advice=advice,
+            retryable=retryable,
         )

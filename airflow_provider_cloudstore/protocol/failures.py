@@ -22,23 +22,18 @@ from typing import assert_never
 
 import pendulum
 
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.content import Content
 from airflow_provider_cloudstore.protocol.messages import Cause, FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 
-_REJECTIONS: dict[int, type[errors.RequestRejectedError]] = {
-    403: errors.PermissionDeniedError,
-    404: errors.NotFoundError,
-    410: errors.NotFoundError,
-    **dict.fromkeys((400, 405, 411, 413, 414, 415, 422), errors.BadRequestError),
+_REJECTIONS: dict[int, type[exceptions.RequestRejectedError]] = {
+    403: exceptions.PermissionDeniedError,
+    404: exceptions.NotFoundError,
+    410: exceptions.NotFoundError,
+    **dict.fromkeys((400, 405, 411, 413, 414, 415, 422), exceptions.BadRequestError),
 }
 _LIMITS = (425, 429)  # "Too Early" (RFC 8470 section 5.2), and "Too Many Requests" (RFC 6585 section 4): neither had an effect
-_NOT_ACCEPTED = {
-    "remote upload": "Check the URL: the service did not accept it.",
-    "connection test": errors.NotFoundError.hint,
-}
-"""The advice for HTTP 400 of operations that are not about an id."""
 _NOT_THE_API = "Something other than the version 2 API responds there. Check the connection's host (base URL)."
 _REDIRECTED = "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL."
 # What nginx, Apache and Go respond to plain HTTP on a TLS port.
@@ -63,13 +58,13 @@ _ADVICE = {
 }
 
 _OF_THE_SERVICE = (
-    errors.ServiceUnreachableError,
-    errors.TransientServiceError,
-    errors.RateLimitError,
-    errors.OutcomeUnknownError,
-    errors.InvalidResponseError,
-    errors.PermissionDeniedError,
-    errors.NotFoundError,
+    exceptions.ServiceUnreachableError,
+    exceptions.TransientServiceError,
+    exceptions.RateLimitError,
+    exceptions.OutcomeUnknownError,
+    exceptions.InvalidResponseError,
+    exceptions.PermissionDeniedError,
+    exceptions.NotFoundError,
 )
 _REPORTED = ", but the service reports an error"
 _MAX_MESSAGE_LENGTH = 2000  # of an error envelope that a user's own regular expression is applied to
@@ -119,7 +114,7 @@ class Failure:
     :param inconclusive: whether the response says nothing about the subject, so that a wait tolerates a few of them.
     """
 
-    error: type[errors.CloudStoreError]
+    error: type[exceptions.CloudStoreError]
     reason: str
     advice: str = ""
     retry_with_new_token: bool = False
@@ -129,11 +124,11 @@ class Failure:
     @property
     def sent(self) -> bool:
         """Whether the request may have reached the service."""
-        return self.error not in (errors.ServiceUnreachableError, errors.ConfigurationError)
+        return self.error not in (exceptions.ServiceUnreachableError, exceptions.ConfigurationError)
 
     def remembered_in(self, context: CallContext) -> CallContext:
         """The context of the next attempt."""
-        unknown = issubclass(self.error, (errors.TransientServiceError, errors.OutcomeUnknownError))
+        unknown = issubclass(self.error, (exceptions.TransientServiceError, exceptions.OutcomeUnknownError))
         return replace(
             context,
             may_have_succeeded=context.may_have_succeeded or unknown,
@@ -141,7 +136,7 @@ class Failure:
         )
 
 
-UNCHANGED_TOKEN = Failure(errors.AuthenticationError, "HTTP 401: the service refused the access token", status=401)
+UNCHANGED_TOKEN = Failure(exceptions.AuthenticationError, "HTTP 401: the service refused the access token", status=401)
 """The connection still holds the token that the service refused."""
 
 
@@ -153,9 +148,9 @@ def classify_failure(context: CallContext, failure: TransportFailure, route: str
     match failure.kind:
         case FailureKind.NEVER_SENT:
             advice = f"Nothing was sent. {advice_for(failure)}"
-            return _failure(context, errors.ServiceUnreachableError, f"{failure.reason}, at {route}", advice)
+            return _failure(context, exceptions.ServiceUnreachableError, f"{failure.reason}, at {route}", advice)
         case FailureKind.PROXY_REFUSED:
-            return _failure(context, errors.ConfigurationError, f"{failure.reason}, at {route}", _PROXY_ADVICE)
+            return _failure(context, exceptions.ConfigurationError, f"{failure.reason}, at {route}", _PROXY_ADVICE)
         case FailureKind.OUTCOME_UNKNOWN:
             return _unknown(context, failure.reason)
         case _:
@@ -217,7 +212,7 @@ def classify_response(
 def classify_missing_token(context: CallContext, response: Response) -> Failure:
     """What a response means that is a success, but contains no download token."""
     reason = f"HTTP {response.status}, but the response contains no download token"
-    return replace(_failure(context, errors.InvalidResponseError, reason), status=response.status, inconclusive=True)
+    return replace(_failure(context, exceptions.InvalidResponseError, reason), status=response.status, inconclusive=True)
 
 
 def _is_missing(context: CallContext, status: int, content: Content, *, may_match: bool) -> bool:
@@ -233,17 +228,17 @@ def _is_missing(context: CallContext, status: int, content: Content, *, may_matc
 def _classify_missing(context: CallContext, reason: str) -> Success | Failure:
     if context.operation.missing_is_success and (context.ignore_missing or context.may_have_succeeded):
         return Success(existed=None if context.may_have_succeeded else False)
-    return _failure(context, errors.NotFoundError, reason)
+    return _failure(context, exceptions.NotFoundError, reason)
 
 
 def _classify_success(context: CallContext, content: Content, reason: str, *, is_error: bool) -> Success | Failure:
     if content.problem:
         reason = f"{reason} with {content.problem}"
         if context.operation.idempotent:
-            return _failure(context, errors.InvalidResponseError, reason)
+            return _failure(context, exceptions.InvalidResponseError, reason)
         return _unknown(context, f"{reason}; check the connection's host" if content.is_web_page else reason)
     if is_error:
-        return _failure(context, errors.ServiceError, f"{reason}{_REPORTED}")
+        return _failure(context, exceptions.ServiceError, f"{reason}{_REPORTED}")
     return Success()
 
 
@@ -260,13 +255,13 @@ def _leaves_in_doubt(stated: int | None) -> bool:
 
 def _classify_stated(context: CallContext, stated: int, content: Content, reason: str) -> Failure:
     if stated == 407:  # not from the proxy, which would have sent it as the HTTP status
-        return _failure(context, errors.RequestRejectedError, reason)
+        return _failure(context, exceptions.RequestRejectedError, reason)
     return _classify_error(context, stated, content, reason, is_limit=stated in _LIMITS)
 
 
 def _classify_error(context: CallContext, status: int, content: Content, reason: str, *, is_limit: bool) -> Failure:
     if is_limit:
-        return _failure(context, errors.RateLimitError, reason)
+        return _failure(context, exceptions.RateLimitError, reason)
     if status == 408 or not 300 <= status < 500:  # also what no HTTP exchange ends with: 101, 999
         return _unknown(context, reason)
     return _classify_rejection(context, status, content, reason)
@@ -274,46 +269,46 @@ def _classify_error(context: CallContext, status: int, content: Content, reason:
 
 def _classify_rejection(context: CallContext, status: int, content: Content, reason: str) -> Failure:
     if status < 400:
-        return _failure(context, errors.BadRequestError, f"{reason}, a redirect", _REDIRECTED)
+        return _failure(context, exceptions.BadRequestError, f"{reason}, a redirect", _REDIRECTED)
     if status == 401:
-        return Failure(errors.AuthenticationError, reason, retry_with_new_token=not context.token_was_rejected)
+        return Failure(exceptions.AuthenticationError, reason, retry_with_new_token=not context.token_was_rejected)
     if status == 407:
-        return _failure(context, errors.ConfigurationError, _PROXY_REFUSED, _PROXY_ADVICE)
+        return _failure(context, exceptions.ConfigurationError, _PROXY_REFUSED, _PROXY_ADVICE)
     if status == 400 and _WANTS_TLS.search(content.text):
         advice = "Start the connection's host with https://."
-        return _failure(context, errors.ConfigurationError, f"{reason}: this port expects TLS", advice)
-    not_accepted = _NOT_ACCEPTED.get(context.operation.name, "Check the id: the service did not accept it.")
-    advice = {400: not_accepted, 405: _NOT_THE_API}.get(status, "")
-    return _failure(context, rejection(status), reason, advice)
+        return _failure(context, exceptions.ConfigurationError, f"{reason}: this port expects TLS", advice)
+    return _failure(context, rejection(status), reason, _NOT_THE_API if status == 405 else "")
 
 
-def rejection(status: int) -> type[errors.RequestRejectedError]:
+def rejection(status: int) -> type[exceptions.RequestRejectedError]:
     """The error of an HTTP status from 400 to 499 that is neither a limit nor about a token."""
-    return _REJECTIONS.get(status, errors.RequestRejectedError)
+    return _REJECTIONS.get(status, exceptions.RequestRejectedError)
 
 
-def _is_inconclusive(context: CallContext, kind: type[errors.CloudStoreError], status: int, content: Content) -> bool:
+def _is_inconclusive(context: CallContext, kind: type[exceptions.CloudStoreError], status: int, content: Content) -> bool:
     """Whether a response says nothing about the subject: it may come from a front end, or be about something else."""
-    if kind is errors.ServiceError:
+    if kind is exceptions.ServiceError:
         return context.not_found_pattern is not None
-    if kind is errors.NotFoundError or (kind is errors.BadRequestError and status == 400):
+    if kind is exceptions.NotFoundError or (kind is exceptions.BadRequestError and status == 400):
         return content.is_web_page
-    return kind is not errors.AuthenticationError and issubclass(kind, (errors.InvalidResponseError, errors.RequestRejectedError))
+    return kind is not exceptions.AuthenticationError and issubclass(
+        kind, (exceptions.InvalidResponseError, exceptions.RequestRejectedError)
+    )
 
 
 def _unknown(context: CallContext, reason: str) -> Failure:
     may_repeat = context.operation.idempotent or context.retry_unknown_outcome
-    return Failure(errors.TransientServiceError if may_repeat else errors.OutcomeUnknownError, reason)
+    return Failure(exceptions.TransientServiceError if may_repeat else exceptions.OutcomeUnknownError, reason)
 
 
-def _failure(context: CallContext, kind: type[errors.CloudStoreError], reason: str, advice: str = "") -> Failure:
+def _failure(context: CallContext, kind: type[exceptions.CloudStoreError], reason: str, advice: str = "") -> Failure:
     """A failure of ``kind``, unless that would deny that an earlier attempt may have succeeded."""
     meant = kind
     if context.may_have_succeeded:
-        if kind is errors.ServiceUnreachableError or (kind.retryable and not context.operation.idempotent):
-            kind = errors.TransientServiceError
+        if kind is exceptions.ServiceUnreachableError or (kind.retried and not context.operation.idempotent):
+            kind = exceptions.TransientServiceError
         elif not context.operation.idempotent:
-            kind = errors.OutcomeUnknownError
+            kind = exceptions.OutcomeUnknownError
     return Failure(kind, reason, advice if kind is meant else "")
 
 
@@ -344,16 +339,16 @@ def retry_after(response: Response) -> float | None:
     return min(seconds, _MAX_RETRY_AFTER) if seconds > 0 else None
 
 
-def is_about_subject(error: errors.CloudStoreError) -> bool:
+def is_about_subject(error: exceptions.CloudStoreError) -> bool:
     """Whether the service itself did not accept the id or URL (HTTP 400), and not a front end with a web page."""
-    return isinstance(error, errors.BadRequestError) and error.status == 400 and not error.inconclusive
+    return isinstance(error, exceptions.BadRequestError) and error.status == 400 and not error.inconclusive
 
 
-def is_about_service(error: errors.CloudStoreError) -> bool:
+def is_about_service(error: exceptions.CloudStoreError) -> bool:
     """Whether an upload failed because of the service, or of what responds in its place, rather than because of its URL."""
     return isinstance(error, _OF_THE_SERVICE) or is_elsewhere(type(error), error.status)
 
 
-def is_elsewhere(kind: type[errors.CloudStoreError], status: int | None) -> bool:
+def is_elsewhere(kind: type[exceptions.CloudStoreError], status: int | None) -> bool:
     """Whether the API is not at the connection's address: a redirect, or HTTP 405."""
-    return kind is errors.BadRequestError and status is not None and (status < 400 or status == 405)
+    return kind is exceptions.BadRequestError and status is not None and (status < 400 or status == 405)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit, urlunsplit
 
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import validate_id
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.identifiers import MAX_LENGTH, is_nothing, is_root, readings
 from airflow_provider_cloudstore.protocol.messages import Request
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets

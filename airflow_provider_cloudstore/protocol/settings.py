@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from airflow_provider_cloudstore.protocol.errors import ConfigurationError
+from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 from airflow_provider_cloudstore.protocol.proxies import validate_proxy
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets

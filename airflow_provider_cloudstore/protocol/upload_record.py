@@ -9,7 +9,7 @@ from enum import Enum
 from types import NoneType
 from typing import Any, Self
 
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 
 _MAX_RESULT_BYTES = 48 * 1024  # a state store keeps 64 KiB
 _TYPES = {"digest": str, "try_number": int, "max_tries": int, "sent_at": str, "state": str}

@@ -9,15 +9,15 @@ import random
 
 from pendulum import DateTime
 
-from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 
 _NOT_YET = (
-    errors.NotFoundError,  # still in the queue
-    errors.ServiceError,  # HTTP 200 with an error envelope: how many services report "not found"
-    errors.RateLimitError,
-    errors.TransientServiceError,
-    errors.ServiceUnreachableError,
+    exceptions.NotFoundError,  # still in the queue
+    exceptions.ServiceError,  # HTTP 200 with an error envelope: how many services report "not found"
+    exceptions.RateLimitError,
+    exceptions.TransientServiceError,
+    exceptions.ServiceUnreachableError,
 )
 _JITTER = 0.2
 
@@ -120,10 +120,10 @@ class FileWait:
         return now >= self.deadline
 
 
-def file_wait_timeout(file_id: str, seconds: float, message: str) -> errors.FileWaitTimeoutError:
+def file_wait_timeout(file_id: str, seconds: float, message: str) -> exceptions.FileWaitTimeoutError:
     """The error of a wait that ended without the file.
 
     :param message: why the last poll found no file.
     """
     reason = f"the file was not available within {seconds:g} s; last response: {message or 'none'}"
-    return errors.FileWaitTimeoutError(reason, operation="wait", subject=file_id)
+    return exceptions.FileWaitTimeoutError(reason, operation="wait", subject=file_id)

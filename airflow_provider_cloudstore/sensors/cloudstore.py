@@ -85,8 +85,8 @@ class FileAvailableSensor(BaseSensorOperator):
         return available
 
     def _poll(self, context: Context, wait: FileWait) -> bool:
+        from airflow_provider_cloudstore.exceptions import CloudStoreError
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-        from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             while isinstance(found := hook.poll_file(self.file_id), CloudStoreError):
@@ -108,7 +108,7 @@ class FileAvailableSensor(BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
         """Resume after a deferred wait."""
-        from airflow_provider_cloudstore.protocol.errors import FileWaitTimeoutError
+        from airflow_provider_cloudstore.exceptions import FileWaitTimeoutError
 
         try:
             validate_event(self, context, event)
@@ -129,7 +129,7 @@ class FileAvailableSensor(BaseSensorOperator):
         Airflow also skips on ``AirflowFailException``, and on every error after a deferral; but not if ``execution_timeout`` ends
         the pause between two pokes or a deferred wait.
         """
-        from airflow_provider_cloudstore.protocol.errors import PermanentError
+        from airflow_provider_cloudstore.exceptions import PermanentError
 
         try:
             return run(*args, **kwargs)

@@ -11,8 +11,8 @@ import pendulum
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from pendulum import DateTime
 
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 

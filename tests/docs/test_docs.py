@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 import hatch_build
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.protocol import errors, results
+from airflow_provider_cloudstore.protocol import results
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, warnings_about
 from tests.doc_blocks import PAGES as READ_BY_USERS
 from tests.doc_blocks import PYTHON, ROOT, blocks, code_of
@@ -108,7 +109,9 @@ def test_the_projects_addresses_follow_from_its_home_and_without_one_there_are_n
 
 
 def test_every_error_and_every_extra_is_documented() -> None:
-    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)}
+    kinds = {
+        name for name, kind in vars(exceptions).items() if isinstance(kind, type) and issubclass(kind, exceptions.CloudStoreError)
+    }
     page = (ROOT / "docs" / "operate" / "failures.md").read_text()
     assert not {name for name in kinds if f"`{name}`" not in page}
     assert not {key for key in EXTRA_KEYS if f"`{key}`" not in (ROOT / "docs" / "operate" / "connection.md").read_text()}
@@ -129,7 +132,7 @@ def test_every_message_that_the_failures_page_explains_is_one_that_the_package_p
     parts = {part.strip() for message in messages for part in message.split("…") if len(part.strip()) > 2}
     printed = printed_by_the_package()
     assert messages
-    assert set(re.findall(r"`(\w+Error)`", table)) <= vars(errors).keys()
+    assert set(re.findall(r"`(\w+Error)`", table)) <= vars(exceptions).keys()
     assert not sorted(part for part in parts if not any(part in text for text in printed))
 
 
@@ -202,7 +205,7 @@ def test_the_reference_documents_every_class_that_users_import_and_nothing_that_
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
     named = re.findall(r"^\.\. auto(?:class|function):: (\S+)\.(\w+)$", pages, re.MULTILINE)
     assert all(callable(getattr(importlib.import_module(module), name)) for module, name in named)
-    public = {name for module in (errors, results) for name, kind in vars(module).items() if is_of(module, kind)}
+    public = {name for module in (exceptions, results) for name, kind in vars(module).items() if is_of(module, kind)}
     assert {*operators.__all__, "CloudStoreHook", "CloudStoreAsyncHook", *public} <= {name for _, name in named}
 
 
@@ -213,8 +216,8 @@ def is_of(module: object, kind: object) -> bool:
 def test_the_pages_agree_on_which_errors_are_retried_and_permanent() -> None:
     assert len(ERRORS) >= 18
     for name, row in ERRORS.items():
-        kind: type[errors.CloudStoreError] = vars(errors)[name]
-        assert (row.retried, row.permanent) == (kind.retryable, kind.permanent), name
+        kind: type[exceptions.CloudStoreError] = vars(exceptions)[name]
+        assert (row.retried, row.permanent) == (kind.retried, kind.permanent), name
 
 
 def test_every_module_says_first_what_it_decides_and_the_architecture_names_every_part() -> None:

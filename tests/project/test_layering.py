@@ -15,13 +15,10 @@ OWN = PACKAGE.name
 STANDARD = sys.stdlib_module_names - {"socket", "time", "asyncio", "ssl", "threading", "select", "http"}
 HTTP = {"requests", "aiohttp", "certifi", "yarl", "urllib3", "http"}
 ALLOWED = {
-    "protocol": {OWN, f"{OWN}.protocol", "pendulum", *STANDARD},
-    "batch": {f"{OWN}.protocol", f"{OWN}.clients", f"{OWN}.batch", *sys.stdlib_module_names},
-    "clients": {f"{OWN}.protocol", f"{OWN}.clients", "pendulum", *HTTP, *sys.stdlib_module_names},
+    "protocol": {f"{OWN}.exceptions", f"{OWN}.protocol", "pendulum", *STANDARD},
+    "batch": {f"{OWN}.exceptions", f"{OWN}.protocol", f"{OWN}.clients", f"{OWN}.batch", *sys.stdlib_module_names},
+    "clients": {f"{OWN}.exceptions", f"{OWN}.protocol", f"{OWN}.clients", "pendulum", *HTTP, *sys.stdlib_module_names},
 }
-
-AIRFLOW_IN_PROTOCOL = {("errors.py", "airflow.providers.common.compat.sdk.AirflowFailException")}
-"""All that ``protocol/`` knows of Airflow: what a permanent error is."""
 
 LOADED = (
     "compat", "operators", "operators.arguments", "operators.base", "operators.batch", "operators.cloudstore",
@@ -50,18 +47,22 @@ def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
             if name.startswith(f"{OWN}."):
                 prefix = ".".join(name.split(".")[:2])
                 assert prefix in ALLOWED[layer] or name == f"{OWN}.__version__", f"{file.name} imports {name}"
-            elif (file.name, name) not in AIRFLOW_IN_PROTOCOL:
+            else:
                 assert name.split(".")[0] in ALLOWED[layer], f"{file.name} imports {name}"
 
 
 def test_the_emulator_imports_the_protocol_and_compat_only_where_it_runs_dags() -> None:
     for file in (PACKAGE / "emulator").glob("*.py"):
-        own = {name.split(".")[1] for name in imports(file) if name.startswith(f"{OWN}.")} - {"emulator", "protocol"}
+        own = {name.split(".")[1] for name in imports(file) if name.startswith(f"{OWN}.")} - {
+            "emulator",
+            "exceptions",
+            "protocol",
+        }
         assert own == ({"compat"} if file.name == "dag_runs.py" else set()), file.name
 
 
 def test_the_doctor_uses_hooks_clients_and_protocol_and_nothing_uses_the_doctor() -> None:
-    below = {"hooks", "clients", "protocol", "provider_info"}
+    below = {"exceptions", "hooks", "clients", "protocol", "provider_info"}
     for file in PACKAGE.rglob("*.py"):
         own = {name.split(".")[1] for name in imports(file) if name.startswith(f"{OWN}.")}
         assert own <= {"doctor", *below} if file.parent.name == "doctor" else "doctor" not in own, file

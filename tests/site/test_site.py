@@ -23,8 +23,8 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.protocol import errors
 from scripts.browser import CHROMIUM, browser, local_page
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-site installs it")
@@ -148,8 +148,10 @@ def test_other_sites_can_link_to_every_class_and_method(site: Path) -> None:
     methods = ("delete_folder", "upload_from_url", "create_download_link")
     hooks = {f"hooks.cloudstore.{hook}.{method}" for hook in ("CloudStoreHook", "CloudStoreAsyncHook") for method in methods}
     assert hooks | {"hooks.cloudstore.CloudStoreHook.download", "sensors.cloudstore.FileAvailableSensor"} <= names
-    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)}
-    assert {f"protocol.errors.{name}" for name in kinds} <= names
+    kinds = {
+        name for name, kind in vars(exceptions).items() if isinstance(kind, type) and issubclass(kind, exceptions.CloudStoreError)
+    }
+    assert {f"exceptions.{name}" for name in kinds} <= names
 
 
 def test_a_link_to_a_missing_file_ends_the_build(tmp_path: Path) -> None:

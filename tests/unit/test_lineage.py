@@ -14,6 +14,7 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow_provider_cloudstore.assets import cloudstore as assets
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.lineage import Lineage, collect, of_batch, of_download, of_upload
 from airflow_provider_cloudstore.operators.cloudstore import (
@@ -23,7 +24,6 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.real_airflow import AIRFLOW_2
 from tests.support import KEEPS_CONNECTIONS

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore import metrics
+from airflow_provider_cloudstore import exceptions, metrics
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
-from airflow_provider_cloudstore.metrics import count_batch, outcome_of
-from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.protocol import calls, errors
-from airflow_provider_cloudstore.protocol.errors import (
+from airflow_provider_cloudstore.exceptions import (
     BatchFailedError,
     FileWaitTimeoutError,
     NotFoundError,
     RequestRejectedError,
 )
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
+from airflow_provider_cloudstore.metrics import count_batch, outcome_of
+from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
+from airflow_provider_cloudstore.protocol import calls
 from tests.dags import asset_dags
 from tests.support import activate, store_file
 
@@ -188,7 +188,9 @@ def test_a_download_counts_its_bytes_resumptions_and_replaced_links(
 
 
 def test_every_outcome_of_a_request_is_documented() -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)]
+    kinds = [
+        kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, exceptions.CloudStoreError)
+    ]
     assert {outcome_of(None), *map(outcome_of, kinds)} <= set(re.findall(r"`([a-z_]+)`", DOCS.read_text()))
 
 
@@ -196,17 +198,17 @@ def test_every_outcome_of_a_request_is_documented() -> None:
     ("error", "outcome"),
     [
         (None, "success"),
-        (errors.RateLimitError, "rate_limited"),
-        (errors.TransientServiceError, "server_failure"),
-        (errors.OutcomeUnknownError, "outcome_unknown"),
-        (errors.NotFoundError, "not_found"),
-        (errors.AuthenticationError, "unauthorized"),
-        (errors.RequestRejectedError, "rejected"),
-        (errors.PermissionDeniedError, "rejected"),
-        (errors.ConfigurationError, "error"),
+        (exceptions.RateLimitError, "rate_limited"),
+        (exceptions.TransientServiceError, "server_failure"),
+        (exceptions.OutcomeUnknownError, "outcome_unknown"),
+        (exceptions.NotFoundError, "not_found"),
+        (exceptions.AuthenticationError, "unauthorized"),
+        (exceptions.RequestRejectedError, "rejected"),
+        (exceptions.PermissionDeniedError, "rejected"),
+        (exceptions.ConfigurationError, "error"),
     ],
 )
-def test_every_end_of_a_request_has_a_name(error: type[errors.CloudStoreError] | None, outcome: str) -> None:
+def test_every_end_of_a_request_has_a_name(error: type[exceptions.CloudStoreError] | None, outcome: str) -> None:
     assert outcome_of(error) == outcome
 
 

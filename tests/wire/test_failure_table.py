@@ -12,10 +12,11 @@ from typing import Any
 import pendulum
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.protocol import calls, errors
+from airflow_provider_cloudstore.protocol import calls
 from airflow_provider_cloudstore.protocol.calls import Call
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -113,11 +114,11 @@ def unused() -> Settings:
     raise AssertionError("the connection was read again without a 401")
 
 
-def end_of(work: Callable[[], object]) -> errors.CloudStoreError | None:
+def end_of(work: Callable[[], object]) -> exceptions.CloudStoreError | None:
     """The error of a call, which is as its row of the page says; None for success."""
     try:
         work()
-    except errors.CloudStoreError as error:
+    except exceptions.CloudStoreError as error:
         failed = error
     else:
         return None

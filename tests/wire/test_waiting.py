@@ -23,9 +23,10 @@ from airflow.providers.common.compat.sdk import (
     TaskDeferred,
 )
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
-from airflow_provider_cloudstore.protocol import errors, waiting
+from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 from tests.support import store_file
@@ -166,14 +167,14 @@ def test_a_timeout_says_how_long_for_what_and_the_services_last_words(
     worker: Worker, emulator: Emulator, make: Make, deferrable: bool
 ) -> None:
     outcome = worker.run(make(deferrable, timeout=0.5))
-    assert isinstance(outcome.error, AirflowSensorTimeout if make is sensor else errors.FileWaitTimeoutError)
+    assert isinstance(outcome.error, AirflowSensorTimeout if make is sensor else exceptions.FileWaitTimeoutError)
     assert str(outcome.error) == (
         "wait 'f1': the file was not available within 0.5 s; last response: HTTP 404: Could not find the file.\n"
         "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
     )
 
 
-PERMANENT = [(400, errors.RequestRejectedError), (401, errors.AuthenticationError)]
+PERMANENT = [(400, exceptions.RequestRejectedError), (401, exceptions.AuthenticationError)]
 
 
 @pytest.mark.parametrize("before", [0, 3], ids=["at-once", "in-mid-wait"])
@@ -215,7 +216,7 @@ def test_three_in_a_row_over_half_a_minute_end_the_wait_with_the_same_error(
         emulator.fault("status", status=404, times=before)
     emulator.fault(times=0, **INCONCLUSIVE)
     outcome = worker.run(make(deferrable))
-    assert isinstance(outcome.error, errors.InvalidResponseError)
+    assert isinstance(outcome.error, exceptions.InvalidResponseError)
     assert not isinstance(outcome.error, AirflowFailException)
     assert str(outcome.error).startswith("download link 'f1': HTTP ")
     assert emulator.state()["requests"]["link"] >= before + 3
@@ -226,16 +227,18 @@ def test_a_404_that_is_a_web_page_ends_the_wait_like_any_other(
 ) -> None:
     monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.3)
     emulator.fault("status", status=404, body="<html>404 Not Found</html>", times=0)
-    assert isinstance(worker.run(make(deferrable)).error, errors.NotFoundError)
+    assert isinstance(worker.run(make(deferrable)).error, exceptions.NotFoundError)
     assert emulator.state()["requests"]["link"] >= 3
 
 
 LAGGING = {"kind": "status", "status": 404, "body": '{"message": "no such file"}'}
 
 
-@pytest.mark.parametrize(("fault", "kind"), [(INCONCLUSIVE, errors.InvalidResponseError), (LAGGING, errors.NotFoundError)])
+@pytest.mark.parametrize(
+    ("fault", "kind"), [(INCONCLUSIVE, exceptions.InvalidResponseError), (LAGGING, exceptions.NotFoundError)]
+)
 def test_nor_does_one_end_it_between_the_trigger_and_the_fresh_link(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, fault: Any, kind: type[errors.CloudStoreError]
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, fault: Any, kind: type[exceptions.CloudStoreError]
 ) -> None:
     store_file(emulator)
     emulator.fault(times=2, **fault)
@@ -332,7 +335,7 @@ def test_a_missing_id_is_refused_before_anything_is_sent(
     task = make(deferrable)
     task.file_id = "None"
     outcome = worker.run(task)
-    assert isinstance(outcome.error, errors.InvalidInputError)
+    assert isinstance(outcome.error, exceptions.InvalidInputError)
     assert isinstance(outcome.error, AirflowFailException)
     assert emulator.state()["requests"] == {}
 

@@ -13,7 +13,7 @@ from upath import UPath
 
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.receipts import Receipts, Status, Try
-from airflow_provider_cloudstore.protocol.errors import BatchStoppedError
+from airflow_provider_cloudstore.exceptions import BatchStoppedError
 from tests.unit.batch.folders import SCOPE, SftpLike, begun, digest_of, line, queued, read
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent

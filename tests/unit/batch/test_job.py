@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.receipts import Receipts, Status, Try
 from airflow_provider_cloudstore.batch.report import Report
-from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import settings
 from tests.unit.batch.folders import MemoryFolder
@@ -50,7 +50,7 @@ def test_a_damaged_receipt_is_no_outage_and_nothing_is_sent(folder: MemoryFolder
     batch.run()
     part = next(name for name in folder.files if name.startswith("part-"))
     folder.files[part] = folder.files[part][:-9]
-    with pytest.raises(errors.BatchStoppedError, match=f"line 5 of .*{part} is damaged; nothing more was sent"):
+    with pytest.raises(exceptions.BatchStoppedError, match=f"line 5 of .*{part} is damaged; nothing more was sent"):
         batch.run()
     assert "retrying" not in caplog.text
     assert batch.requests == 5
@@ -58,16 +58,16 @@ def test_a_damaged_receipt_is_no_outage_and_nothing_is_sent(folder: MemoryFolder
 
 def test_the_mark_is_left_before_anything_else_can_fail() -> None:
     def fail() -> Any:
-        raise errors.ConfigurationError("the connection has no host")
+        raise exceptions.ConfigurationError("the connection has no host")
 
     folder = MemoryFolder(is_local=True)
     batch = Batch(urls(5), folder=folder)
     for broken in ("settings", "read"):
-        with pytest.raises(errors.ConfigurationError):
+        with pytest.raises(exceptions.ConfigurationError):
             batch.run(**{broken: fail})  # type: ignore[arg-type]
     assert counts(batch.run()) == {"queued": 5}
     folder.files.clear()
-    with pytest.raises(errors.BatchStoppedError, match="no receipts of an earlier try in the folder"):
+    with pytest.raises(exceptions.BatchStoppedError, match="no receipts of an earlier try in the folder"):
         batch.run()
     assert batch.requests == 5
 
@@ -148,10 +148,10 @@ def test_it_ends_at_once_before_anything_is_sent(steps: int, ended_by: str) -> N
     delays = iter([0.0] * steps)
     batch.delay = lambda: next(delays, HANGS)
     batch.kill_at = 60 if ended_by == "terminated" else HANGS
-    with pytest.raises(errors.BatchInterruptedError) if steps < 4 else nullcontext() as ended:
+    with pytest.raises(exceptions.BatchInterruptedError) if steps < 4 else nullcontext() as ended:
         report = batch.run(time_limit=60 if ended_by == "timeout" else HANGS)
     error = ended.value if ended else report.error
-    assert isinstance(error, errors.BatchInterruptedError)
+    assert isinstance(error, exceptions.BatchInterruptedError)
     assert error.cause == ended_by
     assert error.reason == ("execution_timeout is nearly over" if ended_by == "timeout" else "the task was terminated")
     assert 60 <= batch.took <= 62
@@ -167,7 +167,7 @@ def test_receipts_that_cannot_be_used_for_five_minutes_end_it_and_a_store_that_r
             raise failures.pop()
 
     folder.fails = fail
-    with pytest.raises(errors.BatchInterruptedError) as ended:
+    with pytest.raises(exceptions.BatchInterruptedError) as ended:
         batch.run()
     assert ended.value.reason == "the receipts cannot be written: retried for 300 s (OSError)"
     assert batch.took == pytest.approx(300)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch import lease as lease_module
 from airflow_provider_cloudstore.batch.lease import LEASE, Clock, Lease, in_daemon_thread
-from airflow_provider_cloudstore.protocol import errors
 from tests.unit.batch.virtual import in_virtual_time, now
 
 
@@ -77,7 +77,7 @@ async def test_a_checkpoint_allows_sending_for_two_seconds_from_its_snapshot_and
 async def test_a_store_that_always_takes_longer_than_two_seconds_is_told_and_ends_the_batch(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with pytest.raises(errors.BatchInterruptedError, match="writing the receipts takes longer than 2 s") as ended:
+    with pytest.raises(exceptions.BatchInterruptedError, match="writing the receipts takes longer than 2 s") as ended:
         await Store(2.5).renew()
     assert ended.value.cause == "store"
     assert 300 < now() <= 305
@@ -120,7 +120,7 @@ async def test_a_write_that_failed_is_repeated_with_the_same_snapshot_after_paus
 async def test_a_store_that_is_away_for_five_minutes_ends_the_batch(seconds: float, reason: str) -> None:
     store = Store(seconds)
     store.fails = lambda: OSError("s3cret")
-    with pytest.raises(errors.BatchInterruptedError) as ended:
+    with pytest.raises(exceptions.BatchInterruptedError) as ended:
         await store.renew()
     assert now() == pytest.approx(300)
     assert ended.value.reason == f"the receipts cannot be written: retried for 300 s ({reason})"
@@ -130,8 +130,8 @@ async def test_a_store_that_is_away_for_five_minutes_ends_the_batch(seconds: flo
 @in_virtual_time
 async def test_an_error_of_ours_ends_the_batch_at_once() -> None:
     store = Store()
-    store.fails = lambda: errors.BatchStoppedError("it is a file", cause="receipts")
-    with pytest.raises(errors.BatchStoppedError, match="it is a file"):
+    store.fails = lambda: exceptions.BatchStoppedError("it is a file", cause="receipts")
+    with pytest.raises(exceptions.BatchStoppedError, match="it is a file"):
         await store.renew()
     assert now() == pytest.approx(0.1)
 

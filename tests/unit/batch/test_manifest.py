@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.batch.manifest import MAX_LINE_LENGTH, Entry, FileManifest, list_manifest, shard_of
-from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, InvalidInputError
+from airflow_provider_cloudstore.exceptions import BatchInterruptedError, InvalidInputError
 from tests.unit.batch.folders import digest_of
 
 Line = tuple[int, Any, str]

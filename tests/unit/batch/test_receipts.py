@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 from airflow_provider_cloudstore.batch.receipts import PART_SIZE, Receipts, Try
-from airflow_provider_cloudstore.protocol.errors import BatchInterruptedError, BatchStoppedError
+from airflow_provider_cloudstore.exceptions import BatchInterruptedError, BatchStoppedError
 from tests.unit.batch.folders import SCOPE, MemoryFolder, begun, digest_of, line, queued, read
 
 

@@ -6,12 +6,12 @@ import logging
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import list_manifest
 from airflow_provider_cloudstore.batch.receipts import Status
 from airflow_provider_cloudstore.batch.report import Report, conclude, plan
 from airflow_provider_cloudstore.batch.sending import Options
-from airflow_provider_cloudstore.protocol import errors
 from tests.unit.batch.folders import digest_of
 
 
@@ -34,7 +34,7 @@ def ledger_of(**counts: int) -> Ledger:
     return ledger
 
 
-def concluded(ledger: Ledger, error: errors.CloudStoreError | None = None, allowed: int = 0) -> Report:
+def concluded(ledger: Ledger, error: exceptions.CloudStoreError | None = None, allowed: int = 0) -> Report:
     return conclude(ledger, error, allowed, "")
 
 
@@ -69,7 +69,7 @@ def test_the_counts_as_a_line_tell_what_earlier_tries_queued() -> None:
 
 def test_the_error_of_failed_and_unknown_urls_counts_them_names_the_first_and_says_what_to_do() -> None:
     error = concluded(ledger_of(queued=7, failed=1, unknown=2)).error
-    assert isinstance(error, errors.BatchFailedError)
+    assert isinstance(error, exceptions.BatchFailedError)
     assert str(error).startswith(
         "batch upload: of 10 URLs 1 failed, 2 unknown; the first, in line 8: HTTP 400, https://h/failed/0?***; "
         "the XCom lists the first ones.\nCorrect what failed, then clear the task: with receipts, it resends"
@@ -77,7 +77,7 @@ def test_the_error_of_failed_and_unknown_urls_counts_them_names_the_first_and_sa
     kept = conclude(ledger_of(unknown=1), None, 0, "s3://b/r").error
     assert kept
     assert kept.reason.endswith("; the receipts in s3://b/r list all")
-    assert kept.advice == error.advice.removeprefix(errors.BatchFailedError.hint).strip()
+    assert kept.advice == error.advice.removeprefix(exceptions.BatchFailedError.hint).strip()
     assert kept.advice.startswith("Check in the service whether the unknown uploads arrived")
 
 
@@ -96,9 +96,11 @@ def test_as_many_urls_may_fail_as_allowed_but_none_may_be_unknown(
 
 
 def test_the_error_of_a_batch_that_ended_early_counts_what_is_left_and_keeps_the_rest_of_it() -> None:
-    early = errors.BatchInterruptedError("the task was terminated", operation="batch upload", cause="terminated", retry_after=3)
+    early = exceptions.BatchInterruptedError(
+        "the task was terminated", operation="batch upload", cause="terminated", retry_after=3
+    )
     report = concluded(ledger_of(queued=1000, failed=2, unsent=5), early)
-    assert isinstance(report.error, errors.BatchInterruptedError)
+    assert isinstance(report.error, exceptions.BatchInterruptedError)
     assert "the task was terminated, with Retry-After: 3 s.\nOf 1,007 URLs: 1,000 queued, 2 failed, 5 unsent. " in str(
         report.error
     )

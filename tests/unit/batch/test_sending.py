@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Status
 from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle
-from airflow_provider_cloudstore.protocol import errors
 from tests.unit.batch.conftest import manifest_of
 from tests.unit.batch.virtual import (
     LOST,
@@ -180,7 +180,7 @@ def test_what_is_rejected_in_an_outage_has_failed_and_few_are(status: int) -> No
 
 def test_refused_requests_in_a_row_end_the_batch() -> None:
     sent = send(urls(100), lambda url, now: 400, max_consecutive_failures=10, max_concurrency=1)
-    assert isinstance(sent.error, errors.BatchStoppedError)
+    assert isinstance(sent.error, exceptions.BatchStoppedError)
     assert sent.error.cause == "refused"
     assert sent.error.reason.startswith("10 requests in a row were refused (max_consecutive_failures), last: ")
     assert sent.counts == {"failed": 10, "unsent": 90}
@@ -205,7 +205,7 @@ def test_a_success_begins_the_count_anew_and_without_a_limit_nothing_is_counted(
 
 def test_failures_of_the_service_in_a_row_end_the_batch_for_a_retry() -> None:
     sent = send(urls(100), lambda url, now: 404, max_consecutive_failures=3, max_concurrency=1)
-    assert isinstance(sent.error, errors.BatchInterruptedError)
+    assert isinstance(sent.error, exceptions.BatchInterruptedError)
     assert sent.error.cause == "service"
     assert len(sent.service.arrivals) == 3
 
@@ -218,12 +218,14 @@ def test_those_of_an_outage_are_not_counted() -> None:
 
 def test_a_token_that_is_refused_ends_the_batch_and_leaves_the_rest_unsent() -> None:
     sent = send(urls(100), lambda url, now: 401 if number_of(url) >= 40 else 200, max_concurrency=1)
-    assert isinstance(sent.error, errors.BatchStoppedError)
+    assert isinstance(sent.error, exceptions.BatchStoppedError)
     assert (sent.error.cause, sent.error.status, sent.error.operation) == ("token", 401, "batch upload")
     assert sent.counts == {"queued": 40, "unsent": 60}
 
 
-@pytest.mark.parametrize("error", [errors.BatchInterruptedError("the manifest cannot be read", cause="store"), OSError("s3cret")])
+@pytest.mark.parametrize(
+    "error", [exceptions.BatchInterruptedError("the manifest cannot be read", cause="store"), OSError("s3cret")]
+)
 def test_a_manifest_that_cannot_be_read_on_ends_the_batch_and_what_is_in_flight_finishes(error: Exception) -> None:
     sending = Sending(urls(600), VirtualService())
 
@@ -232,7 +234,7 @@ def test_a_manifest_that_cannot_be_read_on_ends_the_batch_and_what_is_in_flight_
         raise error
 
     sending.entries = entries()
-    if isinstance(error, errors.CloudStoreError):
+    if isinstance(error, exceptions.CloudStoreError):
         assert sending.run().error is error
         assert sending.counts == {"queued": 256, "unsent": 344}
     else:

@@ -21,6 +21,7 @@ from urllib.parse import parse_qs
 import pendulum
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch import receipts
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.lease import LEASE, Lease
@@ -30,7 +31,6 @@ from airflow_provider_cloudstore.batch.receipts import Receipts, Status, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
-from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from tests.support import settings
 from tests.unit.batch.folders import digest_of
@@ -113,7 +113,7 @@ class Process:
         )
         try:
             self.report = await job.run()
-        except errors.CloudStoreError as error:
+        except exceptions.CloudStoreError as error:
             self.error = error
 
     def in_thread(self, work: Callable[[], Any]) -> Awaitable[Any]:
@@ -237,7 +237,7 @@ def play(world: World, seed: int) -> None:
             check_counts(world, process.report, seed)
         now = process.loop.now + 1
         report = process.report
-        if report and (report.error is None or isinstance(report.error, errors.BatchFailedError)):
+        if report and (report.error is None or isinstance(report.error, exceptions.BatchFailedError)):
             if world.calm or not clears or dice.random() < 0.5:
                 break
             clears -= 1

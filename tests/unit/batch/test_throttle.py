@@ -8,24 +8,24 @@ from typing import Any, cast
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.throttle import FAILURES_TO_CLOSE, Drained, Throttle
-from airflow_provider_cloudstore.protocol import errors
 from tests.unit.batch.virtual import in_virtual_time, now, settle, valid_lease
 
-DOWN = errors.TransientServiceError("HTTP 500", status=500)
-UNREACHABLE = errors.ServiceUnreachableError("connection refused")
-REJECTED = errors.RequestRejectedError("HTTP 400", status=400)
+DOWN = exceptions.TransientServiceError("HTTP 500", status=500)
+UNREACHABLE = exceptions.ServiceUnreachableError("connection refused")
+REJECTED = exceptions.RequestRejectedError("HTTP 400", status=400)
 
 
-def limited(retry_after: float | None = None) -> errors.RateLimitError:
-    return errors.RateLimitError("HTTP 429", status=429, retry_after=retry_after)
+def limited(retry_after: float | None = None) -> exceptions.RateLimitError:
+    return exceptions.RateLimitError("HTTP 429", status=429, retry_after=retry_after)
 
 
 def throttle(requests_per_second: float | None = None) -> Throttle:
     return Throttle(valid_lease(), requests_per_second)
 
 
-async def fail(one: Throttle, error: errors.CloudStoreError = DOWN, times: int = 1) -> None:
+async def fail(one: Throttle, error: exceptions.CloudStoreError = DOWN, times: int = 1) -> None:
     for _ in range(times):
         await one.acquire()
         one.record_failure(error)
@@ -36,14 +36,14 @@ async def succeed(one: Throttle) -> None:
     one.record_success()
 
 
-async def closed(error: errors.CloudStoreError = DOWN) -> Throttle:
+async def closed(error: exceptions.CloudStoreError = DOWN) -> Throttle:
     one = throttle()
     await fail(one, error, FAILURES_TO_CLOSE)
     assert one.is_closed
     return one
 
 
-async def moments(one: Throttle, error: errors.CloudStoreError, count: int) -> list[float]:
+async def moments(one: Throttle, error: exceptions.CloudStoreError, count: int) -> list[float]:
     """When so many requests are sent, of which each fails."""
     found = []
     for _ in range(count):
@@ -56,7 +56,7 @@ async def moments(one: Throttle, error: errors.CloudStoreError, count: int) -> l
 of_a_service_that_works = pytest.mark.parametrize("error", [None, REJECTED], ids=["success", "rejected URL"])
 
 
-async def respond(one: Throttle, error: errors.CloudStoreError | None) -> None:
+async def respond(one: Throttle, error: exceptions.CloudStoreError | None) -> None:
     """One request, to which the service responds with an error, or with success."""
     await (fail(one, error) if error else succeed(one))
 
@@ -64,9 +64,9 @@ async def respond(one: Throttle, error: errors.CloudStoreError | None) -> None:
 # --- when it closes and opens
 
 
-@pytest.mark.parametrize("error", [DOWN, UNREACHABLE, errors.BadRequestError("HTTP 405", status=405)], ids=str)
+@pytest.mark.parametrize("error", [DOWN, UNREACHABLE, exceptions.BadRequestError("HTTP 405", status=405)], ids=str)
 @in_virtual_time
-async def test_five_failures_of_the_service_in_a_row_close_it_and_four_do_not(error: errors.CloudStoreError) -> None:
+async def test_five_failures_of_the_service_in_a_row_close_it_and_four_do_not(error: exceptions.CloudStoreError) -> None:
     one = throttle()
     await fail(one, error, 4)
     assert not one.is_closed
@@ -76,7 +76,7 @@ async def test_five_failures_of_the_service_in_a_row_close_it_and_four_do_not(er
 
 @of_a_service_that_works
 @in_virtual_time
-async def test_a_service_that_works_in_between_begins_the_count_anew(error: errors.CloudStoreError | None) -> None:
+async def test_a_service_that_works_in_between_begins_the_count_anew(error: exceptions.CloudStoreError | None) -> None:
     one = throttle()
     for _ in range(3):
         await fail(one, times=4)
@@ -115,7 +115,7 @@ async def test_one_probe_is_in_flight_at_a_time() -> None:
 @of_a_service_that_works
 @in_virtual_time
 async def test_a_probe_to_a_service_that_works_opens_it_at_once_and_the_next_outage_begins_with_a_second(
-    error: errors.CloudStoreError | None,
+    error: exceptions.CloudStoreError | None,
 ) -> None:
     one = await closed()
     await fail(one, times=2)
@@ -163,10 +163,10 @@ async def test_a_probe_is_never_sent_before_the_time_that_the_service_asked_for(
 
 @pytest.mark.parametrize(
     ("error", "is_free"),
-    [(limited(), True), (UNREACHABLE, True), (DOWN, False), (REJECTED, False), (errors.OutcomeUnknownError("lost"), False)],
+    [(limited(), True), (UNREACHABLE, True), (DOWN, False), (REJECTED, False), (exceptions.OutcomeUnknownError("lost"), False)],
 )
 @in_virtual_time
-async def test_what_had_no_effect_is_resent_at_no_cost(error: errors.CloudStoreError, is_free: bool) -> None:
+async def test_what_had_no_effect_is_resent_at_no_cost(error: exceptions.CloudStoreError, is_free: bool) -> None:
     one = throttle()
     await one.acquire()
     assert one.record_failure(error) is is_free
@@ -185,7 +185,7 @@ async def test_what_had_no_effect_is_resent_at_no_cost(error: errors.CloudStoreE
     ],
 )
 @in_virtual_time
-async def test_fifteen_minutes_without_a_success_end_the_batch(error: errors.CloudStoreError, cause: str) -> None:
+async def test_fifteen_minutes_without_a_success_end_the_batch(error: exceptions.CloudStoreError, cause: str) -> None:
     one = throttle()
     await asyncio.sleep(1000)
     await succeed(one)
@@ -193,7 +193,7 @@ async def test_fifteen_minutes_without_a_success_end_the_batch(error: errors.Clo
     for _ in range(1_000):
         try:
             await one.acquire()
-        except errors.BatchInterruptedError as raised:
+        except exceptions.BatchInterruptedError as raised:
             found = raised
             break
         sent.append(now())
@@ -203,7 +203,7 @@ async def test_fifteen_minutes_without_a_success_end_the_batch(error: errors.Clo
     assert f"its last response: {error.reason}" in found.reason
     assert (found.operation, found.status, found.retry_after) == ("batch upload", error.status, error.retry_after)
     assert (found.cause, found.permanent) == (cause, False)
-    with pytest.raises(errors.BatchInterruptedError):
+    with pytest.raises(exceptions.BatchInterruptedError):
         await one.acquire()
 
 
@@ -213,7 +213,7 @@ async def test_a_pause_of_more_than_fifteen_minutes_ends_the_batch_at_once() -> 
     await fail(one, limited(900))
     one = throttle()
     await fail(one, limited(901))
-    with pytest.raises(errors.BatchInterruptedError) as ended:
+    with pytest.raises(exceptions.BatchInterruptedError) as ended:
         await one.acquire()
     assert now() == 0
     assert (ended.value.cause, ended.value.retry_after) == ("rate_limit", 901)

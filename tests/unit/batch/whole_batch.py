@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
-from airflow_provider_cloudstore.protocol import errors
 from tests.support import settings
 from tests.unit.batch.conftest import manifest_of
 from tests.unit.batch.virtual import VirtualService, run_virtually, settle
@@ -91,5 +91,5 @@ def counts(report: Report) -> dict[str, int]:
 
 
 def cause(report: Report) -> str:
-    assert isinstance(report.error, (errors.BatchInterruptedError, errors.BatchStoppedError)), report.error
+    assert isinstance(report.error, (exceptions.BatchInterruptedError, exceptions.BatchStoppedError)), report.error
     return report.error.cause

@@ -21,11 +21,11 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from fsspec.callbacks import Callback
 from upath import UPath
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.fs import cloudstore
 from airflow_provider_cloudstore.fs.cloudstore import CloudStoreFileSystem
 from airflow_provider_cloudstore.fs.paths import CloudStorePath
-from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.file_uris import segment
 
 DATA = os.urandom(300_000)
@@ -87,7 +87,7 @@ def test_a_file_that_is_not_there_is_not_found_and_no_other_error_says_so(emulat
         with pytest.raises(FileNotFoundError, match="nope"):
             work()
     emulator.fault("status", operation="link", status=403)
-    with pytest.raises(errors.PermissionDeniedError):
+    with pytest.raises(exceptions.PermissionDeniedError):
         fs.exists("f1")
 
 
@@ -104,7 +104,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(emulator: Emulato
     with fs.open("f1", block_size=50_000) as file:
         assert file.read(10) == DATA[:10]
         emulator.put_file(DATA[::-1], "f1")
-        with pytest.raises(errors.FileChangedError):
+        with pytest.raises(exceptions.FileChangedError):
             file.read()
 
 
@@ -116,7 +116,7 @@ def test_no_link_is_shown_or_pickled(emulator: Emulator, fs: CloudStoreFileSyste
         pickled = pickle.dumps(file) + pickle.dumps(fs)
         assert pickle.loads(pickled).read(5) == DATA[10:15]
         emulator.fault("status", operation="download", status=402, times=0)
-        with pytest.raises(errors.RequestRejectedError) as failed:
+        with pytest.raises(exceptions.RequestRejectedError) as failed:
             file.read()
     assert len(tokens(emulator)) == 2
     for token in tokens(emulator):
@@ -291,7 +291,7 @@ def test_an_id_that_cannot_be_a_files_name_is_refused_before_anything_is_written
     fs = CloudStoreFileSystem()
     emulator.put_file(DATA, file_id)
     for path, target in ((quote(file_id, safe=""), f"{tmp_path}/"), (["f1", quote(file_id, safe="")], str(tmp_path))):
-        with pytest.raises(errors.InvalidInputError, match=r"cannot be a file name.*nothing was sent"):
+        with pytest.raises(exceptions.InvalidInputError, match=r"cannot be a file name.*nothing was sent"):
             fs.get(path, target)
     assert list(tmp_path.iterdir()) == []
     fs.get(quote(file_id, safe=""), str(tmp_path / "named"))

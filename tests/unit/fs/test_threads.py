@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.fs.cloudstore import CloudStoreFile, CloudStoreFileSystem
-from airflow_provider_cloudstore.protocol import errors
 from tests.support import eventually
 
 WORD = 8
@@ -143,14 +143,14 @@ def test_a_file_that_is_replaced_fails_in_every_thread_and_is_never_mixed(emulat
     emulator.put_file(DATA[::-1], "f1")
 
     def fails(number: int) -> bool:
-        with pytest.raises(errors.FileChangedError):
+        with pytest.raises(exceptions.FileChangedError):
             opened._fetch_range(number, 1_000)
         return True
 
     assert all(in_threads(4, fails))
-    with pytest.raises(errors.FileChangedError):
+    with pytest.raises(exceptions.FileChangedError):
         opened._fetch_range(0, 10)
-    with pytest.raises(errors.FileChangedError):  # a copy for another process must not mix versions, either
+    with pytest.raises(exceptions.FileChangedError):  # a copy for another process must not mix versions, either
         pickle.loads(pickle.dumps(opened))
 
 

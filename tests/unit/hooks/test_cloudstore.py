@@ -20,10 +20,10 @@ import requests
 import requests_mock
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.hooks import cloudstore, masking
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
-from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
@@ -74,7 +74,7 @@ def test_the_three_operations_do_what_they_say(emulator: Emulator) -> None:
 def test_a_refused_value_names_the_operation_and_costs_no_airflow_retry_and_no_request(
     service: requests_mock.Mocker, method: str, subject: Any, name: str
 ) -> None:
-    with pytest.raises(errors.InvalidInputError, match=f"^{name}: ") as refused:
+    with pytest.raises(exceptions.InvalidInputError, match=f"^{name}: ") as refused:
         getattr(CloudStoreHook(), method)(subject)
     assert refused.value.operation == name
     assert isinstance(refused.value, AirflowFailException)
@@ -83,16 +83,16 @@ def test_a_refused_value_names_the_operation_and_costs_no_airflow_retry_and_no_r
 
 def test_a_permanent_error_is_also_an_airflow_fail_exception_with_its_data(service: requests_mock.Mocker) -> None:
     service.get(LINK, status_code=400, text="Could not read the id")
-    with pytest.raises(errors.BadRequestError, match="Could not read the id") as failed:
+    with pytest.raises(exceptions.BadRequestError, match="Could not read the id") as failed:
         CloudStoreHook().create_download_link("f1")
     assert isinstance(failed.value, AirflowFailException)
     assert (failed.value.status, failed.value.subject) == (400, "f1")
-    assert f"{errors.__name__}.BadRequestError: " in "".join(traceback.format_exception(failed.value))
+    assert f"{exceptions.__name__}.BadRequestError: " in "".join(traceback.format_exception(failed.value))
 
 
 def test_a_passing_error_is_left_to_airflows_retries(service: requests_mock.Mocker) -> None:
     service.post(DELETE, json={"_status": "error", "response": "busy"})
-    with pytest.raises(errors.ServiceError, match="busy") as failed:
+    with pytest.raises(exceptions.ServiceError, match="busy") as failed:
         CloudStoreHook().delete_folder("staging")
     assert not isinstance(failed.value, AirflowFailException)
 
@@ -100,7 +100,7 @@ def test_a_passing_error_is_left_to_airflows_retries(service: requests_mock.Mock
 def test_an_unknown_outcome_is_permanent_unless_the_caller_opted_in(service: requests_mock.Mocker) -> None:
     upload = service.post(UPLOAD, [{"exc": requests.ReadTimeout}, {"exc": requests.ReadTimeout}, {"json": {"data": {}}}])
     hook = CloudStoreHook()
-    with pytest.raises(errors.OutcomeUnknownError) as failed:
+    with pytest.raises(exceptions.OutcomeUnknownError) as failed:
         hook.upload_from_url("ftp://127.0.0.1:9/f")
     assert isinstance(failed.value, AirflowFailException)
     assert hook.upload_from_url("ftp://127.0.0.1:9/f", retry_unknown_outcome=True).response
@@ -194,14 +194,14 @@ def test_a_connection_test_never_names_the_temporary_id_of_airflow(
     assert "isfyfhqr" not in words.lower()
     assert "''" not in words
     if change == {"password": "wrong-token"}:  # whoever uses the hook afterwards is told which connection
-        with pytest.raises(errors.AuthenticationError, match="isfYFHQr"):
+        with pytest.raises(exceptions.AuthenticationError, match="isfYFHQr"):
             hook.create_download_link("f1")
 
 
 def test_a_refused_token_names_its_connection_and_the_address(service: requests_mock.Mocker) -> None:
     service.post(UPLOAD, status_code=401)
     where = re.escape(f"(connection 'cloudstore_default' at {HOST})")
-    with pytest.raises(errors.AuthenticationError, match=f"HTTP 401: the service refused the access token {where}"):
+    with pytest.raises(exceptions.AuthenticationError, match=f"HTTP 401: the service refused the access token {where}"):
         CloudStoreHook().upload_from_url("https://source.example/f")
 
 
@@ -244,17 +244,17 @@ def test_both_hooks_refuse_a_connection_that_cannot_be_used(fields: dict[str, An
     connect(monkeypatch, **{"host": "files.example.com", "password": "hunter2x", **fields})
     if version("apache-airflow").startswith(("3.0.", "3.1.")) and not isinstance(fields.get("extra", {}), dict):
         # Airflow itself reads no such connection from the environment.
-        with pytest.raises(errors.ConfigurationError, match="cannot parse the environment variable"):
+        with pytest.raises(exceptions.ConfigurationError, match="cannot parse the environment variable"):
             CloudStoreHook().delete_folder("d1")
         return
-    with pytest.raises(errors.ConfigurationError, match=r"^connection 'cloudstore_default': ") as blocking:
+    with pytest.raises(exceptions.ConfigurationError, match=r"^connection 'cloudstore_default': ") as blocking:
         CloudStoreHook().delete_folder("d1")
 
     async def enter() -> None:
         async with CloudStoreAsyncHook():
             raise AssertionError
 
-    with pytest.raises(errors.ConfigurationError) as asynchronous:
+    with pytest.raises(exceptions.ConfigurationError) as asynchronous:
         asyncio.run(enter())
     assert str(blocking.value) == str(asynchronous.value)
     assert isinstance(blocking.value, AirflowFailException)
@@ -377,7 +377,7 @@ def test_a_connection_that_is_not_defined_is_permanent_and_says_where_to_define_
             await getattr(hook, method)("https://h/f")
 
     for call in (lambda: getattr(CloudStoreHook("nowhere"), method)("https://h/f"), lambda: asyncio.run(use())):
-        with pytest.raises(errors.ConfigurationError, match=MISSING) as failed:
+        with pytest.raises(exceptions.ConfigurationError, match=MISSING) as failed:
             call()
         assert isinstance(failed.value, AirflowFailException)
     assert not CloudStoreHook("nowhere").test_connection()[0]
@@ -408,7 +408,7 @@ def test_an_unreadable_ca_bundle_is_an_error_that_names_the_connection_and_the_b
         lambda: asyncio.run(delete()),
         lambda: CloudStoreHook().download("f1", str(tmp_path / "target"), link=link),
     ):
-        with pytest.raises(errors.ConfigurationError, match=message) as failed:
+        with pytest.raises(exceptions.ConfigurationError, match=message) as failed:
             use()
         assert isinstance(failed.value, AirflowFailException)
 
@@ -433,7 +433,9 @@ def test_a_variable_that_airflow_cannot_parse_is_named_and_its_value_is_not_show
             pass
 
     for use in (lambda: CloudStoreHook().settings, lambda: asyncio.run(enter())):
-        with pytest.raises(errors.ConfigurationError, match="cannot parse the environment variable AIRFLOW_CONN_CLOUD") as failed:
+        with pytest.raises(
+            exceptions.ConfigurationError, match="cannot parse the environment variable AIRFLOW_CONN_CLOUD"
+        ) as failed:
             use()
         assert isinstance(failed.value, AirflowFailException)
         assert "hunter2x" not in "".join(traceback.format_exception(failed.value)) + caplog.text + str(capfd.readouterr())
@@ -459,7 +461,7 @@ def test_an_unreachable_service_is_named_with_its_proxy_and_without_credentials(
         port = closed.getsockname()[1]
     extra = {"max_attempts": 1, "allow_http": True, "proxy": proxy.format(port=port)}
     connect(monkeypatch, host=f"http://localhost:{port}/base", password="s3cr3t-t0ken", extra=json.dumps(extra))
-    with pytest.raises(errors.ServiceUnreachableError) as failed:
+    with pytest.raises(exceptions.ServiceUnreachableError) as failed:
         CloudStoreHook().delete_folder("d1")
     where = f"http://localhost:{port}/base" + (f" through the proxy http://***@127.0.0.1:{port}" if proxy else "")
     assert f"delete folder 'd1': no connection to the service: connection refused, at {where}." in str(failed.value)

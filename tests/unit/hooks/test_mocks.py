@@ -20,8 +20,8 @@ import urllib3
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
 from tests.wire.failure_table import row_for
 
@@ -222,12 +222,12 @@ OPERATIONS: dict[str, Callable[[CloudStoreHook], Any]] = {
 }
 
 
-def outcome(work: Callable[[], Any]) -> type[errors.CloudStoreError] | None:
+def outcome(work: Callable[[], Any]) -> type[exceptions.CloudStoreError] | None:
     """The error class that callers catch, or None."""
     try:
         work()
-    except errors.CloudStoreError as error:
-        return next(kind for kind in type(error).__mro__ if kind in vars(errors).values())
+    except exceptions.CloudStoreError as error:
+        return next(kind for kind in type(error).__mro__ if kind in vars(exceptions).values())
     return None
 
 
@@ -237,7 +237,7 @@ def test_a_mock_has_the_effect_that_the_failure_table_says(mock: Mock, hook: Clo
     row = row_for(name)
     mock.script(operation, FIRST[name], OK[operation])
     is_retried = row.is_retried(operation)
-    ends = None if is_retried else vars(errors)[row.error(operation, FIRST[name].status)]
+    ends = None if is_retried else vars(exceptions)[row.error(operation, FIRST[name].status)]
     assert outcome(lambda: OPERATIONS[operation](hook)) is ends
     assert mock.count(operation) == 1 + is_retried
 
@@ -305,16 +305,16 @@ def test_a_mocked_download_resumes_also_with_a_new_link(mock: Mock, hook: CloudS
 
 
 @pytest.mark.parametrize(("answers", "kind"), [
-    ([whole(b"other")], errors.ChecksumError),
-    ([Answer(302, b"", {"Location": "http://elsewhere.example.com/f"})], errors.BadRequestError),
-    ([Answer(500)], errors.TransientServiceError),
-    ([Answer(error=requests.ConnectTimeout())], errors.ServiceUnreachableError),
-    ([broken(whole(), 5)], errors.TransientServiceError),
-    ([zipped(Answer(200, DATA))], errors.InvalidResponseError),
-    ([broken(whole(), 1000), part(2000)], errors.InvalidResponseError),
+    ([whole(b"other")], exceptions.ChecksumError),
+    ([Answer(302, b"", {"Location": "http://elsewhere.example.com/f"})], exceptions.BadRequestError),
+    ([Answer(500)], exceptions.TransientServiceError),
+    ([Answer(error=requests.ConnectTimeout())], exceptions.ServiceUnreachableError),
+    ([broken(whole(), 5)], exceptions.TransientServiceError),
+    ([zipped(Answer(200, DATA))], exceptions.InvalidResponseError),
+    ([broken(whole(), 1000), part(2000)], exceptions.InvalidResponseError),
 ], ids=lambda value: getattr(value, "__name__", ""))  # fmt: skip
 def test_a_mocked_download_that_fails_leaves_no_file(
-    mock: Mock, hook: CloudStoreHook, target: Path, answers: list[Answer], kind: type[errors.CloudStoreError]
+    mock: Mock, hook: CloudStoreHook, target: Path, answers: list[Answer], kind: type[exceptions.CloudStoreError]
 ) -> None:
     mock.script("download", *answers)
     assert outcome(lambda: hook.download("f1", target, expected_sha256="0" * 64)) is kind

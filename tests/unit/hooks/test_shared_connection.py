@@ -16,10 +16,10 @@ from airflow.providers.common.compat.connection import get_async_connection
 
 from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
+from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.hooks import cloudstore, shared_connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.shared_connection import RENEW_SECONDS, REREAD_SECONDS, RETRY_SECONDS, SharedConnection
-from airflow_provider_cloudstore.protocol.errors import ConfigurationError
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import settings, store_file
 

@@ -14,10 +14,10 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.hooks import targets
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path, resolve_target
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 
 class StoredPath:

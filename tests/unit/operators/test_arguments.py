@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.operators.arguments import parse_shard, parse_urls
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.protocol import errors
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(emulator: E
 def test_failures_fail_the_task_after_all_the_rest_and_are_told(emulator: Emulator, tmp_path: Path) -> None:
     emulator.fault("drop_after", times=2)
     pushed: dict[str, Any] = {}
-    with pytest.raises(errors.BatchFailedError):
+    with pytest.raises(exceptions.BatchFailedError):
         rendered([*urls(20), "file:///x", "None"], str(tmp_path)).execute(context(pushed))
     summary = pushed["return_value"]
     assert (summary["total"], summary["queued"], summary["failed"], summary["unknown"]) == (22, 18, 2, 2)
@@ -78,7 +78,7 @@ def test_the_services_message_is_one_line_wherever_it_is_stored(emulator: Emulat
     hostile = "no\n[2026-01-01] ERROR forged\r\u2028\u0085\x1b[2K\u202e"
     emulator.fault("status", status=400, body=json.dumps({"response": hostile}), times=0)
     pushed: dict[str, Any] = {}
-    with pytest.raises(errors.CloudStoreError):
+    with pytest.raises(exceptions.CloudStoreError):
         rendered(urls(1), str(tmp_path)).execute(context(pushed))
     (receipt,) = [json.loads(line) for part in tmp_path.glob("part-*.jsonl") for line in part.read_text().split("\n") if line]
     (failure,) = pushed["return_value"]["failures"]
@@ -110,7 +110,7 @@ def test_an_argument_that_makes_no_sense_is_refused_in_the_dag_file(more: dict[s
 def test_urls_that_are_neither_list_nor_path_are_refused_and_not_shown(emulator: Emulator, wanted: str) -> None:
     operator = rendered(wanted, "/nowhere")
     assert "hunter2" not in str(operator.urls)
-    with pytest.raises(errors.InvalidInputError) as refused:
+    with pytest.raises(exceptions.InvalidInputError) as refused:
         operator.execute(context())
     assert "hunter2" not in str(refused.value)
     assert emulator.state()["requests"] == {}
@@ -131,7 +131,7 @@ def context(pushed: dict[str, Any] | None = None, **more: Any) -> Any:
 def test_a_cleared_task_sends_only_what_failed_and_nothing_once_all_is_queued(emulator: Emulator, tmp_path: Path) -> None:
     pushed = dict[str, Any]()
     emulator.fault("status", status=400, times=1)
-    with pytest.raises(errors.BatchFailedError) as failed:
+    with pytest.raises(exceptions.BatchFailedError) as failed:
         rendered(urls(50), str(tmp_path)).execute(context(pushed))
     assert failed.value.permanent
     assert pushed["return_value"]["failed"] == 1
@@ -156,13 +156,13 @@ def test_receipts_are_required_and_none_means_no_memory(emulator: Emulator) -> N
 def test_a_template_of_receipts_that_renders_to_none_is_refused(emulator: Emulator) -> None:
     operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts="{{ params.missing }}")
     operator.receipts = None  # as Airflow renders it with native types
-    with pytest.raises(errors.InvalidInputError, match="receipts is 'None'"):
+    with pytest.raises(exceptions.InvalidInputError, match="receipts is 'None'"):
         operator.execute(context())
     assert emulator.state()["requests"] == {}
 
 
 def test_a_later_try_on_a_worker_without_the_receipts_sends_nothing(emulator: Emulator, tmp_path: Path) -> None:
-    with pytest.raises(errors.BatchStoppedError, match=r"no receipts of an earlier try in .*: is the folder shared by all"):
+    with pytest.raises(exceptions.BatchStoppedError, match=r"no receipts of an earlier try in .*: is the folder shared by all"):
         rendered(urls(5), str(tmp_path)).execute(context(try_number=2))
     assert emulator.state()["requests"] == {}
 
@@ -190,7 +190,7 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
 ) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(errors.InvalidInputError, match=words) as refused:
+    with pytest.raises(exceptions.InvalidInputError, match=words) as refused:
         RemoteUrlBatchUploadOperator(task_id="t", urls=f"{tmp_path}/{name}", receipts=None).execute(context())
     assert refused.value.permanent
     assert emulator.state()["requests"] == {}
@@ -200,7 +200,7 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
 def test_a_shard_that_makes_no_sense_is_refused(emulator: Emulator, shard: Any) -> None:
     operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts=None, shard="{{ params.shard }}")
     operator.shard = shard  # as Airflow renders it
-    with pytest.raises(errors.InvalidInputError, match="shard is"):
+    with pytest.raises(exceptions.InvalidInputError, match="shard is"):
         operator.execute(context())
     assert emulator.state()["requests"] == {}
 
@@ -219,7 +219,7 @@ def test_a_receipts_folder_that_no_worker_would_find_is_refused_and_not_created(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(errors.InvalidInputError, match=words):
+    with pytest.raises(exceptions.InvalidInputError, match=words):
         RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts=place).execute(context())
     assert list(tmp_path.iterdir()) == []
     assert emulator.state()["requests"] == {}
@@ -229,7 +229,7 @@ def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp
     pushed: dict[str, Any] = {}
     emulator.fault("status", status=503, times=100)
     batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), receipts=None, max_consecutive_failures=1, max_concurrency=1)
-    with pytest.raises(errors.BatchInterruptedError, match="With receipts, the task resumes"):
+    with pytest.raises(exceptions.BatchInterruptedError, match="With receipts, the task resumes"):
         batch.execute(context(pushed))
     assert (pushed["return_value"]["total"], pushed["return_value"]["unsent"]) == (3, 2)
 
@@ -238,7 +238,7 @@ def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp
 def test_the_error_of_one_bad_line_says_once_what_happened(emulator: Emulator, tmp_path: Path, bad: str) -> None:
     manifest = tmp_path / "urls.txt"
     manifest.write_text("\n".join([*urls(10), bad, *urls(20)[10:]]))
-    with pytest.raises(errors.BatchFailedError) as failed:
+    with pytest.raises(exceptions.BatchFailedError) as failed:
         RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest), receipts=None).execute(context())
     text = str(failed.value)
     assert text.count("line 11") == 1
@@ -253,7 +253,7 @@ def test_a_path_with_credentials_is_refused_and_redacted_in_the_rendered_fields(
     operator = RemoteUrlBatchUploadOperator(task_id="t", urls="{{ params.place }}/urls", receipts="{{ params.place }}/r")
     operator.render_template_fields({"params": {"place": "s3://KEY:hunter2@bucket"}})
     assert (operator.urls, operator.receipts) == ("s3://***:***@bucket/urls", "s3://***:***@bucket/r")
-    with pytest.raises(errors.InvalidInputError) as refused:
+    with pytest.raises(exceptions.InvalidInputError) as refused:
         operator.execute(context())
     assert "hunter2" not in str(refused.value)
     assert emulator.state()["requests"] == {}
@@ -279,7 +279,7 @@ def test_shards_may_be_rendered_and_receipts_are_joined_by_digest(emulator: Emul
 def test_a_manifest_that_cannot_be_opened_is_an_error_of_ours_that_airflow_retries(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.txt"
     manifest.symlink_to(manifest)
-    with pytest.raises(errors.BatchInterruptedError, match=r"urls.txt cannot be copied .* \(Too many levels") as failed:
+    with pytest.raises(exceptions.BatchInterruptedError, match=r"urls.txt cannot be copied .* \(Too many levels") as failed:
         RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest), receipts=None).execute(context())
     assert not failed.value.permanent
     assert emulator.state()["requests"] == {}
@@ -288,6 +288,6 @@ def test_a_manifest_that_cannot_be_opened_is_an_error_of_ours_that_airflow_retri
 def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) -> None:
     operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(50), receipts=None)
     copy.copy(operator).on_kill()
-    with pytest.raises(errors.BatchInterruptedError):
+    with pytest.raises(exceptions.BatchInterruptedError):
         operator.execute(context())
     assert emulator.state()["requests"] == {}

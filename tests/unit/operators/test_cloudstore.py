@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.exceptions import InvalidInputError, NotFoundError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
@@ -22,7 +23,6 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlUploadOperator,
 )
 from airflow_provider_cloudstore.protocol import waiting
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError, NotFoundError
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.dags import operator_dags as dags
 from tests.support import rendered_fields, run_dag, store_file

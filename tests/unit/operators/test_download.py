@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator
-from airflow_provider_cloudstore.protocol import errors
 from tests.dags import download_dags as dags
 from tests.support import NO_RESPONSE, rendered_fields
 
@@ -82,7 +82,7 @@ def test_a_deferred_wait_ends_in_the_same_download(emulator: Emulator, tmp_path:
 
 @pytest.mark.parametrize("target", [None, "", "None", "{{ x }}", 1.5, "file://[b/f", "/tmp"])
 def test_a_target_that_names_no_file_is_refused_before_anything_is_sent(emulator: Emulator, target: Any) -> None:
-    with pytest.raises(errors.InvalidInputError, match="target") as refused:
+    with pytest.raises(exceptions.InvalidInputError, match="target") as refused:
         CloudStoreHook().download("f1", target)
     assert isinstance(refused.value, AirflowFailException)
     assert emulator.state()["requests"] == {}
@@ -95,7 +95,7 @@ def test_a_target_whose_scheme_nothing_provides_is_permanent_and_creates_no_link
 ) -> None:
     emulator.put_file(DATA, "f1")
     operator = DownloadFileOperator(task_id="t", file_id="f1", target=target, wait_for_file=wait_for_file)
-    with pytest.raises(errors.InvalidInputError, match="install the Airflow provider") as refused:
+    with pytest.raises(exceptions.InvalidInputError, match="install the Airflow provider") as refused:
         operator.execute({})
     assert isinstance(refused.value, AirflowFailException)
     assert emulator.state()["requests"] == {}
@@ -105,7 +105,7 @@ def test_a_service_that_gives_no_url_needs_the_extra(monkeypatch: pytest.MonkeyP
     with Emulator(answers="plain") as emulator:
         emulator.put_file(DATA, "f1")
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
-        with pytest.raises(errors.ConfigurationError, match="Set extra 'download_url'"):
+        with pytest.raises(exceptions.ConfigurationError, match="Set extra 'download_url'"):
             CloudStoreHook().download("f1", tmp_path / "f")
         connection = json.loads(emulator.connection)
         connection["extra"] = {"download_url": f"{emulator.url}/download?download_token={{token}}"}
@@ -122,7 +122,7 @@ def test_a_pause_that_does_not_fit_ends_the_download_and_the_read_of_a_block(
     emulator.fault("status", operation="download", status=429, headers={"Retry-After": str(seconds)}, times=0)
     if execution_timeout < math.inf:
         alarm(execution_timeout)
-    with pytest.raises(errors.RateLimitError) as failed:
+    with pytest.raises(exceptions.RateLimitError) as failed:
         read(tmp_path)
     assert failed.value.retry_after == seconds
     assert emulator.state()["requests"] == {"link": 1, "download": 1}
@@ -148,7 +148,7 @@ def test_execution_timeout_ends_a_download_before_airflow_would(
     emulator.put_file(DATA, "f1")
     emulator.fault(**NO_RESPONSE, operation="download")
     alarm(3)
-    with pytest.raises(errors.CloudStoreError, match="the task's execution_timeout ended it at byte 0, after") as failed:
+    with pytest.raises(exceptions.CloudStoreError, match="the task's execution_timeout ended it at byte 0, after") as failed:
         whole(tmp_path)
     assert not failed.value.permanent
     assert [*tmp_path.iterdir()] == []
@@ -159,7 +159,7 @@ def test_airflow_retries_a_download_when_its_host_asked_for_it(emulator: Emulato
     emulator.put_file(DATA, "f1")
     emulator.fault("status", operation="download", status=429, headers={"Retry-After": "1200"})
     operator: Any = DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/")
-    with pytest.raises(errors.RateLimitError) as failed:
+    with pytest.raises(exceptions.RateLimitError) as failed:
         operator.execute({})
     assert operator.retry_policy.evaluate(failed.value, 1, 2).retry_delay.total_seconds() == 1200
 

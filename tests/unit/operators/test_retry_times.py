@@ -9,13 +9,13 @@ from airflow.providers.common.compat.sdk import DAG, BaseOperator
 
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.exceptions import CloudStoreError, RateLimitError, TransientServiceError
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadLinkOperator,
     RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError, RateLimitError, TransientServiceError
 from tests.real_airflow import AIRFLOW_2
 
 OPERATORS: dict[type[BaseOperator], dict[str, Any]] = {

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator, _forget_upload
 from airflow_provider_cloudstore.operators.send_once import STATE_KEY
-from airflow_provider_cloudstore.protocol import calls, errors
+from airflow_provider_cloudstore.protocol import calls
 from tests.support import error_envelope
 
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
@@ -128,7 +129,7 @@ def test_a_retry_after_a_kill_while_sending_ends_as_unknown_and_sends_nothing(
     emulator: Emulator, killed_while_sending: Task, store: Store
 ) -> None:
     for _ in range(2):  # also when this one is killed before Airflow knows how it ended
-        with pytest.raises(errors.OutcomeUnknownError) as ended:
+        with pytest.raises(exceptions.OutcomeUnknownError) as ended:
             killed_while_sending.attempt()
         assert isinstance(ended.value, AirflowFailException)
         assert str(ended.value).startswith(f"remote upload '{SHOWN}': try 1 ended while sending this upload (at 20")
@@ -147,7 +148,7 @@ def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(
 
 
 def test_who_clears_the_task_after_it_was_told_to_look_sends_again(emulator: Emulator, killed_while_sending: Task) -> None:
-    with pytest.raises(errors.OutcomeUnknownError):
+    with pytest.raises(exceptions.OutcomeUnknownError):
         killed_while_sending.attempt()
     killed_while_sending.clear()
     assert killed_while_sending.attempt()["url"] == SHOWN
@@ -161,7 +162,7 @@ def test_who_clears_a_task_that_was_killed_for_good_is_told_to_look_first(emulat
         task.attempt()
     store.kill_after = None
     task.clear()
-    with pytest.raises(errors.OutcomeUnknownError):
+    with pytest.raises(exceptions.OutcomeUnknownError):
         task.attempt()
     task.clear()
     assert task.attempt()["url"] == SHOWN
@@ -210,7 +211,7 @@ def test_after_a_failure_that_certainly_queued_nothing_a_retry_sends_again(
     emulator: Emulator, task: Task, store: Store, fault: dict[str, Any]
 ) -> None:
     emulator.fault(**fault)
-    with pytest.raises(errors.CloudStoreError):
+    with pytest.raises(exceptions.CloudStoreError):
         task.attempt()
     assert store.values == {}
     task.attempt()
@@ -222,13 +223,13 @@ def test_an_unknown_outcome_is_recorded_also_for_who_opted_in_to_resending(
 ) -> None:
     monkeypatch.setattr(calls, "_INITIAL_BACKOFF", 0.01)
     emulator.fault("drop_after", times=0)
-    with pytest.raises(errors.TransientServiceError, match="may or may not have been queued"):
+    with pytest.raises(exceptions.TransientServiceError, match="may or may not have been queued"):
         task.attempt(retry_unknown_outcome=True)
     assert store.state == "unknown"
 
 
 def test_what_is_refused_before_it_is_sent_leaves_no_record(emulator: Emulator, task: Task, store: Store) -> None:
-    with pytest.raises(errors.InvalidInputError):
+    with pytest.raises(exceptions.InvalidInputError):
         task.attempt("None")
     assert store.values == {}
 
@@ -237,10 +238,10 @@ def test_an_outcome_that_is_unknown_stays_so_for_a_retry_and_not_for_who_clears_
     emulator: Emulator, task: Task, store: Store
 ) -> None:
     emulator.fault("drop_after")
-    with pytest.raises(errors.OutcomeUnknownError):
+    with pytest.raises(exceptions.OutcomeUnknownError):
         task.attempt()
     assert store.state == "unknown"
-    with pytest.raises(errors.OutcomeUnknownError):  # killed between the error and Airflow's knowledge of it
+    with pytest.raises(exceptions.OutcomeUnknownError):  # killed between the error and Airflow's knowledge of it
         task.attempt()
     task.clear()
     task.attempt()
@@ -252,7 +253,7 @@ def test_without_the_store_nothing_is_sent_and_airflow_tries_again(
     emulator: Emulator, task: Task, store: Store, call: str
 ) -> None:
     store.away = {call}
-    with pytest.raises(errors.CloudStoreError, match="ConnectionError") as ended:
+    with pytest.raises(exceptions.CloudStoreError, match="ConnectionError") as ended:
         task.attempt()
     assert not ended.value.permanent
     assert "secret" not in str(ended.value)
@@ -264,7 +265,7 @@ def test_without_the_store_nothing_is_sent_and_airflow_tries_again(
 
 def test_with_a_damaged_record_nothing_is_sent(emulator: Emulator, task: Task, store: Store) -> None:
     store.values[STATE_KEY] = "{}"
-    with pytest.raises(errors.InvalidInputError, match=r"is damaged; nothing was sent\.\nCheck in the service") as ended:
+    with pytest.raises(exceptions.InvalidInputError, match=r"is damaged; nothing was sent\.\nCheck in the service") as ended:
         task.attempt()
     assert ended.value.permanent
     assert uploads(emulator) == 0
@@ -284,7 +285,7 @@ def test_a_store_that_fails_after_the_upload_was_queued_fails_nothing(
 def test_a_store_that_fails_after_a_failure_hides_it_not(emulator: Emulator, task: Task, store: Store) -> None:
     store.away = {"delete"}
     emulator.fault("status", status=403)
-    with pytest.raises(errors.PermissionDeniedError):
+    with pytest.raises(exceptions.PermissionDeniedError):
         task.attempt()
 
 

@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.calls import (
     Call,
     CreateDownloadLink,
     DeleteFolder,
-    PollFile,
     UploadFromUrl,
     pause_before_retry,
 )
@@ -58,7 +57,7 @@ class Loop:
                 request = self.call.request()
                 self.tokens.append(request.headers.get("Authorization", request.url))
                 return self.call.handle_outcome(next(self.outcomes))
-            except errors.CloudStoreError as error:
+            except exceptions.CloudStoreError as error:
                 pause = pause_before_retry(self.call, error, self.budget, self.lines.append)
                 if pause is None:
                     raise
@@ -116,7 +115,7 @@ def test_no_pause_is_longer_than_a_minute() -> None:
 
 def test_a_pause_that_would_end_after_the_budget_is_not_begun() -> None:
     loop = Loop(DeleteFolder("d1", settings()), answer(429, retry_after="3600"), answer())
-    with pytest.raises(errors.RateLimitError) as failed:
+    with pytest.raises(exceptions.RateLimitError) as failed:
         loop.run()
     assert loop.slept == []
     assert failed.value.retry_after == 3600
@@ -143,7 +142,7 @@ def test_a_renewal_leaves_the_attempts_for_other_failures() -> None:
 
 def test_a_renewal_adds_one_attempt_and_no_more() -> None:
     loop = Loop(DeleteFolder("d1", settings(max_attempts=1)), answer(401), NEVER_SENT, answer(), next_token="new-token")
-    with pytest.raises(errors.ServiceUnreachableError):
+    with pytest.raises(exceptions.ServiceUnreachableError):
         loop.run()
     assert len(loop.tokens) == 2
 
@@ -151,7 +150,7 @@ def test_a_renewal_adds_one_attempt_and_no_more() -> None:
 def test_the_services_words_stand_in_the_message_without_any_secret() -> None:
     echo = f"bad {TOKEN} for {SOURCE} pre/signed pass+word"
     for status, body in ((400, {"response": echo}), (200, {"status": "error", "response": echo}), (500, echo.encode())):
-        with pytest.raises(errors.CloudStoreError) as failed:
+        with pytest.raises(exceptions.CloudStoreError) as failed:
             Loop(UploadFromUrl(SOURCE, settings()), answer(status, body)).run()
         message = str(failed.value)
         assert "bad ***" in message
@@ -160,10 +159,13 @@ def test_the_services_words_stand_in_the_message_without_any_secret() -> None:
         assert "'https://***@host/file?***'" in message
 
 
-@pytest.mark.parametrize("call", [DeleteFolder("d1", settings()), UploadFromUrl(SOURCE, settings()), PollFile("f1", settings())])
+@pytest.mark.parametrize(
+    "call",
+    [DeleteFolder("d1", settings()), UploadFromUrl(SOURCE, settings()), CreateDownloadLink("f1", settings(), max_attempts=1)],
+)
 def test_a_download_token_in_an_error_is_not_repeated(call: Call[Any]) -> None:
     body = {"ok": False, "data": {"token": "one-time-77"}, "message": "link one-time-77 is not ready"}
-    with pytest.raises(errors.ServiceError, match=r"link \*\*\* is not ready") as failed:
+    with pytest.raises(exceptions.ServiceError, match=r"link \*\*\* is not ready") as failed:
         Loop(call, answer(body=body)).run()
     assert failed.value.message == "link *** is not ready"
 
@@ -173,8 +175,11 @@ PLACEHOLDERS = [0, "0", -1, "-1", "", "null", "None", "undefined", "nan", None, 
 
 @pytest.mark.parametrize("nothing", PLACEHOLDERS, ids=repr)
 def test_what_stands_for_nothing_is_no_id_and_no_token_so_an_error_beside_it_counts(nothing: Any) -> None:
-    for call, name in ((UploadFromUrl(SOURCE, settings()), "file_id"), (PollFile("f1", settings()), "token")):
-        with pytest.raises(errors.ServiceError, match="quota exceeded"):
+    for call, name in (
+        (UploadFromUrl(SOURCE, settings()), "file_id"),
+        (CreateDownloadLink("f1", settings(), max_attempts=1), "token"),
+    ):
+        with pytest.raises(exceptions.ServiceError, match="quota exceeded"):
             Loop(call, answer(body={"error": "quota exceeded", name: nothing})).run()
     assert Loop(UploadFromUrl(SOURCE, settings()), answer(body={"file_id": nothing})).run().file_id == ""
 
@@ -187,19 +192,19 @@ def test_an_id_is_kept_as_the_service_writes_it(file_id: Any) -> None:
 
 def test_the_old_token_stays_a_secret_after_it_was_replaced() -> None:
     loop = Loop(DeleteFolder("d1", settings()), answer(401), answer(400, f"{TOKEN} new-token".encode()), next_token="new-token")
-    with pytest.raises(errors.RequestRejectedError, match=r"HTTP 400: \*\*\* \*\*\*"):
+    with pytest.raises(exceptions.RequestRejectedError, match=r"HTTP 400: \*\*\* \*\*\*"):
         loop.run()
 
 
 def test_an_id_that_holds_the_token_is_not_shown() -> None:
-    with pytest.raises(errors.RequestRejectedError) as failed:
+    with pytest.raises(exceptions.RequestRejectedError) as failed:
         Loop(DeleteFolder(f"x-{TOKEN}", settings()), answer(400)).run()
     assert TOKEN not in str(failed.value)
     assert TOKEN not in failed.value.subject
 
 
 def test_an_error_names_operation_subject_status_and_what_to_do() -> None:
-    with pytest.raises(errors.NotFoundError) as failed:
+    with pytest.raises(exceptions.NotFoundError) as failed:
         Loop(CreateDownloadLink("f1", settings()), answer(404, {"response": "No such file"})).run()
     error = failed.value
     assert (error.operation, error.subject, error.status, error.sent, error.attempts) == ("download link", "f1", 404, True, 1)
@@ -209,7 +214,7 @@ def test_an_error_names_operation_subject_status_and_what_to_do() -> None:
 
 
 def test_an_answer_without_a_token_names_its_keys() -> None:
-    with pytest.raises(errors.InvalidResponseError, match=r"it has the keys data, data\.x") as failed:
+    with pytest.raises(exceptions.InvalidResponseError, match=r"it has the keys data, data\.x") as failed:
         Loop(CreateDownloadLink("f1", settings()), answer(body={"data": {"x": "hunter2"}})).run()
     assert "hunter2" not in str(failed.value)
     assert failed.value.status == 200
@@ -244,7 +249,7 @@ def test_an_answer_is_stored_as_it_is_where_it_only_looks_like_a_part_of_the_sou
 
 def test_a_secret_that_would_be_cut_in_two_is_redacted_before() -> None:
     for padding in range(285, 302):
-        with pytest.raises(errors.RequestRejectedError) as failed:
+        with pytest.raises(exceptions.RequestRejectedError) as failed:
             Loop(DeleteFolder("d1", settings()), answer(400, ("x" * padding + TOKEN * 3).encode())).run()
         assert TOKEN[:6] not in str(failed.value)
         assert "HTTP 400: xxx" in str(failed.value)
@@ -253,7 +258,7 @@ def test_a_secret_that_would_be_cut_in_two_is_redacted_before() -> None:
 @pytest.mark.parametrize("last", [NEVER_SENT, answer(429, retry_after="9999"), answer(409), answer(200, {"status": "error"})])
 def test_an_upload_that_may_have_been_queued_stays_so_whatever_the_later_attempts_end_with(last: Outcome) -> None:
     loop = Loop(UploadFromUrl(SOURCE, settings(max_attempts=2), retry_unknown_outcome=True), LOST, last)
-    with pytest.raises((errors.OutcomeUnknownError, errors.TransientServiceError)) as failed:
+    with pytest.raises((exceptions.OutcomeUnknownError, exceptions.TransientServiceError)) as failed:
         loop.run()
     assert failed.value.sent
     assert "The upload may or may not have been queued" in str(failed.value)
@@ -262,7 +267,7 @@ def test_an_upload_that_may_have_been_queued_stays_so_whatever_the_later_attempt
 
 @pytest.mark.parametrize("kind", [DeleteFolder, CreateDownloadLink])
 def test_after_a_lost_attempt_nobody_says_that_nothing_was_sent(kind: type[Call[Any]]) -> None:
-    with pytest.raises(errors.TransientServiceError) as failed:
+    with pytest.raises(exceptions.TransientServiceError) as failed:
         Loop(kind("x1", settings(max_attempts=2)), LOST, NEVER_SENT).run()
     assert failed.value.sent
     assert "Nothing was sent" not in str(failed.value)
@@ -273,7 +278,7 @@ def test_an_answer_however_deep_is_stored_without_a_secret_or_is_not_the_service
     body = b"[" * depth + json.dumps(TOKEN).encode() + b"]" * depth
     try:
         stored = json.dumps(Loop(DeleteFolder("d1", settings()), answer(body=body)).run().response)
-    except errors.InvalidResponseError as error:  # deeper than Python reads
+    except exceptions.InvalidResponseError as error:  # deeper than Python reads
         stored = f"*** {error}"
         assert depth >= 900
     assert TOKEN not in stored
@@ -292,7 +297,7 @@ ENCODED = {
 @pytest.mark.parametrize("encoded", ENCODED.values(), ids=ENCODED.keys())
 def test_words_that_hide_a_secret_are_withheld_and_the_message_says_why(encoded: str) -> None:
     for reply in (answer(400, {"message": f"bad: {encoded}"}), answer(body={"status": "error", "response": encoded})):
-        with pytest.raises(errors.CloudStoreError) as failed:
+        with pytest.raises(exceptions.CloudStoreError) as failed:
             Loop(DeleteFolder("d1", settings()), reply).run()
         assert encoded not in str(failed.value)
         assert "(withheld: it contains an encoded credential)" in str(failed.value)
@@ -309,7 +314,7 @@ def test_a_secret_that_a_stored_answer_hides_is_withheld_and_the_rest_is_kept(en
 def test_a_proxys_credentials_are_secrets_of_every_call() -> None:
     proxied = settings(proxy=Secret("http://squid:pr0xy-passw0rd@proxy:3128"))
     for words in ("pr0xy-passw0rd", base64.b64encode(b"squid:pr0xy-passw0rd").decode()):
-        with pytest.raises(errors.RequestRejectedError) as failed:
+        with pytest.raises(exceptions.RequestRejectedError) as failed:
             Loop(DeleteFolder("d1", proxied), answer(400, {"message": f"Basic {words}"})).run()
         assert words not in str(failed.value)
 
@@ -343,7 +348,7 @@ def test_an_error_beside_the_id_of_a_queued_upload_is_a_warning_and_costs_no_sec
     body = {"error": "thumbnail failed", "result": {"uid": "f1"}}
     own = settings(file_id_path=("result", "uid"))
     assert UploadFromUrl("https://src/get", own).handle_outcome(answer(200, body)).file_id == "f1"
-    with pytest.raises(errors.ServiceError, match="thumbnail failed"):
+    with pytest.raises(exceptions.ServiceError, match="thumbnail failed"):
         UploadFromUrl("https://src/get", settings()).handle_outcome(answer(200, body))
 
 
@@ -353,9 +358,9 @@ ENVELOPE = {"status": "error", "response": "There is no such folder"}
 
 @pytest.mark.parametrize("status", [200, 400, 403, 500])
 def test_an_envelope_whose_words_match_the_pattern_means_not_found(status: int) -> None:
-    with pytest.raises(errors.NotFoundError):
+    with pytest.raises(exceptions.NotFoundError):
         DeleteFolder("f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(status, ENVELOPE))
-    with pytest.raises(errors.NotFoundError):
+    with pytest.raises(exceptions.NotFoundError):
         CreateDownloadLink("f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(status, ENVELOPE))
     assert (
         DeleteFolder("f", settings(not_found_pattern=PATTERN), ignore_missing=True)
@@ -376,12 +381,12 @@ def test_an_envelope_whose_words_match_the_pattern_means_not_found(status: int) 
     ],
 )
 def test_what_does_not_mean_that_the_folder_is_gone_is_an_error_all_the_same(pattern: Any, outcome: Response) -> None:
-    with pytest.raises(errors.CloudStoreError):
+    with pytest.raises(exceptions.CloudStoreError):
         DeleteFolder("f", settings(not_found_pattern=pattern), ignore_missing=True).handle_outcome(outcome)
 
 
 def test_an_upload_has_no_subject_that_could_be_missing() -> None:
-    with pytest.raises(errors.ServiceError):
+    with pytest.raises(exceptions.ServiceError):
         UploadFromUrl("http://h/f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(200, ENVELOPE))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.downloads import MAX_REDIRECTS, MAX_REJECTED_LINKS, Download, download_url
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import DownloadLink
@@ -41,7 +41,7 @@ def interrupted(headers: dict[str, str] | None = None, *, total: int = 10, recei
     assert download.accept_head(head(200, content_length=str(total), **(headers or {"etag": ETAG}))) == 0
     if received:
         download.accept_body(received)
-    with pytest.raises(errors.TransientServiceError) as broken:
+    with pytest.raises(exceptions.TransientServiceError) as broken:
         download.finish_attempt(TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection reset"))
     assert broken.value.retryable
     return download
@@ -57,7 +57,7 @@ def test_a_date_is_a_validator_only_where_it_is_strong() -> None:
         assert weak.position == 0
 
 
-_CHANGED, _INVALID = errors.FileChangedError, errors.InvalidResponseError
+_CHANGED, _INVALID = exceptions.FileChangedError, exceptions.InvalidResponseError
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_part_of_another_date_is_of_another_version() -> None:
     date = {"date": "Fri, 02 Jan 2026 00:00:00 GMT"}
     download = interrupted({"last_modified": "Thu, 01 Jan 2026 00:00:00 GMT", **date})
     download.start_attempt()
-    with pytest.raises(errors.FileChangedError):
+    with pytest.raises(exceptions.FileChangedError):
         download.accept_head(head(206, content_range="bytes 5-9/10", last_modified="Thu, 01 Jan 2026 00:00:01 GMT", **date))
 
 
@@ -98,7 +98,7 @@ def test_a_shorter_part_than_asked_for_is_kept_and_the_rest_asked_for() -> None:
     download.accept_head(head(206, content_range="bytes 5-6/10", etag=ETAG))
     assert download.bytes_wanted == 2
     download.accept_body(b"56")
-    with pytest.raises(errors.TransientServiceError, match="ended early at byte 7 of 10"):
+    with pytest.raises(exceptions.TransientServiceError, match="ended early at byte 7 of 10"):
         download.finish_attempt(None)
     assert download.start_attempt().headers["Range"] == "bytes=7-"
 
@@ -110,14 +110,14 @@ def test_a_link_that_has_ended_is_replaced_at_once_and_a_bounded_number_of_times
         assert download.needs_link == (number > 0)
         download.use_link(link())
         assert download.start_attempt().headers["Range"] == "bytes=5-"
-        with pytest.raises(errors.RequestRejectedError) as refused:
+        with pytest.raises(exceptions.RequestRejectedError) as refused:
             download.accept_head(head(status))
         assert refused.value.retryable
         assert refused.value.retry_after == (0.0 if number == 0 else None)
         assert not download.exhausted
     download.use_link(link())
     download.start_attempt()
-    with pytest.raises(errors.RequestRejectedError) as last:
+    with pytest.raises(exceptions.RequestRejectedError) as last:
         download.accept_head(head(status))
     assert not last.value.retryable
     assert not last.value.permanent
@@ -149,17 +149,17 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
 @pytest.mark.parametrize(
     ("response", "kind", "again"),
     [
-        (head(429, retry_after="7"), errors.RateLimitError, True),
-        (head(503, retry_after="7"), errors.RateLimitError, True),
-        (head(503, retry_after="soon"), errors.TransientServiceError, True),
-        (head(500), errors.TransientServiceError, True),
-        (head(304), errors.RequestRejectedError, False),
-        (head(402), errors.RequestRejectedError, False),
-        (head(204), errors.InvalidResponseError, False),
-        (head(200, content_length="3", content_encoding="gzip"), errors.InvalidResponseError, False),
-        (head(200, content_length="3", transfer_encoding="chunked"), errors.InvalidResponseError, False),
-        (head(200), errors.InvalidResponseError, False),
-        (head(206, content_range="bytes 0-2/3"), errors.InvalidResponseError, False),
+        (head(429, retry_after="7"), exceptions.RateLimitError, True),
+        (head(503, retry_after="7"), exceptions.RateLimitError, True),
+        (head(503, retry_after="soon"), exceptions.TransientServiceError, True),
+        (head(500), exceptions.TransientServiceError, True),
+        (head(304), exceptions.RequestRejectedError, False),
+        (head(402), exceptions.RequestRejectedError, False),
+        (head(204), exceptions.InvalidResponseError, False),
+        (head(200, content_length="3", content_encoding="gzip"), exceptions.InvalidResponseError, False),
+        (head(200, content_length="3", transfer_encoding="chunked"), exceptions.InvalidResponseError, False),
+        (head(200), exceptions.InvalidResponseError, False),
+        (head(206, content_range="bytes 0-2/3"), exceptions.InvalidResponseError, False),
     ],
 )
 def test_every_other_response_is_an_error_that_says_whether_to_try_again(response: Response, kind: Any, again: bool) -> None:
@@ -178,7 +178,7 @@ def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known()
     download.accept_head(head(200))
     download.accept_body(b"ab")
     download.finish_attempt(None)
-    with pytest.raises(errors.ChecksumError, match="2 bytes"):
+    with pytest.raises(exceptions.ChecksumError, match="2 bytes"):
         download.result("")
     download.accept_body(b"c")
     assert download.result("").bytes == 3
@@ -208,7 +208,7 @@ def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> 
         assert "#" not in download.request().url
         assert download.start_attempt().url == URL, "the next attempt begins at the link again"
         return
-    with pytest.raises(errors.RequestRejectedError) as refused:
+    with pytest.raises(exceptions.RequestRejectedError) as refused:
         download.follow_redirect(response)
     assert "hunter2" not in str(refused.value)
     assert problem in str(refused.value)
@@ -226,7 +226,7 @@ def test_redirects_are_followed_a_bounded_number_of_times() -> None:
     download = started()
     for _ in range(MAX_REDIRECTS):
         assert download.follow_redirect(head(301, location="/next"))
-    with pytest.raises(errors.RequestRejectedError, match="more than 5 redirects"):
+    with pytest.raises(exceptions.RequestRejectedError, match="more than 5 redirects"):
         download.follow_redirect(head(301, location="/next"))
 
 
@@ -234,7 +234,7 @@ def test_a_token_becomes_a_url_by_the_response_or_else_by_the_connection() -> No
     own = settings(download_url="https://dl.example.com/{token}/file")
     assert download_url(link(), own).reveal() == URL
     assert download_url(link(None, "a/b+c"), own).reveal() == "https://dl.example.com/a%2Fb%2Bc/file"
-    with pytest.raises(errors.ConfigurationError, match="'download_url'") as missing:
+    with pytest.raises(exceptions.ConfigurationError, match="'download_url'") as missing:
         download_url(link(None), settings())
     assert "t0ken" not in str(missing.value)
 
@@ -245,7 +245,7 @@ def test_a_download_url_in_plain_http_leads_to_this_machine_or_is_allowed(url: s
     if fine:
         assert download_url(link(url), settings()).reveal() == url
         return
-    with pytest.raises(errors.ConfigurationError, match="plain http"):
+    with pytest.raises(exceptions.ConfigurationError, match="plain http"):
         download_url(link(url), settings())
 
 
@@ -257,7 +257,7 @@ def test_what_no_url_may_hold_is_encoded_before_it_is_sent() -> None:
 
 @pytest.mark.parametrize("value", ["abc", "z" * 64, 12, ["a"], "None"])
 def test_an_expected_sha256_that_is_none_is_refused(value: Any) -> None:
-    with pytest.raises(errors.InvalidInputError, match="64 hexadecimal digits"):
+    with pytest.raises(exceptions.InvalidInputError, match="64 hexadecimal digits"):
         Download("f1", settings(), expected_sha256=value)
 
 
@@ -279,7 +279,7 @@ def test_a_part_is_asked_for_by_its_bytes_and_skipped_to_where_the_host_knows_no
     assert download.size == 10
     download = download.part(8, 10)
     assert download.start_attempt().headers["If-Range"] == ETAG
-    with pytest.raises(errors.FileChangedError) as changed:
+    with pytest.raises(exceptions.FileChangedError) as changed:
         download.accept_head(head(200, content_length="10", etag='"v2"'))
     assert not changed.value.retryable
 
@@ -300,5 +300,5 @@ def test_a_size_that_nobody_tells_is_an_error_and_no_guess() -> None:
     download = download.part(0, 1)
     download.start_attempt()
     download.accept_head(head(206, content_range="bytes 0-0/*"))
-    with pytest.raises(errors.InvalidResponseError, match="size"):
+    with pytest.raises(exceptions.InvalidResponseError, match="size"):
         _ = download.size

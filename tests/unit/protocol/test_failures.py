@@ -8,8 +8,7 @@ from typing import Any
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.calls import ConnectionTest
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.content import read_content
 from airflow_provider_cloudstore.protocol.failures import (
     CallContext,
@@ -41,7 +40,7 @@ def response(status: int, body: Any = None, **headers: str) -> Response:
     return Response(status, {"content-length": str(len(raw)), **named}, raw, NOW.timestamp(), NOW.timestamp())
 
 
-def judged(operation: Operation, got: Response, retry_unknown_outcome: bool = False) -> type[errors.CloudStoreError] | None:
+def judged(operation: Operation, got: Response, retry_unknown_outcome: bool = False) -> type[exceptions.CloudStoreError] | None:
     verdict = classify_response(CallContext(operation, retry_unknown_outcome), got, read_content(got))
     return verdict.error if isinstance(verdict, Failure) else None
 
@@ -50,12 +49,12 @@ def judged(operation: Operation, got: Response, retry_unknown_outcome: bool = Fa
 @pytest.mark.parametrize(
     ("got", "kind"),
     [
-        (response(300), errors.BadRequestError),
-        (response(399), errors.BadRequestError),
-        (response(499), errors.RequestRejectedError),
-        (response(400, b"<p>The plain HTTP request was sent to HTTPS port"), errors.ConfigurationError),
-        (response(400, b"Client sent an HTTP request to an HTTPS server.\n"), errors.ConfigurationError),
-        (response(299, {"_status": "Error"}), errors.ServiceError),
+        (response(300), exceptions.BadRequestError),
+        (response(399), exceptions.BadRequestError),
+        (response(499), exceptions.RequestRejectedError),
+        (response(400, b"<p>The plain HTTP request was sent to HTTPS port"), exceptions.ConfigurationError),
+        (response(400, b"Client sent an HTTP request to an HTTPS server.\n"), exceptions.ConfigurationError),
+        (response(299, {"_status": "Error"}), exceptions.ServiceError),
         (response(200), None),
         (response(299, {"status": "success"}), None),
         (response(200, b"words"), None),
@@ -68,10 +67,10 @@ def test_an_answer_means_the_same_for_every_operation(operation: Operation, got:
 
 @pytest.mark.parametrize("status", [101, 500, 502, 503, 504, 599, 999])
 def test_a_server_error_leaves_the_outcome_of_an_upload_unknown(status: int) -> None:
-    assert judged(UPLOAD_FROM_URL, response(status)) is errors.OutcomeUnknownError
-    assert judged(UPLOAD_FROM_URL, response(status), retry_unknown_outcome=True) is errors.TransientServiceError
+    assert judged(UPLOAD_FROM_URL, response(status)) is exceptions.OutcomeUnknownError
+    assert judged(UPLOAD_FROM_URL, response(status), retry_unknown_outcome=True) is exceptions.TransientServiceError
     for operation in IDEMPOTENT:
-        assert judged(operation, response(status)) is errors.TransientServiceError
+        assert judged(operation, response(status)) is exceptions.TransientServiceError
 
 
 @pytest.mark.parametrize(
@@ -87,16 +86,16 @@ def test_a_server_error_leaves_the_outcome_of_an_upload_unknown(status: int) -> 
     ],
 )
 def test_a_success_that_cannot_be_the_services_answer_leaves_the_outcome_of_an_upload_unknown(got: Response) -> None:
-    assert judged(UPLOAD_FROM_URL, got) is errors.OutcomeUnknownError
-    assert judged(UPLOAD_FROM_URL, got, retry_unknown_outcome=True) is errors.TransientServiceError
+    assert judged(UPLOAD_FROM_URL, got) is exceptions.OutcomeUnknownError
+    assert judged(UPLOAD_FROM_URL, got, retry_unknown_outcome=True) is exceptions.TransientServiceError
     for operation in IDEMPOTENT:
-        assert judged(operation, got) is errors.InvalidResponseError
+        assert judged(operation, got) is exceptions.InvalidResponseError
 
 
 @pytest.mark.parametrize("operation", EVERY, ids=lambda operation: operation.name)
 def test_what_was_never_sent_is_unreachable_for_every_operation(operation: Operation) -> None:
     verdict = classify_failure(CallContext(operation), TransportFailure(FailureKind.NEVER_SENT, "why"), "https://h")
-    assert (verdict.error, verdict.reason) == (errors.ServiceUnreachableError, "why, at https://h")
+    assert (verdict.error, verdict.reason) == (exceptions.ServiceUnreachableError, "why, at https://h")
     assert verdict.advice.startswith("Nothing was sent. Check")
     assert not verdict.sent
     lost = replace(CallContext(operation), may_have_succeeded=True)
@@ -106,16 +105,16 @@ def test_what_was_never_sent_is_unreachable_for_every_operation(operation: Opera
 @pytest.mark.parametrize(
     ("operation", "known", "got", "verdict"),
     [
-        (DELETE_FOLDER, {}, response(404), errors.NotFoundError),
+        (DELETE_FOLDER, {}, response(404), exceptions.NotFoundError),
         (DELETE_FOLDER, {"ignore_missing": True}, response(404), Success(existed=False)),
         (DELETE_FOLDER, {"may_have_succeeded": True}, response(410), Success(existed=None)),
-        (DELETE_FOLDER, {"may_have_succeeded": True}, response(404, b"<html>"), errors.NotFoundError),
+        (DELETE_FOLDER, {"may_have_succeeded": True}, response(404, b"<html>"), exceptions.NotFoundError),
         (DELETE_FOLDER, {"may_have_succeeded": True}, response(200), Success(existed=True)),
-        (DELETE_FOLDER, {"may_have_succeeded": True}, response(403), errors.PermissionDeniedError),
-        (CREATE_DOWNLOAD_LINK, {"may_have_succeeded": True}, response(404), errors.NotFoundError),
-        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(429), errors.TransientServiceError),
-        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(403), errors.OutcomeUnknownError),
-        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(401), errors.AuthenticationError),
+        (DELETE_FOLDER, {"may_have_succeeded": True}, response(403), exceptions.PermissionDeniedError),
+        (CREATE_DOWNLOAD_LINK, {"may_have_succeeded": True}, response(404), exceptions.NotFoundError),
+        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(429), exceptions.TransientServiceError),
+        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(403), exceptions.OutcomeUnknownError),
+        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(401), exceptions.AuthenticationError),
     ],
 )
 def test_what_earlier_attempts_left_open_decides_too(operation: Operation, known: Any, got: Response, verdict: Any) -> None:
@@ -130,28 +129,28 @@ PAGE = b"<html>no such file</html>"
 @pytest.mark.parametrize(
     ("got", "pattern", "kind", "inconclusive"),
     [
-        (response(404), None, errors.NotFoundError, False),
-        (response(404, PAGE), None, errors.NotFoundError, True),
-        (response(404, PAGE), PATTERN, errors.NotFoundError, True),
-        (response(400, {"message": "bad"}), None, errors.BadRequestError, False),
-        (response(400, {"message": "No such file"}), PATTERN, errors.NotFoundError, False),
-        (response(400, PAGE), PATTERN, errors.BadRequestError, True),
-        (response(401, PAGE), None, errors.AuthenticationError, False),
-        (response(401, {"error": "no such file"}), PATTERN, errors.AuthenticationError, False),
-        (response(500, PAGE), None, errors.TransientServiceError, False),
-        (response(429, PAGE), None, errors.RateLimitError, False),
-        *[(response(status), None, errors.BadRequestError, True) for status in (302, 405, 422)],
-        *[(response(status), None, errors.RequestRejectedError, True) for status in (409, 418, 423)],
-        (response(403), None, errors.PermissionDeniedError, True),
-        (response(200, PAGE), None, errors.InvalidResponseError, True),
-        (response(200, {"status": "error", "message": "queued"}), None, errors.ServiceError, False),
-        (response(200, {"status": "error", "message": "maintenance"}), PATTERN, errors.ServiceError, True),
-        (response(200, {"status": "error", "message": "no such file"}), PATTERN, errors.NotFoundError, False),
-        (response(200, {"error": "no such file"}), PATTERN, errors.NotFoundError, False),
+        (response(404), None, exceptions.NotFoundError, False),
+        (response(404, PAGE), None, exceptions.NotFoundError, True),
+        (response(404, PAGE), PATTERN, exceptions.NotFoundError, True),
+        (response(400, {"message": "bad"}), None, exceptions.BadRequestError, False),
+        (response(400, {"message": "No such file"}), PATTERN, exceptions.NotFoundError, False),
+        (response(400, PAGE), PATTERN, exceptions.BadRequestError, True),
+        (response(401, PAGE), None, exceptions.AuthenticationError, False),
+        (response(401, {"error": "no such file"}), PATTERN, exceptions.AuthenticationError, False),
+        (response(500, PAGE), None, exceptions.TransientServiceError, False),
+        (response(429, PAGE), None, exceptions.RateLimitError, False),
+        *[(response(status), None, exceptions.BadRequestError, True) for status in (302, 405, 422)],
+        *[(response(status), None, exceptions.RequestRejectedError, True) for status in (409, 418, 423)],
+        (response(403), None, exceptions.PermissionDeniedError, True),
+        (response(200, PAGE), None, exceptions.InvalidResponseError, True),
+        (response(200, {"status": "error", "message": "queued"}), None, exceptions.ServiceError, False),
+        (response(200, {"status": "error", "message": "maintenance"}), PATTERN, exceptions.ServiceError, True),
+        (response(200, {"status": "error", "message": "no such file"}), PATTERN, exceptions.NotFoundError, False),
+        (response(200, {"error": "no such file"}), PATTERN, exceptions.NotFoundError, False),
         (response(200, {"message": "no such file"}), PATTERN, None, False),
-        (response(200, {"code": 403, "message": "no such file"}), PATTERN, errors.PermissionDeniedError, True),
-        (response(200, {"code": 404, "message": "gone"}), PATTERN, errors.NotFoundError, False),
-        (response(200, {"code": 500, "message": "no such file"}), PATTERN, errors.TransientServiceError, False),
+        (response(200, {"code": 403, "message": "no such file"}), PATTERN, exceptions.PermissionDeniedError, True),
+        (response(200, {"code": 404, "message": "gone"}), PATTERN, exceptions.NotFoundError, False),
+        (response(200, {"code": 500, "message": "no such file"}), PATTERN, exceptions.TransientServiceError, False),
     ],
 )
 def test_a_poll_is_about_the_file_only_if_the_service_says_so(got: Response, pattern: Any, kind: Any, inconclusive: bool) -> None:
@@ -163,17 +162,17 @@ def test_a_poll_is_about_the_file_only_if_the_service_says_so(got: Response, pat
 def test_only_the_first_401_of_a_call_asks_for_a_new_token() -> None:
     got, context = response(401), CallContext(DELETE_FOLDER)
     first = classify_response(context, got, read_content(got))
-    assert first == Failure(errors.AuthenticationError, "HTTP 401", retry_with_new_token=True, status=401)
+    assert first == Failure(exceptions.AuthenticationError, "HTTP 401", retry_with_new_token=True, status=401)
     assert isinstance(first, Failure)
     second = classify_response(first.remembered_in(context), got, read_content(got))
-    assert second == Failure(errors.AuthenticationError, "HTTP 401", status=401)
+    assert second == Failure(exceptions.AuthenticationError, "HTTP 401", status=401)
 
 
 def test_only_an_unknown_outcome_is_remembered_as_a_possible_success() -> None:
     context = CallContext(DELETE_FOLDER)
-    for unknown in (errors.TransientServiceError, errors.OutcomeUnknownError):
+    for unknown in (exceptions.TransientServiceError, exceptions.OutcomeUnknownError):
         assert Failure(unknown, "").remembered_in(context).may_have_succeeded
-    for known in (errors.ServiceUnreachableError, errors.RateLimitError, errors.AuthenticationError):
+    for known in (exceptions.ServiceUnreachableError, exceptions.RateLimitError, exceptions.AuthenticationError):
         assert Failure(known, "").remembered_in(context) == context
 
 
@@ -183,7 +182,6 @@ def test_only_an_unknown_outcome_is_remembered_as_a_possible_success() -> None:
         (UPLOAD_FROM_URL, 400, "Check the URL"),
         (DELETE_FOLDER, 400, "Check the id"),
         (CREATE_DOWNLOAD_LINK, 400, "Check the id"),
-        (ConnectionTest.operation, 400, "Check that the connection's host is the base URL"),
         (DELETE_FOLDER, 405, "Something other than the version 2 API responds there"),
         (DELETE_FOLDER, 308, "Set the connection's host to the final base URL"),
         (DELETE_FOLDER, 418, ""),
@@ -192,23 +190,26 @@ def test_only_an_unknown_outcome_is_remembered_as_a_possible_success() -> None:
 def test_the_advice_fits_the_status_and_the_operation(operation: Operation, status: int, advice: str) -> None:
     verdict = classify_response(CallContext(operation), response(status), read_content(response(status)))
     assert isinstance(verdict, Failure)
-    assert advice in verdict.advice
+    assert advice in str(verdict.error(verdict.reason, operation=operation.name, advice=verdict.advice))
     assert bool(advice) is bool(verdict.advice)
 
 
 @pytest.mark.parametrize(
     ("error", "about_service"),
     [
-        *[(kind("x"), True) for kind in (errors.RateLimitError, errors.OutcomeUnknownError, errors.InvalidResponseError)],
-        *[(errors.BadRequestError("x", status=status), True) for status in (300, 399, 405)],
-        *[(errors.BadRequestError("x", status=status), False) for status in (400, 422)],
-        *[(errors.RequestRejectedError("x", status=status), False) for status in (406, 409, 418, 423)],
-        (errors.AuthenticationError("x", status=401), False),
-        (errors.ServiceError("x", status=200), False),
-        (errors.InvalidInputError("x"), False),
+        *[
+            (kind("x"), True)
+            for kind in (exceptions.RateLimitError, exceptions.OutcomeUnknownError, exceptions.InvalidResponseError)
+        ],
+        *[(exceptions.BadRequestError("x", status=status), True) for status in (300, 399, 405)],
+        *[(exceptions.BadRequestError("x", status=status), False) for status in (400, 422)],
+        *[(exceptions.RequestRejectedError("x", status=status), False) for status in (406, 409, 418, 423)],
+        (exceptions.AuthenticationError("x", status=401), False),
+        (exceptions.ServiceError("x", status=200), False),
+        (exceptions.InvalidInputError("x"), False),
     ],
 )
-def test_a_failure_is_of_the_service_or_of_the_url(error: errors.CloudStoreError, about_service: bool) -> None:
+def test_a_failure_is_of_the_service_or_of_the_url(error: exceptions.CloudStoreError, about_service: bool) -> None:
     assert is_about_service(error) is about_service
 
 
@@ -230,26 +231,26 @@ def test_retry_after_is_seconds_or_an_http_date_to_come_and_at_most_a_day(value:
 
 def test_a_page_with_503_and_a_time_leaves_an_upload_in_doubt_because_varnish_sends_one_after_its_backend_timed_out() -> None:
     page = b"<!DOCTYPE html><h1>Error 503 Backend fetch failed</h1>"
-    assert judged(UPLOAD_FROM_URL, response(503, page, retry_after="5")) is errors.OutcomeUnknownError
-    assert judged(UPLOAD_FROM_URL, response(503, b"{broken", retry_after="5")) is errors.OutcomeUnknownError
-    assert judged(UPLOAD_FROM_URL, response(429, page, retry_after="5")) is errors.RateLimitError
-    assert judged(DELETE_FOLDER, response(503, page, retry_after="5")) is errors.RateLimitError
+    assert judged(UPLOAD_FROM_URL, response(503, page, retry_after="5")) is exceptions.OutcomeUnknownError
+    assert judged(UPLOAD_FROM_URL, response(503, b"{broken", retry_after="5")) is exceptions.OutcomeUnknownError
+    assert judged(UPLOAD_FROM_URL, response(429, page, retry_after="5")) is exceptions.RateLimitError
+    assert judged(DELETE_FOLDER, response(503, page, retry_after="5")) is exceptions.RateLimitError
 
 
 def test_a_503_with_a_time_that_may_have_been_cut_off_leaves_an_upload_in_doubt() -> None:
     cut = replace(response(503), headers={"retry-after": "5"})
-    assert judged(UPLOAD_FROM_URL, cut) is errors.OutcomeUnknownError
-    assert judged(DELETE_FOLDER, cut) is errors.RateLimitError
+    assert judged(UPLOAD_FROM_URL, cut) is exceptions.OutcomeUnknownError
+    assert judged(DELETE_FOLDER, cut) is exceptions.RateLimitError
 
 
 @pytest.mark.parametrize("body", [{"status": 409, "code": 500}, {"_status": 503, "code": 403}, {"status": "401", "code": "429"}])
 def test_of_several_numbers_the_one_in_doubt_decides_so_that_an_upload_is_not_resent(body: Any) -> None:
-    assert judged(UPLOAD_FROM_URL, response(200, body)) is errors.OutcomeUnknownError
+    assert judged(UPLOAD_FROM_URL, response(200, body)) is exceptions.OutcomeUnknownError
 
 
 @pytest.mark.parametrize("value", ["1", "0", " 7 ", "9" * 5000, "Thu, 01 Jan 2026 00:02:00 GMT"])
 def test_a_503_with_a_time_to_come_says_that_an_upload_had_no_effect(value: str) -> None:
-    assert judged(UPLOAD_FROM_URL, response(503, retry_after=value)) is errors.RateLimitError
+    assert judged(UPLOAD_FROM_URL, response(503, retry_after=value)) is exceptions.RateLimitError
 
 
 @pytest.mark.parametrize(
@@ -260,5 +261,5 @@ def test_a_503_with_a_time_to_come_says_that_an_upload_had_no_effect(value: str)
     ],
 )  # fmt: skip
 def test_any_other_503_does_not_say_that_an_upload_had_no_effect(value: str) -> None:
-    assert judged(UPLOAD_FROM_URL, response(503, retry_after=value)) is errors.OutcomeUnknownError
-    assert judged(UPLOAD_FROM_URL, response(429, retry_after=value)) is errors.RateLimitError
+    assert judged(UPLOAD_FROM_URL, response(503, retry_after=value)) is exceptions.OutcomeUnknownError
+    assert judged(UPLOAD_FROM_URL, response(429, retry_after=value)) is exceptions.RateLimitError

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as cases
 from hypothesis import strategies as st
 
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import dataset_of_url, file_name, file_uri, normalize
 from airflow_provider_cloudstore.protocol.operations import validate_id
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import settings as cases
 from hypothesis import strategies as st
 
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.identifiers import is_nothing
 from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER
 from tests.support import examples, settings

@@ -7,10 +7,11 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
-from airflow_provider_cloudstore.protocol import errors, operations
+from airflow_provider_cloudstore.protocol import operations
 from airflow_provider_cloudstore.protocol.calls import Call
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import (
     CREATE_DOWNLOAD_LINK,
     DELETE_FOLDER,
@@ -144,8 +145,12 @@ def test_every_operation_has_hook_methods_an_operator_and_a_place_in_the_docs(
 
 def test_an_error_has_hints_for_names_that_exist_only() -> None:
     names = {*(operation.name for operation in OPERATIONS), "download", "connection test"}
-    for kind in vars(errors).values():
-        if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError) and not issubclass(kind, errors.BatchEndedError):
+    for kind in vars(exceptions).values():
+        if (
+            isinstance(kind, type)
+            and issubclass(kind, exceptions.CloudStoreError)
+            and not issubclass(kind, exceptions.BatchEndedError)
+        ):
             assert kind.hint_for.keys() <= names
 
 

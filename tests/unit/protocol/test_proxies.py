@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.protocol.errors import ConfigurationError
+from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.failures import connect_refused
 from airflow_provider_cloudstore.protocol.messages import FailureKind
 from airflow_provider_cloudstore.protocol.proxies import Proxy, environment_proxy, validate_proxy

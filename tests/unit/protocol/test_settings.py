@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.protocol.errors import ConfigurationError
+from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import (
     EXTRA_KEYS,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, UploadState, url_digest
 
 URL = "https://user:hunter2@h/f?sig=hunter3"

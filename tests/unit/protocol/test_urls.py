@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from airflow_provider_cloudstore.protocol.errors import InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import UPLOAD_FROM_URL
 from airflow_provider_cloudstore.protocol.secrets import MASK, redact_url
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url

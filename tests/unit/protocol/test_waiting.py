@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.protocol import errors
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.waiting import FileWait, file_wait_timeout
 
 NOW = pendulum.datetime(2026, 1, 1)
@@ -16,11 +16,11 @@ LATER = NOW.add(seconds=60)
 @pytest.mark.parametrize(
     "kind",
     [
-        errors.NotFoundError,
-        errors.ServiceError,
-        errors.RateLimitError,
-        errors.TransientServiceError,
-        errors.ServiceUnreachableError,
+        exceptions.NotFoundError,
+        exceptions.ServiceError,
+        exceptions.RateLimitError,
+        exceptions.TransientServiceError,
+        exceptions.ServiceUnreachableError,
     ],
 )
 def test_a_file_that_is_not_there_and_a_service_that_is_ailing_are_waited_out(kind: type[CloudStoreError]) -> None:
@@ -31,7 +31,7 @@ def test_a_file_that_is_not_there_and_a_service_that_is_ailing_are_waited_out(ki
 
 INCONCLUSIVE = [
     kind("x", inconclusive=True)
-    for kind in (errors.PermissionDeniedError, errors.NotFoundError, errors.BadRequestError, errors.ServiceError)
+    for kind in (exceptions.PermissionDeniedError, exceptions.NotFoundError, exceptions.BadRequestError, exceptions.ServiceError)
 ]
 inconclusive = pytest.mark.parametrize("error", INCONCLUSIVE, ids=lambda error: type(error).__name__)
 
@@ -39,11 +39,11 @@ inconclusive = pytest.mark.parametrize("error", INCONCLUSIVE, ids=lambda error: 
 @pytest.mark.parametrize(
     "error",
     [
-        errors.AuthenticationError("why"),
-        errors.BadRequestError("why", status=400),
-        errors.ConfigurationError("why"),
-        errors.InvalidInputError("why"),
-        errors.OutcomeUnknownError("why"),
+        exceptions.AuthenticationError("why"),
+        exceptions.BadRequestError("why", status=400),
+        exceptions.ConfigurationError("why"),
+        exceptions.InvalidInputError("why"),
+        exceptions.OutcomeUnknownError("why"),
     ],
 )
 def test_what_looking_again_cannot_help_ends_the_wait_at_once(error: CloudStoreError) -> None:
@@ -86,10 +86,11 @@ def test_the_row_is_of_whatever_says_nothing_of_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [errors.NotFoundError, errors.ServiceError, errors.TransientServiceError, errors.ServiceUnreachableError]
+    "kind",
+    [exceptions.NotFoundError, exceptions.ServiceError, exceptions.TransientServiceError, exceptions.ServiceUnreachableError],
 )
 def test_any_other_response_starts_the_row_anew(kind: type[CloudStoreError]) -> None:
-    unclear = errors.PermissionDeniedError("x", inconclusive=True)
+    unclear = exceptions.PermissionDeniedError("x", inconclusive=True)
     polls = [(0, unclear), (20, unclear), (40, kind("y")), (50, unclear), (60, unclear), (79, unclear)]
     assert ended_after(FileWait("f1", 5, LATER), polls) is None
     assert ended_after(FileWait("f1", 5, LATER), [*polls, (80, unclear)]) == 80
@@ -104,24 +105,24 @@ def test_where_nothing_is_remembered_only_the_deadline_ends_the_wait(error: Clou
 
 def test_the_log_says_once_that_a_response_says_nothing_of_the_file() -> None:
     wait = FileWait("f1", 5, LATER)
-    assert wait.not_yet(errors.PermissionDeniedError("HTTP 403: no", inconclusive=True), NOW) == (
+    assert wait.not_yet(exceptions.PermissionDeniedError("HTTP 403: no", inconclusive=True), NOW) == (
         "The response is inconclusive about file 'f1' (HTTP 403: no); polling every 5 s until 2026-01-01 00:01:00 UTC, "
         "or until 3 such responses in a row span 30 s"
     )
-    assert wait.not_yet(errors.PermissionDeniedError("HTTP 403: no", inconclusive=True), NOW) is None
+    assert wait.not_yet(exceptions.PermissionDeniedError("HTTP 403: no", inconclusive=True), NOW) is None
     assert wait.message == "HTTP 403: no"
 
 
 def test_the_services_words_are_told_when_they_change_and_not_at_every_look() -> None:
     wait = FileWait("f1", 5, LATER)
-    reported = [bool(wait.not_yet(errors.NotFoundError(what), NOW)) for what in ("a", "a", "b", "b", "a")]
+    reported = [bool(wait.not_yet(exceptions.NotFoundError(what), NOW)) for what in ("a", "a", "b", "b", "a")]
     assert reported == [True, False, True, False, True]
     assert wait.message == "a"
 
 
 def test_pauses_are_spread_around_the_interval() -> None:
     wait = FileWait("f1", 10, LATER)
-    pauses = [wait.pause(NOW, errors.NotFoundError("x")) for _ in range(500)]
+    pauses = [wait.pause(NOW, exceptions.NotFoundError("x")) for _ in range(500)]
     assert 8 <= min(pauses) < 8.5
     assert 11.5 < max(pauses) <= 12
     firsts = [wait.first_pause(NOW) for _ in range(500)]  # the scheduler must have settled the deferral
@@ -131,21 +132,21 @@ def test_pauses_are_spread_around_the_interval() -> None:
 
 
 def test_a_deferrable_wait_polls_on_the_worker_for_five_seconds_at_least_once_a_second() -> None:
-    wait, missing = FileWait("f1", 10, LATER), errors.NotFoundError("x")
+    wait, missing = FileWait("f1", 10, LATER), exceptions.NotFoundError("x")
     wait.not_yet(missing, NOW)
     assert not wait.should_defer(NOW.add(seconds=4), missing)
     assert wait.pause_on_worker(NOW, missing) == 1.0
     assert wait.should_defer(NOW.add(seconds=5), missing)
-    assert wait.should_defer(NOW, errors.RateLimitError("x", retry_after=30))  # such a pause is for the triggerer
+    assert wait.should_defer(NOW, exceptions.RateLimitError("x", retry_after=30))  # such a pause is for the triggerer
     assert wait.should_defer(LATER, missing)
 
 
 def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> None:
     wait = FileWait("f1", 10, LATER)
-    assert wait.pause(NOW, errors.RateLimitError("x", retry_after=30)) == 30
-    assert wait.pause(NOW, errors.RateLimitError("x", retry_after=300)) == 60
-    assert wait.pause(LATER.add(seconds=-3), errors.NotFoundError("x")) == 3
-    assert wait.pause(LATER.add(seconds=3), errors.NotFoundError("x")) == 0
+    assert wait.pause(NOW, exceptions.RateLimitError("x", retry_after=30)) == 30
+    assert wait.pause(NOW, exceptions.RateLimitError("x", retry_after=300)) == 60
+    assert wait.pause(LATER.add(seconds=-3), exceptions.NotFoundError("x")) == 3
+    assert wait.pause(LATER.add(seconds=3), exceptions.NotFoundError("x")) == 0
     assert not wait.over(LATER.add(seconds=-0.1))
     assert wait.over(LATER)
 
@@ -160,9 +161,8 @@ def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_w
 
 
 def test_an_error_survives_the_way_through_an_event() -> None:
-    for kind in (errors.PermissionDeniedError, errors.RateLimitError, errors.FileWaitTimeoutError):
-        error = kind("why", operation="o", subject="s", status=403, sent=True, attempts=2, retry_after=1.5)
-        error.retryable = True
+    for kind in (exceptions.PermissionDeniedError, exceptions.RateLimitError, exceptions.FileWaitTimeoutError):
+        error = kind("why", operation="o", subject="s", status=403, sent=True, attempts=2, retry_after=1.5, retryable=True)
         back = CloudStoreError.from_dict(error.to_dict())
         assert type(back) is kind
         assert str(back) == str(error)

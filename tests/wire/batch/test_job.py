@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Status
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.emulator.faults import Fault, Kind, Work
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.protocol import errors
 from tests.support import eventually
 
 pytestmark = pytest.mark.slow  # make test-in-time
@@ -117,7 +117,7 @@ def test_a_kill_ends_it_within_two_seconds_whatever_it_waits_for(
     ends = {"killed": lambda: time.monotonic() > began + 0.8} if ending == "killed" else {"time_limit": 0.8}
     report = run(job(urls(2000), **ends))
     assert time.monotonic() - began < 0.8 + AT_ONCE
-    assert isinstance(report.error, errors.BatchInterruptedError)
+    assert isinstance(report.error, exceptions.BatchInterruptedError)
     assert ("execution_timeout" in str(report.error)) is (ending == "time_limit")
     assert report.counts[Status.QUEUED] == len(arrived())
 
@@ -136,7 +136,7 @@ def test_a_kill_ends_it_within_two_seconds_even_when_a_thread_hangs(
 
     if hangs == "receipts":
         folder.fails = lambda: release.wait(60)
-    with pytest.raises(errors.BatchInterruptedError):
+    with pytest.raises(exceptions.BatchInterruptedError):
         run(job([], read=lambda: manifest, folder=folder, killed=lambda: time.monotonic() > began + 0.7))
     took = time.monotonic() - began - 0.7
     release.set()

@@ -14,10 +14,10 @@ from typing import Any
 import pendulum
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.downloads import DownloadClient
-from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import Call, DeleteFolder
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.results import DownloadLink
@@ -83,7 +83,7 @@ def blocking(own: Settings) -> Iterator[Send]:
     def send(kind: type[Call[Any]] = DeleteFolder, subject: str = "d1") -> Any:
         try:
             return str(client.perform(kind(subject, own)).response)
-        except errors.CloudStoreError as error:
+        except exceptions.CloudStoreError as error:
             return error
 
     with BlockingClient(own, lambda: own) as client:
@@ -95,7 +95,7 @@ def asynchronous(own: Settings) -> Iterator[Send]:
     async def perform(call: Call[Any]) -> Any:
         try:
             return str((await client.perform(call)).response)
-        except errors.CloudStoreError as error:
+        except exceptions.CloudStoreError as error:
             return error
 
     with asyncio.Runner() as runner:
@@ -115,7 +115,7 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
         target = Target()
         try:
             client.run(Download("f1", own), target, on_retry=print)
-        except errors.CloudStoreError as error:
+        except exceptions.CloudStoreError as error:
             return error
         return target.decode()
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients import asynchronous
 from airflow_provider_cloudstore.clients.asynchronous import POOL_LIMIT, AsyncClient, shared_session
-from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import HEAD, OK, Authority, RawServer, close, reset, slowly, stay_open
@@ -86,7 +86,7 @@ def uploads(own: Settings, count: int, at_once: int) -> list[str]:
     async def upload(client: AsyncClient, number: int) -> str:
         try:
             await client.perform(UploadFromUrl(f"https://source.example/{number}", own))
-        except errors.CloudStoreError as error:
+        except exceptions.CloudStoreError as error:
             return error.reason
         return "queued"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import TOKEN, settings
 from tests.wire.clients.conftest import LINK_TOKEN, Serve, Target, download
@@ -86,7 +86,7 @@ def test_a_proxy_of_the_environment_is_that_of_the_downloads_host(serve: Serve, 
 def test_a_pause_counts_towards_five_minutes_without_progress(serve: Serve, slept: list[float]) -> None:
     server = serve(response("429 Too Many Requests", "Retry-After: 100"))
     failed = download_from(server.url, max_attempts=100)
-    assert isinstance(failed, errors.RateLimitError)
+    assert isinstance(failed, exceptions.RateLimitError)
     assert failed.retry_after == 100
     assert slept == [100, 100]
 

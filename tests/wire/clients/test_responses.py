@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, UploadFromUrl
 from tests.raw_server import HEAD, OK, slowly, stay_open
 from tests.support import TOKEN, settings
@@ -46,7 +46,7 @@ def test_a_raw_response_is_read_once_and_what_is_unclear_is_unknown(serve: Serve
     if client in understood:
         assert outcome == "{}"
     else:
-        assert isinstance(outcome, errors.CloudStoreError)
+        assert isinstance(outcome, exceptions.CloudStoreError)
         assert outcome.sent is True
 
 
@@ -55,7 +55,7 @@ def test_a_raw_response_is_read_once_and_what_is_unclear_is_unknown(serve: Serve
 def test_a_connection_with_an_unclear_response_is_not_used_again(serve: Serve, client: str, first: str) -> None:
     server = serve(RAW[first][0], HEAD + b"Content-Length: 1\r\n\r\n7", then=stay_open)
     with WAYS[client](settings(server.url, max_attempts=1)) as send:
-        assert isinstance(send(), errors.CloudStoreError)
+        assert isinstance(send(), exceptions.CloudStoreError)
         assert send() == "7"
     assert (len(server.requests), server.connections) == (2, 2)
 
@@ -87,7 +87,7 @@ def test_no_response_costs_more_memory_than_its_limit(way: Way, serve: Serve, he
     outcome = send_once(way, settings(server.url, timeout=2))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert isinstance(outcome, errors.CloudStoreError)
+    assert isinstance(outcome, exceptions.CloudStoreError)
     assert peak < 16 * 1024**2
     assert len(server.requests) == 1
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.protocol import errors
 from airflow_provider_cloudstore.protocol.calls import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -18,7 +18,7 @@ from tests.wire.clients.conftest import HOST, LINK_TOKEN, Send, Serve, Way
 
 UPLOAD = UploadFromUrl, "https://source.example/f"
 QUEUED = HEAD + b'Content-Type: application/json\r\nContent-Length: 16\r\n\r\n{"file_id":"f1"}'
-Unknown = errors.OutcomeUnknownError
+Unknown = exceptions.OutcomeUnknownError
 
 
 @pytest.mark.parametrize("end", [close, reset])
@@ -124,7 +124,7 @@ def test_without_a_connection_nothing_was_sent_and_the_advice_fits_the_failure(
     happened, _, then = str(error).partition("\n")
     assert what in happened
     assert advice in then
-    assert isinstance(error, errors.ConfigurationError if "407" in situation else errors.ServiceUnreachableError)
+    assert isinstance(error, exceptions.ConfigurationError if "407" in situation else exceptions.ServiceUnreachableError)
     assert not error.sent
     assert not any(secret in str(error) + logged.text for secret in ("us@er", "us%40er", "p/w", "p%2Fw", TOKEN, LINK_TOKEN))
 

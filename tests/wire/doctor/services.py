@@ -17,7 +17,7 @@ import pytest
 from airflow_provider_cloudstore.doctor import diagnose
 from airflow_provider_cloudstore.doctor.report import CHECKS, Report, Verdict
 from airflow_provider_cloudstore.emulator.app import SOURCES_PATH
-from airflow_provider_cloudstore.protocol.calls import MISSING
+from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, OPERATIONS
 from tests.support import http_server
 
@@ -124,7 +124,7 @@ class Storage:
         if token != TOKEN:
             return self.refused("token", "denied")
         subject = given[operation.field]
-        self._in_a_row = self._in_a_row + 1 if operation is CREATE_DOWNLOAD_LINK and subject == MISSING else 0
+        self._in_a_row = self._in_a_row + 1 if operation is CREATE_DOWNLOAD_LINK and subject == MISSING_FILE_ID else 0
         if self._in_a_row > self.burst:
             return self.limited()
         handlers = {"link": self._link, "upload": self._upload, "delete": self._delete}

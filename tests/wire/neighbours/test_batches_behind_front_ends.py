@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.protocol import errors
 from tests.guarantees import Proof, guarantee
 from tests.support import eventually
 from tests.wire.neighbours.servers import HAPROXY, LOCATION, FrontEnd, Haproxy, Nginx, limit, server
@@ -95,7 +95,7 @@ def batch(emulator: Emulator, tmp_path: Path) -> Callable[..., Batch]:
         failed = ""
         try:
             operator.execute({"ti": ti})  # type: ignore[typeddict-item]
-        except errors.BatchFailedError as error:
+        except exceptions.BatchFailedError as error:
             failed = str(error)
         assert emulator.access_token not in failed
         assert "hunter" not in failed

@@ -14,10 +14,10 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow.providers.common.io.operators.file_transfer import FileTransferOperator
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator
-from airflow_provider_cloudstore.protocol import errors
 from tests.wire.neighbours.buckets import FIRST, NAME, S3Bucket
 from tests.wire.neighbours.servers import S3
 
@@ -82,7 +82,7 @@ def test_a_download_that_fails_leaves_no_object_and_no_upload(emulator: Emulator
     emulator.put_file(os.urandom(size), "f1")
     bucket.put_object(Bucket=NAME, Key="old", Body=b"old")
     for target in (f"{root}/new", f"{root}/old"):
-        with pytest.raises(errors.ChecksumError):
+        with pytest.raises(exceptions.ChecksumError):
             CloudStoreHook().download("f1", target, expected_sha256="0" * 64)
     assert keys(bucket) == ["old"]
     assert bucket.get_object(Bucket=NAME, Key="old")["Body"].read() == b"old"

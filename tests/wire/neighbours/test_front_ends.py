@@ -21,9 +21,10 @@ from typing import Any
 import pytest
 import trustme
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
-from airflow_provider_cloudstore.protocol import calls, errors
+from airflow_provider_cloudstore.protocol import calls
 from scripts.processes import free_port
 from tests.guarantees import Proof, guarantee
 from tests.support import eventually, store_file
@@ -33,7 +34,7 @@ from tests.wire.neighbours.servers import HAPROXY, LOCATION, PROXY_LOGIN, PROXY_
 pytestmark = pytest.mark.slow
 
 WRONG_PASSWORD = "0ther-passw0rd"
-Outcomes = dict[str, errors.CloudStoreError | None]
+Outcomes = dict[str, exceptions.CloudStoreError | None]
 Run = Callable[[Callable[[], Any]], Any]
 
 
@@ -44,11 +45,11 @@ def source(client: str) -> str:
 def blocking() -> Outcomes:
     """Every operation at once, each with a hook of its own; None is success."""
 
-    def outcome_of(work: Callable[[CloudStoreHook], object]) -> errors.CloudStoreError | None:
+    def outcome_of(work: Callable[[CloudStoreHook], object]) -> exceptions.CloudStoreError | None:
         with CloudStoreHook() as hook:
             try:
                 work(hook)
-            except errors.CloudStoreError as error:
+            except exceptions.CloudStoreError as error:
                 return error
         return None
 
@@ -64,10 +65,10 @@ def blocking() -> Outcomes:
 def asynchronous() -> Outcomes:
     """The same through the asynchronous hook."""
 
-    async def outcome_of(work: Awaitable[object]) -> errors.CloudStoreError | None:
+    async def outcome_of(work: Awaitable[object]) -> exceptions.CloudStoreError | None:
         try:
             await work
-        except errors.CloudStoreError as error:
+        except exceptions.CloudStoreError as error:
             return error
         return None
 
@@ -242,7 +243,7 @@ def counted(emulator: Emulator) -> Counter[tuple[str, str]]:
     return Counter({(what, name): n for what in ("requests", "effects") for name, n in state[what].items()})
 
 
-def assert_it_ends(outcome: errors.CloudStoreError | None, name: str, operation: str, done: Counter[tuple[str, str]]) -> None:
+def assert_it_ends(outcome: exceptions.CloudStoreError | None, name: str, operation: str, done: Counter[tuple[str, str]]) -> None:
     """As ``docs/operate/front-ends.md`` says: with which error, after how many requests, and with as many effects."""
     row, ends = ROWS[name], DOCUMENTED[name][operation]
     # By its name: a permanent error is also Airflow's.

@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.receipts import Receipts, Try
-from airflow_provider_cloudstore.protocol.errors import BatchStoppedError, InvalidInputError
+from airflow_provider_cloudstore.exceptions import BatchStoppedError, InvalidInputError
 from airflow_provider_cloudstore.receipts import read_receipts
 from tests.unit.batch.folders import digest_of
 from tests.wire.neighbours.buckets import FIRST, NAME

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_cloudstore.batch import lease
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.protocol.errors import CloudStoreError
 
 IDENTITY = {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": -1}
 RATE = 40

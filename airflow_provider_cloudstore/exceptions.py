@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException  # noqa: TID251  (the one name of Airflow in protocol/)
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 _UNPRINTABLE_SPACE = re.compile(r"[^\S ]+")
 _BASE_URL = "that the connection's host is the base URL: the part before /cloud/api/v2."
@@ -46,12 +46,13 @@ class CloudStoreError(Exception):
     :param advice: what to do; by default the hint of the error's class.
     :param inconclusive: whether the response says nothing about the subject: a wait tolerates a few such responses.
     :param message: the service's message, free of secrets; empty if there was none, or a web page.
+    :param retryable: whether the call itself retries it, within its attempts and its time; by default as its class says.
     """
 
     permanent: ClassVar[bool] = False
     """Whether it is a :class:`PermanentError`."""
-    retryable = False
-    """Whether the call itself retries it, within its attempts and its time."""
+    retried: ClassVar[bool] = False
+    """Whether calls retry it, unless :attr:`retryable` says otherwise."""
     hint: ClassVar[str] = ""
     hint_for: ClassVar[Mapping[str, str]] = {}
     """By the operation's name, or by a batch's cause, where :attr:`hint` does not fit."""
@@ -67,10 +68,13 @@ class CloudStoreError(Exception):
     inconclusive: bool = False
     message: str = ""
     advice: str = ""
+    retryable: bool | None = None
 
     def __post_init__(self) -> None:
         for part in ("reason", "operation", "subject", "message", "advice"):
             setattr(self, part, one_line(str(getattr(self, part))))
+        if self.retryable is None:
+            self.retryable = self.retried
         super().__init__(self.reason)  # what pickle and copy create an error from, before they set its fields
 
     def __str__(self) -> str:
@@ -111,14 +115,14 @@ class InvalidInputError(PermanentError):
 class ServiceUnreachableError(CloudStoreError):
     """The connection failed (DNS, refused, connect timeout, TLS, proxy): the request was never sent."""
 
-    retryable = True
+    retried = True
     hint = "Check the host and port, and that this machine can reach them (firewall, proxy)."
 
 
 class RateLimitError(CloudStoreError):
     """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks for the request later. It had no effect."""
 
-    retryable = True
+    retried = True
     hint = "The service limits the rate of requests. Spread the calls, for example with an Airflow pool."
     hint_for: ClassVar[Mapping[str, str]] = {"connection test": "The service limits the rate of requests. Try again later."}
 
@@ -126,7 +130,7 @@ class RateLimitError(CloudStoreError):
 class TransientServiceError(CloudStoreError):
     """The service failed, or the outcome is unknown; repeating the request is safe, or the caller opted in to it."""
 
-    retryable = True
+    retried = True
     hint = "The service failed or did not respond. Airflow's retries apply; if this persists, ask whoever runs the service."
     hint_for: ClassVar[Mapping[str, str]] = {
         "remote upload": "The upload may or may not have been queued; retry_unknown_outcome=True allows resending it.",
@@ -191,6 +195,11 @@ class BadRequestError(RequestRejectedError, PermanentError):
     """HTTP 400, 405, 411, 413, 414, 415, 422 or 3xx: the same request would be rejected again."""
 
     hint = "The same request would be rejected again. Check the connection's host (base URL) and the operator's arguments."
+    hint_for: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("delete folder", "download link"), "Check the id: the service did not accept it."),
+        "remote upload": "Check the URL: the service did not accept it.",
+        "connection test": NotFoundError.hint,
+    }
 
 
 class AuthenticationError(RequestRejectedError, PermanentError):

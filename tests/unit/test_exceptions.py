@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_cloudstore.protocol import errors
+from airflow_provider_cloudstore import exceptions
 
-KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CloudStoreError)]
+KINDS = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, exceptions.CloudStoreError)]
 DATA: dict[str, Any] = {
     "operation": "delete folder", "subject": "d1", "status": 418, "sent": True, "attempts": 3, "retry_after": 1.5,
     "message": "no",
@@ -18,7 +18,7 @@ DATA: dict[str, Any] = {
 }  # fmt: skip
 
 
-def seen(error: errors.CloudStoreError) -> tuple[Any, ...]:
+def seen(error: exceptions.CloudStoreError) -> tuple[Any, ...]:
     return (
         type(error),
         str(error),
@@ -31,9 +31,8 @@ def seen(error: errors.CloudStoreError) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_an_error_survives_pickling_and_copying_unchanged(kind: type[errors.CloudStoreError]) -> None:
-    error = kind("HTTP 418", **DATA)
-    error.retryable = not kind.retryable
+def test_an_error_survives_pickling_and_copying_unchanged(kind: type[exceptions.CloudStoreError]) -> None:
+    error = kind("HTTP 418", **DATA, retryable=not kind.retried)
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert seen(pickle.loads(pickle.dumps(error, protocol))) == seen(error)
     assert seen(copy.copy(error)) == seen(copy.deepcopy(error)) == seen(error)
@@ -41,25 +40,25 @@ def test_an_error_survives_pickling_and_copying_unchanged(kind: type[errors.Clou
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a_permanent_error_is_one_that_airflow_does_not_retry(kind: type[errors.CloudStoreError]) -> None:
-    assert kind.permanent is issubclass(kind, AirflowFailException) is issubclass(kind, errors.PermanentError)
-    assert not (kind.permanent and kind.retryable)
+def test_a_permanent_error_is_one_that_airflow_does_not_retry(kind: type[exceptions.CloudStoreError]) -> None:
+    assert kind.permanent is issubclass(kind, AirflowFailException) is issubclass(kind, exceptions.PermanentError)
+    assert not (kind.permanent and kind.retried)
 
 
 def fail() -> None:
-    raise errors.BadRequestError("HTTP 404", **DATA)
+    raise exceptions.BadRequestError("HTTP 404", **DATA)
 
 
 def test_an_error_of_another_process_is_the_same_here() -> None:
-    with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(errors.BadRequestError) as failed:
+    with multiprocessing.get_context("spawn").Pool(1) as pool, pytest.raises(exceptions.BadRequestError) as failed:
         pool.apply(fail)
     assert isinstance(failed.value, AirflowFailException)
     assert (failed.value.status, failed.value.subject, str(failed.value).count("HTTP 404")) == (418, "d1", 1)
 
 
 def test_an_error_survives_the_event_of_a_trigger_with_the_services_words() -> None:
-    error = errors.NotFoundError("HTTP 404", **DATA)
-    assert vars(errors.CloudStoreError.from_dict(error.to_dict())) == vars(error)
+    error = exceptions.NotFoundError("HTTP 404", **DATA)
+    assert vars(exceptions.CloudStoreError.from_dict(error.to_dict())) == vars(error)
 
 
 # What a terminal or a log interprets: line breaks of every kind, escapes of a terminal, and what reverses the order of text.
@@ -68,7 +67,7 @@ HOSTILE = f"no{''.join(map(chr, CODES))}file"
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_no_part_of_an_error_can_end_a_line_and_advice_begins_one(kind: type[errors.CloudStoreError]) -> None:
+def test_no_part_of_an_error_can_end_a_line_and_advice_begins_one(kind: type[exceptions.CloudStoreError]) -> None:
     error = kind(f"HTTP 404: {HOSTILE}", operation="download link", subject=HOSTILE, message=HOSTILE)
     what, *then = str(error).splitlines()
     assert then == ([kind.hint_for.get("download link", kind.hint)] if kind.hint else [])
@@ -79,6 +78,6 @@ def test_no_part_of_an_error_can_end_a_line_and_advice_begins_one(kind: type[err
 
 
 def test_advice_of_its_own_replaces_the_hint() -> None:
-    error = errors.NotFoundError("HTTP 404", advice="Ask Ada.")
+    error = exceptions.NotFoundError("HTTP 404", advice="Ask Ada.")
     assert str(error) == "HTTP 404.\nAsk Ada."
-    assert str(errors.CloudStoreError.from_dict(error.to_dict())) == str(error)
+    assert str(exceptions.CloudStoreError.from_dict(error.to_dict())) == str(error)
