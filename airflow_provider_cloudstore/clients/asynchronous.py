@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import aiohttp
 from yarl import URL
 
+from airflow_provider_cloudstore.clients.proxies import Proxy
 from airflow_provider_cloudstore.clients.reasons import transport_failure
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.exceptions import CloudStoreError
@@ -26,7 +27,6 @@ from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, pause_before_retry
 from airflow_provider_cloudstore.protocol.failures import connect_refused
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.proxies import Proxy
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")

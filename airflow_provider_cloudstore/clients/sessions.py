@@ -7,7 +7,6 @@ request was sent, and refuse what ``http.client`` would misread.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import ssl
 from collections.abc import Mapping
@@ -21,8 +20,8 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError, SSLError
 
+from airflow_provider_cloudstore.clients.proxies import Proxy, environment_proxy
 from airflow_provider_cloudstore.clients.tls import tls_context
-from airflow_provider_cloudstore.protocol.proxies import Proxy, environment_proxy
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 _HARMLESS = re.compile(r"[\w.:\[\]-]*|HTTP/[\d.]+")  # such as a host, a method and a status; no path
@@ -74,7 +73,7 @@ class _Adapter(HTTPAdapter):
         """The proxy as ``requests`` names it. Its URL has no credentials, so that no library can print them."""
         settings = self._settings
         elsewhere = (settings.proxy is None or settings.proxy_is_inherited) and not url.startswith(f"{settings.base_url}/")
-        proxy = Proxy.of(environment_proxy(url, os.environ) if elsewhere else settings.proxy)
+        proxy = Proxy.of(environment_proxy(url) if elsewhere else settings.proxy)
         if proxy is None:
             return {}
         self._proxies[proxy.url] = proxy

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
+from airflow_provider_cloudstore.clients.proxies import Proxy
 from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.doctor.places import constant_part
 from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidResponseError, RequestRejectedError
@@ -22,7 +23,6 @@ from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
-from airflow_provider_cloudstore.protocol.proxies import Proxy
 from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings

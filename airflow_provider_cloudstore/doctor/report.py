@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from airflow_provider_cloudstore.exceptions import one_line
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters, withheld
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 
 
 class Verdict(Enum):
@@ -120,7 +120,7 @@ class Report:
 
     def redacted(self, text: str) -> str:
         """``text`` as one line without a secret that is known by now."""
-        return one_line(withheld(redact(text, self.secrets), self.secrets))
+        return one_line(redact(text, self.secrets))
 
     def may_be_secret(self, value: Any) -> bool:
         """Whether an extra may hold credentials; a placeholder is none."""

@@ -27,7 +27,6 @@ from airflow_provider_cloudstore.protocol.calls import (
     UploadFromUrl,
 )
 from airflow_provider_cloudstore.protocol.failures import is_about_subject
-from airflow_provider_cloudstore.protocol.proxies import environment_proxy
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS, DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR
@@ -424,4 +423,6 @@ def _settings_of(connection: Connection, named: str, warn: Callable[[str], None]
     settings = replace(settings, conn_id=named)
     if settings.proxy:
         return settings
-    return replace(settings, proxy=environment_proxy(settings.base_url, os.environ), proxy_is_inherited=True)
+    from airflow_provider_cloudstore.clients.proxies import environment_proxy
+
+    return replace(settings, proxy=environment_proxy(settings.base_url), proxy_is_inherited=True)

@@ -17,7 +17,7 @@ from airflow.providers.common.compat.sdk import AirflowException, ObjectStorageP
 from airflow_provider_cloudstore.batch.folder import is_local
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import file_name
-from airflow_provider_cloudstore.protocol.operations import validate_present
+from airflow_provider_cloudstore.protocol.guards import validate_present
 from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 
 _TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before they are committed

@@ -72,7 +72,7 @@ def parse_urls(urls: Any) -> list[Any] | None:
 
     :raises ValueError: if it is neither; the message does not repeat it, because URLs hold credentials.
     """
-    from airflow_provider_cloudstore.protocol.identifiers import is_nothing
+    from airflow_provider_cloudstore.protocol.guards import is_nothing
 
     if not isinstance(urls, (str, type(None))):
         if isinstance(urls, Iterable) and not isinstance(urls, (bytes, Mapping)):

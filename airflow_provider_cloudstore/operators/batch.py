@@ -189,7 +189,7 @@ def open_receipts(text: str | None, context: Context) -> Receipts:
     from airflow_provider_cloudstore.batch.receipts import Receipts, Try
     from airflow_provider_cloudstore.exceptions import InvalidInputError
     from airflow_provider_cloudstore.hooks.targets import object_path
-    from airflow_provider_cloudstore.protocol.operations import validate_present
+    from airflow_provider_cloudstore.protocol.guards import validate_present
 
     place = validate_present(text, "receipts")
     path = object_path(place, "receipts")

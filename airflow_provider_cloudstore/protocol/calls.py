@@ -28,9 +28,9 @@ from airflow_provider_cloudstore.protocol.failures import (
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
 from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters, withheld
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.storable import MAX_CHARACTERS, Json, storable
+from airflow_provider_cloudstore.protocol.storable import Json, storable
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.downloads import Download
@@ -48,7 +48,6 @@ _ABOUT_THE_CONNECTION = (
     exceptions.PermissionDeniedError,
     exceptions.InvalidResponseError,
 )
-_MARGIN = 4096  # extra characters, so that an encoded credential at the cut is still recognized
 
 
 class Call(ABC, Generic[T]):
@@ -204,9 +203,8 @@ class Call(ABC, Generic[T]):
         )
 
     def _safe(self, text: str) -> str:
-        """``text`` without secrets: masked in clear text, withheld as a whole if decoding reveals one."""
-        redacted = redact_parameters(redact(text, self.secrets)[: MAX_CHARACTERS + _MARGIN])
-        return withheld(redacted, self.secrets)
+        """``text`` without secrets."""
+        return redact_parameters(redact(text, self.secrets))
 
     def _storable(self, content: Content, kept: str = "") -> Json:
         """The content as an XCom may hold it: a service that repeats the source URL repeats its credentials.

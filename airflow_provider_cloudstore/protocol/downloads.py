@@ -32,7 +32,8 @@ from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, 
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
-from airflow_provider_cloudstore.protocol.settings import Settings, is_loopback, url_problem
+from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.urls import is_loopback, url_problem
 
 MAX_REDIRECTS = 5
 MAX_REJECTED_LINKS = 3

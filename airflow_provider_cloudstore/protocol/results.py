@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pendulum
 from pendulum import DateTime
 
-from airflow_provider_cloudstore.protocol.identifiers import is_nothing
+from airflow_provider_cloudstore.protocol.guards import is_nothing
 from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
 from airflow_provider_cloudstore.protocol.storable import Json
@@ -130,7 +130,7 @@ def find_link(
     """
     known = tuple(secrets)
     candidates = [_at(data, token_path)] if token_path else _candidates(data)
-    tokens = (token for value in candidates if (token := _as_token(value)) and not _repeats(token, known))
+    tokens = (token for value in candidates if (token := _as_token(value)) and not hides_secret(token, known))
     token = next(tokens, None)
     if token is None:
         return None
@@ -161,11 +161,7 @@ def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Se
         candidates = [*_fields(data, ("file_id",)), bare]
     known = tuple(secrets)
     ids = (text for value in candidates if (text := _as_id(value)))
-    return next((text for text in ids if not _repeats(text, known)), None)
-
-
-def _repeats(text: str, secrets: tuple[Secret, ...]) -> bool:
-    return Secret(text) in secrets or hides_secret(text, secrets)
+    return next((text for text in ids if not hides_secret(text, known)), None)
 
 
 def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
@@ -173,7 +169,7 @@ def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
     if not isinstance(value, str) or len(value) > _MAX_URL_LENGTH or not _URL.fullmatch(value):
         return False
     try:
-        return bool(urlsplit(value).hostname) and not _repeats(value, secrets)
+        return bool(urlsplit(value).hostname) and not hides_secret(value, secrets)
     except ValueError:
         return False
 

@@ -1,4 +1,4 @@
-"""Values that must never be printed, and every form in which they could be: as libraries print them, and as others encode them.
+"""Values that must never be printed, in the forms in which this package's libraries print them: raw, percent-encoded, in JSON.
 
 A token with ``+`` or ``/`` is sent percent-encoded, and a printed URL contains it in that form: masking only the raw value would
 not protect it.
@@ -6,14 +6,12 @@ not protect it.
 
 from __future__ import annotations
 
-import base64
 import functools
 import json
 import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, urlunsplit
 
-from airflow_provider_cloudstore.protocol import escapes
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
 MASK = "***"
@@ -22,9 +20,6 @@ _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~-]*")
-# A few words of letters or digits, such as not-a-url or images/cat.png: too short and too regular to be a secret.
-_HARMLESS_WORD = r"(?:[^\W\d_]{1,16}\d{0,8}|\d{1,8})"
-_HARMLESS = re.compile(rf"(?=.{{1,32}}\Z)[./]{{0,3}}{_HARMLESS_WORD}(?:[._/,-]{_HARMLESS_WORD})+/?")
 # A colon before an "@" that is not before a port: s3://KEY:SECRET@bucket/key. A raw "/" or "@" may be in the secret.
 _PATH_CREDENTIALS = re.compile(r"://[^/@]*(?::|%3a)(?!\d{1,5}/).*@", re.IGNORECASE | re.DOTALL)
 _CREDENTIAL = "(?:token|password|passwd|pwd|secret|signature|sig|credential|api[_-]?key|access[_-]?key|authorization)s?"
@@ -33,7 +28,7 @@ _CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)[^&#
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]{1,512}@")
 _NO_PASSWORD = ("", "x-oauth-basic")  # the user is a token
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
-_MIN_HIDDEN_LENGTH = 8  # a shorter one occurs by chance: a decoded "response" does not leak `format=response`
+_MIN_PART_LENGTH = 8  # a shorter one may be part of another value by chance
 
 
 class Secret:
@@ -110,56 +105,28 @@ def _forms(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
     return tuple(sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True))
 
 
-def withheld(redacted: str, secrets: Iterable[Secret]) -> str:
-    """``redacted``, or a remark in its place if decoding it reveals a secret."""
-    return "(withheld: it contains an encoded credential)" if hides_secret(redacted, secrets) else redacted
-
-
 def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
-    """Whether ``text`` contains one of ``secrets``: as it is, in hexadecimal or in base64, also under escapes.
+    """Whether ``text`` repeats one of ``secrets``: as a whole or, from eight characters on, as a part.
 
-    Escapes of JSON, HTML and URLs are decoded once each. Deeper nesting and other encodings are not recognized.
-
-    :param text: a text to display or store.
-    :param secrets: what it must not contain. A secret of fewer than eight characters is ignored.
+    :param text: a value that a response returned.
+    :param secrets: what it must not be.
     """
-    if len(text) < _MIN_HIDDEN_LENGTH:
-        return False
-    forms = [form for secret in secrets for form in _encoded_forms(secret)]
-    readings = {text}
-    for undo in reversed(escapes.ALL):  # with and without each: a secret may contain what looks like an escape
-        readings |= set(map(undo, readings))
-    return any(form in reading for reading in readings for form in forms)
-
-
-@functools.lru_cache(maxsize=64)  # waits and batches need the access token every time
-def _encoded_forms(secret: Secret) -> tuple[str, ...]:
-    value = secret.reveal()
-    if len(value) < _MIN_HIDDEN_LENGTH:
-        return ()
-    raw = value.encode("utf-8", "surrogatepass")
-    in_base64 = [_inside_base64(raw, offset) for offset in range(3)]
-    url_safe = [form.replace("+", "-").replace("/", "_") for form in in_base64]
-    return tuple({value, raw.hex(), raw.hex().upper(), *in_base64, *url_safe})
-
-
-def _inside_base64(raw: bytes, offset: int) -> str:
-    """The digits that ``raw`` alone decides, in the base64 of a longer text in which it begins ``offset`` bytes after a group."""
-    digits = base64.b64encode(bytes(offset) + raw).decode()
-    bits = 8 * offset
-    return digits[-(-bits // 6) : (bits + 8 * len(raw)) // 6]
+    return any(
+        text == secret.reveal() or (len(secret.reveal()) >= _MIN_PART_LENGTH and redact(text, [secret]) != text)
+        for secret in secrets
+    )
 
 
 def redact_url(url: str) -> str:
     """``url`` without possible credentials: user info, query and fragment. Scheme, host, port and path remain.
 
     :param url: an absolute URL. One that parsers split differently is masked completely, and so is what is not a URL, except a
-        host with a path whose scheme is missing, and a few short words.
+        host with a path whose scheme is missing.
     """
     try:
         parts = split_url(url)
     except AmbiguousUrlError:
-        return url if _HOST_AND_PATH.fullmatch(url) or _HARMLESS.fullmatch(url) else MASK
+        return url if _HOST_AND_PATH.fullmatch(url) else MASK
     netloc = parts.netloc.rpartition("@")[2]
     if "@" in parts.netloc:
         netloc = f"{MASK}@{netloc}"

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
-from airflow_provider_cloudstore.protocol.identifiers import is_nothing
-from airflow_provider_cloudstore.protocol.proxies import validate_proxy
+from airflow_provider_cloudstore.protocol.guards import folder_id_problem, is_nothing
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
-from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
+from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, is_loopback, split_url, url_problem
 
 API_PREFIX = "/cloud/api/v2"
 CONN_TYPE = "cloudstore"
@@ -24,7 +22,8 @@ DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_ATTEMPTS = 4
 DEFAULT_PROTECTED_FOLDER_IDS = ("0", "/")
 
-_UNCLEAR = re.compile(r"[^\w./~%:@+=-]")  # in an id: a separator, a quote, a pattern, a template that was not rendered
+_GUARD = "protected_folder_ids"
+_DOWNLOAD_URL_ADVICE = "Set it to a URL such as https://files.example.com/download?download_token={token}."
 _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 
 
@@ -77,28 +76,12 @@ class Settings:
             ``protected_folder_ids`` is an error.
         :raises ConfigurationError: if a field is invalid, or an unknown extra resembles ``protected_folder_ids``.
         """
-        for name in _unknown(extra):
-            if _resembles_guard(name, extra[name]):
-                raise ConfigurationError(
-                    f"extra '{name}' of the connection is unknown, and resembles '{_GUARD}'",
-                    advice=f"Write the folders to protect as '{_GUARD}', at the top level of extra; rename anything else.",
-                )
-        given = {key: value for key, value in extra.items() if value not in (None, "")}
-        allow_http = _flag(given, "allow_http", default=False)
-        return cls(
-            base_url=_base_url(host, schema, port, allow_http=allow_http),
-            access_token=_access_token(password),
-            timeout=_number(given, "timeout", DEFAULT_TIMEOUT, minimum=0.001),
-            max_attempts=_whole_number(given, "max_attempts", DEFAULT_MAX_ATTEMPTS),
-            verify=_verify(given),
-            proxy=validate_proxy(given["proxy"], "extra 'proxy' of the connection") if "proxy" in given else None,
-            protected_folder_ids=_protected(extra.get(_GUARD)),
-            token_path=_path(given, "token_path"),
-            file_id_path=_path(given, "file_id_path"),
-            not_found_pattern=_not_found_pattern(given),
-            download_url=_download_url(given, allow_http=allow_http),
-            allow_http=allow_http,
-        )
+        read = _read_extras(extra)
+        allow_http = read.get("allow_http", False)
+        if problem := url_problem(read["download_url"], allow_http=allow_http) if "download_url" in read else "":
+            raise ConfigurationError(f"extra 'download_url' of the connection {problem}", advice=_DOWNLOAD_URL_ADVICE)
+        base_url = _base_url(host, schema, port, allow_http=allow_http)
+        return cls(base_url=base_url, access_token=_access_token(password), **read)
 
     @property
     def route(self) -> str:
@@ -109,62 +92,6 @@ class Settings:
     def secrets(self) -> tuple[Secret, ...]:
         """The access token, and the credentials in the proxy's URL."""
         return (self.access_token, *(url_secrets(self.proxy.reveal()) if self.proxy else ()))
-
-
-EXTRA_KEYS = frozenset(one.name for one in fields(Settings)) - {"base_url", "access_token", "proxy_is_inherited", "conn_id"}
-
-
-_GUARD = "protected_folder_ids"
-
-
-def _bare(name: str) -> str:
-    return re.sub("[^a-z0-9]", "", name.lower())
-
-
-def _resembles_guard(name: str, value: Any) -> bool:
-    """Whether an unknown extra, or one inside it, may be meant to protect folders: it would protect none."""
-    bare = _bare(name)
-    is_list = isinstance(value, list) or (isinstance(value, str) and ("," in value or value.lstrip().startswith("[")))
-    return (
-        "protect" in bare
-        or (is_list and ("delet" in bare or "folderid" in bare))
-        or bool(get_close_matches(bare, [_bare(_GUARD)], 1, 0.8))
-        or (isinstance(value, dict) and any(_resembles_guard(str(inner), one) for inner, one in value.items()))
-    )
-
-
-def _unknown(extra: Mapping[str, Any]) -> list[str]:
-    """The unknown extras. Airflow 2.11's Test button sends each field a second time, with a prefix."""
-    copies = {f"extra__{CONN_TYPE}__{key}" for key in EXTRA_KEYS if extra.get(key) == extra.get(f"extra__{CONN_TYPE}__{key}")}
-    return sorted(extra.keys() - EXTRA_KEYS - copies)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` (a name or an address) is this machine (RFC 6761 section 6.3, RFC 1122 section 3.2.1.3)."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def url_problem(url: str, *, allow_http: bool = False, allow_loopback: bool = True) -> str:
-    """Why nothing must be downloaded from a URL, or an empty string; it repeats nothing of the URL but the scheme.
-
-    :param allow_http: whether plain http is allowed to other machines.
-    :param allow_loopback: whether it is allowed to this machine.
-    """
-    try:
-        parts = split_url(url)
-    except AmbiguousUrlError as error:
-        return str(error)
-    if parts.scheme not in ("http", "https"):
-        return f"has the scheme '{parts.scheme}'"
-    if parts.username is not None:
-        return "contains a user name or password"
-    allowed = parts.scheme == "https" or allow_http or (allow_loopback and is_loopback(parts.hostname or ""))
-    return "" if allowed else "is plain http, which exposes the token in transit"
 
 
 def read_extra(text: Any) -> dict[str, Any]:
@@ -182,12 +109,6 @@ def read_extra(text: Any) -> dict[str, Any]:
     if not isinstance(extra, dict):
         raise ConfigurationError('the connection\'s extra must be a JSON object, such as {"timeout": 60}')
     return extra
-
-
-def warnings_about(conn_type: Any, extra: Mapping[str, Any]) -> list[str]:
-    """Likely mistakes in a connection that works: another type, and unknown extras."""
-    found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
-    return found + [f"has the unknown extra {key!r}. Valid extras: {', '.join(sorted(EXTRA_KEYS))}" for key in _unknown(extra)]
 
 
 def _text(value: Any, name: str) -> str:
@@ -255,94 +176,145 @@ def _access_token(value: Any) -> Secret:
     return Secret(password)
 
 
-def _flag(extra: Mapping[str, Any], key: str, *, default: bool) -> bool:
-    value = extra.get(key, default)
+def _flag(value: Any) -> bool:
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if not isinstance(value, bool):
-        raise ConfigurationError(f"extra '{key}' of the connection must be true or false")
+        raise ConfigurationError("must be true or false")
     return value
 
 
-def _number(extra: Mapping[str, Any], key: str, default: float, *, minimum: float) -> float:
-    value = extra.get(key, default)
+def _number(value: Any, minimum: float) -> float:
     try:
         number = float("nan") if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not minimum <= number <= 86_400:
-        raise ConfigurationError(f"extra '{key}' of the connection must be a number from {minimum:g} to 86400")
+        raise ConfigurationError(f"must be a number from {minimum:g} to 86400")
     return number
 
 
-def _whole_number(extra: Mapping[str, Any], key: str, default: int) -> int:
-    number = _number(extra, key, default, minimum=1)
+def _whole_number(value: Any) -> int:
+    number = _number(value, 1)
     if number != int(number):
-        raise ConfigurationError(f"extra '{key}' of the connection must be a whole number from 1 to 86400")
+        raise ConfigurationError("must be a whole number from 1 to 86400")
     return int(number)
 
 
-def _verify(extra: Mapping[str, Any]) -> bool | str:
-    value = extra.get("verify", True)
+def _verify(value: Any) -> bool | str:
     is_path = isinstance(value, str) and value.lower() not in ("true", "false")
-    return str(value) if is_path else _flag(extra, "verify", default=True)
+    return str(value) if is_path else _flag(value)
 
 
 def _protected(value: Any) -> frozenset[str]:
-    """The protected ids. A value that may be meant to protect what it does not is an error; null is a form's empty field."""
-    ids = [] if value is None else value
+    """The protected ids. A value that may be meant to protect what it does not is an error."""
+    found, separator = value, ","
     if isinstance(value, str) and value.lstrip().startswith("["):
         with suppress(ValueError, RecursionError):  # not JSON, so it has brackets
-            ids = json.loads(value)
-    if isinstance(ids, str):
-        ids = ids.split(",")
-    items = ids if isinstance(ids, list) and all(type(item) in (str, int) for item in ids) else [""]
-    own = [str(item).strip() for item in items]
-    if any(is_nothing(item) or _UNCLEAR.search(item) for item in own):
-        raise ConfigurationError(
-            f"extra '{_GUARD}' of the connection must be a list of folder ids, each of which names one folder",
-            advice=(
-                'Write ["id1", "id2"]; percent-encode other characters than letters, digits and -._~/:@+= in an id. To protect '
-                "only the root, remove the extra."
-            ),
-        )
+            found = json.loads(value)
+    if isinstance(found, str):
+        found, separator = found.split(","), " "
+    is_list = isinstance(found, list) and all(type(one) in (str, int) for one in found)
+    own = [str(one).strip() for one in found] if is_list else [""]
+    for one in own:
+        is_clear = one in DEFAULT_PROTECTED_FOLDER_IDS or not (is_nothing(one) or folder_id_problem(one))
+        if not is_clear or separator in one:
+            raise ConfigurationError(
+                "must be a list of folder ids, each of which names one folder",
+                advice='Write ["id1", "id2"]. To protect only the root, remove the extra.',
+            )
     return frozenset({*DEFAULT_PROTECTED_FOLDER_IDS, *own})
 
 
-def _path(extra: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = extra.get(key, "")
-    if not isinstance(value, str) or (value and not all(value.split("."))):
-        raise ConfigurationError(f"extra '{key}' of the connection must be keys joined by dots, such as data.link.key")
-    return tuple(value.split(".")) if value else ()
+def validate_proxy(value: Any) -> Secret:
+    """A proxy's URL; the default scheme is ``http``.
+
+    :param value: the URL.
+    :raises ConfigurationError: if no client can use it; the message does not repeat it, as it may contain credentials.
+    """
+    text = value.strip() if isinstance(value, str) else ""
+    url = text if "://" in text else f"http://{text}"
+    try:
+        parts = split_url(url)
+    except AmbiguousUrlError as error:
+        problem = str(error)
+    else:
+        problem = "" if parts.scheme in ("http", "https") else f"has the scheme '{parts.scheme}', but must be http or https"
+        if parts.path not in ("", "/") or parts.query or parts.fragment:
+            problem = problem or "contains more than a host and a port"
+    if problem:
+        example = "http://user:password@proxy.example.com:3128, with user and password percent-encoded"
+        raise ConfigurationError(problem, advice=f"Set it to the URL of a proxy such as {example}.")
+    return Secret(url)
 
 
-def _not_found_pattern(extra: Mapping[str, Any]) -> re.Pattern[str] | None:
-    value = extra.get("not_found_pattern")
-    if value is None:
-        return None
+def _path(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, str) or not all(value.split(".")):
+        raise ConfigurationError("must be keys joined by dots, such as data.link.key")
+    return tuple(value.split("."))
+
+
+def _pattern(value: Any) -> re.Pattern[str]:
     try:
         pattern = re.compile(value, re.IGNORECASE)
     except (re.error, TypeError, OverflowError, RecursionError) as error:
         reason = f": {error}" if isinstance(error, re.error) else ""
-        raise ConfigurationError(
-            f"extra 'not_found_pattern' of the connection must be a regular expression, such as no such (folder|file){reason}"
-        ) from None
+        raise ConfigurationError(f"must be a regular expression, such as no such (folder|file){reason}") from None
     if pattern.search(""):
-        raise ConfigurationError(
-            "extra 'not_found_pattern' of the connection matches every message: every error would mean \"not found\""
-        )
+        raise ConfigurationError('matches every message: every error would mean "not found"')
     return pattern
 
 
-def _download_url(extra: Mapping[str, Any], *, allow_http: bool) -> str:
-    value = extra.get("download_url", "")
-    if not value:
-        return ""
-    example = "such as https://files.example.com/download?download_token={token}"
-    if not isinstance(value, str) or value.count("{token}") != 1:
-        raise ConfigurationError(f"extra 'download_url' of the connection must be a URL that contains {{token}} once, {example}")
-    problem = url_problem(value.strip(), allow_http=allow_http)
-    if problem or urlsplit(value).fragment:
-        problem = problem or "contains a fragment"
-        raise ConfigurationError(f"extra 'download_url' of the connection {problem}", advice=f"Set it to a URL {example}.")
+def _download_url(value: Any) -> str:
+    if not isinstance(value, str) or value.count("{token}") != 1 or "#" in value:
+        raise ConfigurationError("must be a URL that contains {token} once, and no fragment", advice=_DOWNLOAD_URL_ADVICE)
     return value.strip()
+
+
+_EXTRAS: dict[str, Callable[[Any], Any]] = {
+    "timeout": partial(_number, minimum=0.001),
+    "max_attempts": _whole_number,
+    "verify": _verify,
+    "proxy": validate_proxy,
+    "allow_http": _flag,
+    "protected_folder_ids": _protected,
+    "token_path": _path,
+    "file_id_path": _path,
+    "not_found_pattern": _pattern,
+    "download_url": _download_url,
+}
+EXTRA_KEYS = frozenset(_EXTRAS)
+
+
+def _read_extras(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The extras that are set: absent, null and empty ones keep their defaults, but an empty list of guards is an error."""
+    for name in _unknown(extra):
+        bare = re.sub("[^a-z]", "", name.lower())
+        if "protect" in bare or get_close_matches(bare, [_GUARD.replace("_", "")], 1, 0.8):
+            raise ConfigurationError(
+                f"extra '{name}' of the connection is unknown, and resembles '{_GUARD}'",
+                advice=f"Write the folders to protect as '{_GUARD}', at the top level of extra; rename anything else.",
+            )
+    read = {}
+    for name, parse in _EXTRAS.items():
+        value = extra.get(name)
+        if value is None or (value == "" and name != _GUARD):
+            continue
+        try:
+            read[name] = parse(value)
+        except ConfigurationError as error:
+            reason, advice = f"extra '{name}' of the connection {error.reason}", error.advice
+            raise ConfigurationError(reason, advice=advice) from None
+    return read
+
+
+def _unknown(extra: Mapping[str, Any]) -> list[str]:
+    """The unknown extras. Airflow 2.11's Test button sends each field a second time, with a prefix."""
+    copies = {f"extra__{CONN_TYPE}__{key}" for key in EXTRA_KEYS if extra.get(key) == extra.get(f"extra__{CONN_TYPE}__{key}")}
+    return sorted(extra.keys() - EXTRA_KEYS - copies)
+
+
+def warnings_about(conn_type: Any, extra: Mapping[str, Any]) -> list[str]:
+    """Likely mistakes in a connection that works: another type, and unknown extras."""
+    found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
+    return found + [f"has the unknown extra {key!r}. Valid extras: {', '.join(sorted(EXTRA_KEYS))}" for key in _unknown(extra)]

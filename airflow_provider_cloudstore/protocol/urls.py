@@ -1,4 +1,4 @@
-"""Splits a URL only if every parser splits it alike: an ambiguous one is neither displayed nor sent."""
+"""Splits a URL only if every parser splits it alike: an ambiguous one is neither displayed nor sent, nor given a token."""
 
 from __future__ import annotations
 
@@ -77,3 +77,31 @@ def _validate_host(host: str, *, bracketed: bool) -> None:
         raise ValueError
     else:
         host.encode("idna")  # rejects an empty label and one of more than 63 characters
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` (a name or an address) is this machine (RFC 6761 section 6.3, RFC 1122 section 3.2.1.3)."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def url_problem(url: str, *, allow_http: bool = False, allow_loopback: bool = True) -> str:
+    """Why nothing must be downloaded from a URL, or an empty string; it repeats nothing of the URL but the scheme.
+
+    :param allow_http: whether plain http is allowed to other machines.
+    :param allow_loopback: whether it is allowed to this machine.
+    """
+    try:
+        parts = split_url(url)
+    except AmbiguousUrlError as error:
+        return str(error)
+    if parts.scheme not in ("http", "https"):
+        return f"has the scheme '{parts.scheme}'"
+    if parts.username is not None:
+        return "contains a user name or password"
+    allowed = parts.scheme == "https" or allow_http or (allow_loopback and is_loopback(parts.hostname or ""))
+    return "" if allowed else "is plain http, which exposes the token in transit"

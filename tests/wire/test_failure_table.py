@@ -276,9 +276,9 @@ def test_neither_a_pause_nor_a_request_outlives_the_budget(perform: Perform, fre
 def test_a_token_and_subjects_of_awkward_characters_arrive_as_they_are(perform: Perform, fresh: Emulator) -> None:
     awkward, source = "a+b/c=d%e&f#é%41", "https://h/f?a=b+c&d=%2B%20é#x"
     fresh.call(lambda service: setattr(service, "access_token", awkward))
-    store_file(fresh, file_id=f"{awkward} g", folder_id=f"{awkward} g")
+    store_file(fresh, file_id=f"{awkward} g", folder_id="R&D + (é), x=1")
     own = settings(fresh.url, token=awkward)
-    for operation, subject in {"link": f"{awkward} g", "upload": source, "delete": f"{awkward} g"}.items():
+    for operation, subject in {"link": f"{awkward} g", "upload": source, "delete": "R&D + (é), x=1"}.items():
         perform(CALLS[operation][0](subject, own), own, unused)
     state = fresh.state()
     assert state["effects"] == {"link": 1, "upload": 1, "delete": 1}

@@ -190,7 +190,7 @@ def test_the_root_is_no_file(fs: CloudStoreFileSystem, root: str) -> None:
     assert fs.isdir(root)  # so that a reader lists it, and is told that it cannot
 
 
-@pytest.mark.parametrize("path", ["None", "null", "{{ file_id }}", "%20", "a%0Ab", "%00", "%ED%A0%80", "x" * 5000, "[]"])
+@pytest.mark.parametrize("path", ["None", "null", "{{ file_id }}", "%20", "a%0Ab", "%00", "%ED%A0%80", "[]"])
 def test_what_no_file_can_have_as_its_id_is_not_there(emulator: Emulator, fs: CloudStoreFileSystem, path: str) -> None:
     assert not fs.exists(path)
     for work in (fs.open, fs.info, fs.ls, fs.size, lambda path: fs.get_file(path, "/nowhere/x")):

@@ -234,7 +234,7 @@ def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp
     assert (pushed["return_value"]["total"], pushed["return_value"]["unsent"]) == (3, 2)
 
 
-@pytest.mark.parametrize("bad", ["not-a-url", "https:/h/x?sig=hunter2"])
+@pytest.mark.parametrize("bad", ["hunter2", "https:/h/x?sig=hunter2"])
 def test_the_error_of_one_bad_line_says_once_what_happened(emulator: Emulator, tmp_path: Path, bad: str) -> None:
     manifest = tmp_path / "urls.txt"
     manifest.write_text("\n".join([*urls(10), bad, *urls(20)[10:]]))
@@ -243,7 +243,6 @@ def test_the_error_of_one_bad_line_says_once_what_happened(emulator: Emulator, t
     text = str(failed.value)
     assert text.count("line 11") == 1
     assert "of 21 URLs 1 failed; the first, in line 11: url" in text
-    assert ("not-a-url" in text) is (bad == "not-a-url")
     for wrong in ("hunter2", "nothing was sent"):
         assert wrong not in text
     assert len(arrived(emulator)) == 20

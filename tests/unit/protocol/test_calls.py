@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import json
 import re
 from dataclasses import replace
@@ -285,38 +284,11 @@ def test_an_answer_however_deep_is_stored_without_a_secret_or_is_not_the_service
     assert "***" in stored or "omitted" in stored
 
 
-ENCODED = {
-    "base64": base64.b64encode(TOKEN.encode()).decode(),
-    "percent, every byte": "".join(f"%{byte:02X}" for byte in TOKEN.encode()),
-    "HTML": "".join(f"&#{ord(char)};" for char in TOKEN),
-    "JSON": "".join(f"\\u{ord(char):04x}" for char in TOKEN),
-    "hexadecimal": TOKEN.encode().hex(),
-}
-
-
-@pytest.mark.parametrize("encoded", ENCODED.values(), ids=ENCODED.keys())
-def test_words_that_hide_a_secret_are_withheld_and_the_message_says_why(encoded: str) -> None:
-    for reply in (answer(400, {"message": f"bad: {encoded}"}), answer(body={"status": "error", "response": encoded})):
-        with pytest.raises(exceptions.CloudStoreError) as failed:
-            Loop(DeleteFolder("d1", settings()), reply).run()
-        assert encoded not in str(failed.value)
-        assert "(withheld: it contains an encoded credential)" in str(failed.value)
-
-
-@pytest.mark.parametrize("encoded", ENCODED.values(), ids=ENCODED.keys())
-def test_a_secret_that_a_stored_answer_hides_is_withheld_and_the_rest_is_kept(encoded: str) -> None:
-    body = {"echo": encoded, encoded: 1, "data": {"file_id": "f1"}, "deep": [{"echo": f"x {encoded}"}]}
-    stored = Loop(UploadFromUrl(SOURCE, settings()), answer(body=body)).run().response
-    assert encoded not in json.dumps(stored)
-    assert stored["data"] == {"file_id": "f1"}
-
-
 def test_a_proxys_credentials_are_secrets_of_every_call() -> None:
     proxied = settings(proxy=Secret("http://squid:pr0xy-passw0rd@proxy:3128"))
-    for words in ("pr0xy-passw0rd", base64.b64encode(b"squid:pr0xy-passw0rd").decode()):
-        with pytest.raises(exceptions.RequestRejectedError) as failed:
-            Loop(DeleteFolder("d1", proxied), answer(400, {"message": f"Basic {words}"})).run()
-        assert words not in str(failed.value)
+    with pytest.raises(exceptions.RequestRejectedError) as failed:
+        Loop(DeleteFolder("d1", proxied), answer(400, {"message": "user squid:pr0xy-passw0rd"})).run()
+    assert "pr0xy-passw0rd" not in str(failed.value)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import dataset_of_url, file_name, file_uri, normalize
-from airflow_provider_cloudstore.protocol.operations import validate_id
+from airflow_provider_cloudstore.protocol.guards import validate_present
 
 BASES = [
     "https://files.example.com",
@@ -46,7 +46,7 @@ def test_no_two_files_of_two_services_or_base_paths_share_a_uri_or_a_dataset() -
 
 def is_file_id(text: str) -> bool:
     try:
-        return validate_id(text, "file_id") == text
+        return validate_present(text, "file_id") == text
     except InvalidInputError:
         return False
 

@@ -166,8 +166,6 @@ TOKEN = Secret("s3cret/access+token")
         "s3cret/access+token",
         "prefix.s3cret/access+token",
         "s3cret%2Faccess%2Btoken",
-        "czNjcmV0L2FjY2Vzcyt0b2tlbg==",
-        "7333637265742f6163636573732b746f6b656e",
     ],
 )
 @pytest.mark.parametrize("place", ["token", "url", "bare", "path"])
@@ -196,7 +194,7 @@ def test_a_short_access_token_is_not_seen_in_a_longer_download_token() -> None:
     ["/relative?token=t", "//h/f", "h/f", "ftp://h/f", "javascript:alert(1)", "https://", "https://[bad", "https://h/a b", "https://h/a\nb",
      "https://h/\x7f", "https://h\\@evil/", "https://h/\ud800", "https://h/?access_token=s3cret%2Faccess%2Btoken",
      "https://h/" + "x" * 9000,
-     "https://h/czNjcmV0L2FjY2Vzcyt0b2tlbg"],
+    ],
 )  # fmt: skip
 def test_a_url_that_must_not_be_handed_on_is_left_out_and_the_log_says_so(url: str, caplog: pytest.LogCaptureFixture) -> None:
     assert link({"token": "t", "url": url}, secrets=(TOKEN,)).url_with_token is None

@@ -1,0 +1,154 @@
+"""Refuses what must not be sent: an id is never decoded or interpreted, so one that would have to be is refused.
+
+Deleting is permanent, so a folder id must plainly be that of one folder. A file id, which deletes nothing, is only refused if it
+cannot be one.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_cloudstore.exceptions import InvalidInputError
+from airflow_provider_cloudstore.protocol.secrets import redact_url
+from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
+
+_PUNCTUATION = frozenset(" _.~:@+=-!(),'&/")
+# Letters and marks that Unicode defines as invisible (Default_Ignorable_Code_Point); NFKC changes the other ones.
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_ZEROS: tuple[Callable[[str], float], ...] = (float, float.fromhex, lambda text: int(text, 0))
+# What Python, SQL, JSON, Jinja and pandas render for a missing value, without brackets and quotes.
+_NOTHING = frozenset({"", "none", "null", "undefined", "false", "nil", "nan", "-nan", "nat"})
+_WRAPPING = re.compile(r"[\s\[\](){}<>\"'`,]+")
+_MAX_BITS = 4096  # Python refuses to print much longer numbers
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # line breaks and bidi included
+
+_UNUSUAL_PLACE = " If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection."
+_ONE_OF_MANY = (
+    ': for an upload task `upload`, pass upload.output["file_id"], and for a mapped one '
+    'expand(file_id=upload.output.map(lambda upload: upload["file_id"])), not upload.output'
+)
+_SOURCE_SCHEMES = ("http", "https", "ftp")
+_ABSOLUTE = "it must be an absolute URL with a host and the scheme http, https or ftp"
+
+
+def is_nothing(text: str) -> bool:
+    """Whether ``text`` is what a template renders when its source is missing or empty, such as ``None``, ``nan`` or ``[]``.
+
+    :param text: a rendered id, URL or path.
+    """
+    segments = [segment for segment in text.lower().split("/") if segment]
+    words = all(segment == "<na>" or _WRAPPING.sub("", segment) in _NOTHING for segment in segments)
+    return words and (bool(segments) or not text)
+
+
+def validate_present(value: Any, field: str) -> str:
+    """``value`` as a string, stripped: the guard of every templated id, URL and path.
+
+    :param value: the argument, rendered.
+    :param field: its name, for the message.
+    :raises InvalidInputError: if it is not a string, or what a template renders when its source is missing; the message does not
+        repeat what may be a URL.
+    """
+    # A template may render an id as a number; True and lists are mistakes.
+    if value is None:
+        text = "None"
+    elif isinstance(value, str):
+        text = value.strip()
+    elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MAX_BITS:
+        text = str(value)
+    else:
+        one = _ONE_OF_MANY if isinstance(value, dict) and field == "file_id" else ""
+        raise InvalidInputError(f"{field} must be a string, not {type(value).__name__}{one}; nothing was sent")
+    if is_nothing(text):
+        where = _UNUSUAL_PLACE if field == "file_id" else ""
+        raise InvalidInputError(
+            f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing; "
+            "nothing was sent",
+            advice=f"Check that the upstream task ran and returned the value.{where}",
+        )
+    if "{{" in text or "{%" in text:
+        raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field; nothing was sent")
+    if _CONTROLS.search(text):
+        raise InvalidInputError(f"{field} contains a line break or control character; nothing was sent")
+    if re.search("[\ud800-\udfff]", text):
+        raise InvalidInputError(f"{field} is not valid Unicode; nothing was sent")
+    return text
+
+
+def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
+    """The id of a folder to delete.
+
+    :param value: what was given or rendered.
+    :param protected: ids that are never deleted; case and surrounding slashes do not matter.
+    :raises InvalidInputError: as :func:`validate_present`; if the id is not plainly that of one folder; or if it is protected.
+    """
+    folder_id = validate_present(value, "folder_id")
+    if problem := folder_id_problem(folder_id):
+        raise InvalidInputError(
+            f"folder_id {folder_id!r} is refused: {problem}, and deletion is permanent; nothing was sent",
+            advice="Set it to the id of a single folder, as the service shows it.",
+        )
+    if _compared(folder_id) in map(_compared, protected):
+        raise InvalidInputError(
+            f"folder_id {folder_id!r} is protected: extra 'protected_folder_ids' of the connection lists it, and deletion is "
+            "permanent; nothing was sent"
+        )
+    return folder_id
+
+
+def folder_id_problem(folder_id: str) -> str:
+    """Why ``folder_id`` is not plainly the id of one folder; empty if it is."""
+    for char in folder_id:
+        if char not in _PUNCTUATION and unicodedata.category(char)[0] not in "LMN":
+            return f"the character {char!a} in it could be read in several ways"
+    if unicodedata.normalize("NFKC", folder_id) != folder_id or _INVISIBLE.search(folder_id):
+        return "a character in it is invisible, or a variant of another one (NFKC)"
+    segments = folder_id.removeprefix("/").removesuffix("/").split("/")
+    return "it may mean the root, whose deletion would delete every file" if not all(map(_is_name, segments)) else ""
+
+
+def _is_name(segment: str) -> bool:
+    return (
+        segment == segment.strip(" ")
+        and not segment.endswith(".")
+        and any(char.isalnum() and unicodedata.numeric(char, 1) for char in segment)
+        and not any(map(_is_zero, segment.split(":")))
+    )
+
+
+def _is_zero(text: str) -> bool:
+    for read in _ZEROS:
+        try:
+            if read(text) == 0:
+                return True
+        except (ValueError, OverflowError):
+            continue
+    return False
+
+
+def _compared(folder_id: str) -> str:
+    return folder_id.strip("/").casefold()
+
+
+def validate_source_url(value: Any) -> str:
+    """A URL for the service to fetch a file from.
+
+    :param value: what was given or rendered.
+    :raises InvalidInputError: as :func:`validate_present`; if it is no absolute URL, or parsers split it differently. The message
+        has nothing of it that could be secret.
+    """
+    url = validate_present(value, "url")
+    try:
+        scheme = split_url(url).scheme
+    except AmbiguousUrlError as error:
+        problem = str(error) if ": write" in str(error) else f"{error}: {_ABSOLUTE}"
+    else:
+        problem = "" if scheme in _SOURCE_SCHEMES else f"has the scheme '{scheme}': {_ABSOLUTE}"
+        if not problem and (" " in url or not url.isprintable()):
+            problem = "contains a space or an invisible character: percent-encode it, a space as %20"
+    if problem:
+        raise InvalidInputError(f"url {redact_url(url)} {problem}; nothing was sent")
+    return url

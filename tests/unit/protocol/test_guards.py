@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import html
+import posixpath
+import re
+import unicodedata
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as cases
+from hypothesis import strategies as st
+
+from airflow_provider_cloudstore.exceptions import InvalidInputError
+from airflow_provider_cloudstore.protocol.guards import is_nothing
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER
+from tests.support import examples, settings
+
+ROOTS = [
+    "0",
+    "00",
+    "0.0",
+    "0x0",
+    "0_0",
+    "0e5",
+    "0x0p3",
+    "/0/",
+    "/",
+    ".",
+    "..",
+    "./..",
+    "\\",
+    "a/..",
+    "a/../",
+    "0%00abc",
+    "a/..;/",
+    "a/..;x=1",
+    "/?x",
+    "/#x",
+    "a/..?x",
+    "./a/..",
+    "a\\..",
+    "\u0660",
+    "\uff10",
+    "\u96f6",
+    "\u24ea",
+    "\uff0e\uff0e",
+    "~",
+    "*",
+    "00000000-0000-0000-0000-000000000000",
+    "%c0%ae",
+    "&#47;",
+    "\\u002f",
+    "&#x2e;&#x2e;",
+    "a&sol;..",
+    "a&amp;sol;..",
+    "\\u002e\\u002e",
+    "a%5Cu002f..",
+    "&ZeroWidthSpace;",
+    "&bsol;",
+    "a\\/..",
+]
+# What would have to be decoded, or cannot be seen, whatever it means.
+UNCLEAR = [
+    "a%2Fb", "%66inance", "%254eone", "a\\b", "a\\u0041", "R&amp;D;",
+    "a\u200bb", "a\u00adb", "\u3164", "\u115fa", "a\u034f", "a\ufe0f",
+    "\u2800", "a\u2800b", "\uff21", "a\u00a0b", "\ufb01le",
+    "a\u2044b", "a?b", "a#b", "a;b", "a*", "a|b", "<a>", '"a"', "[a]", "{a}", "a$b",
+    "a\u202eb", "\U0001f600",
+]  # fmt: skip
+ORDINARY = [
+    "10", "0a", "folder-0", "a/b", "/a/b", "a/b/", "..a", "2024", "1.0", "0x1", "ordner-ä", "\u6587\u4ef6\u5939", "a&b",
+    "R&D", "NA", "none-a", "dict", "Reports (2024)", "O'Neil", "Q1, Q2 + Q3!", "user@example.com", "urn:folder:7", "~home", "a b",
+    "नमस्ते", "مجلد \u0667",
+    "550e8400-e29b-41d4-a716-446655440000",
+]  # fmt: skip
+NOTHING = [
+    "", "None", "null", "Undefined", "False", "nil", "nan", "NaT", "<NA>", "[]", "{}", "('None',)", "['']", '""',
+    '"None"', "None/None",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("folder_id", [*ROOTS, *UNCLEAR, *(f"{root}/" for root in ROOTS), *(f"a/{root}/b" for root in ROOTS)])
+def test_what_is_not_plainly_the_id_of_one_folder_is_never_deleted(folder_id: str) -> None:
+    with pytest.raises(InvalidInputError, match="nothing was sent"):
+        DELETE_FOLDER.validate(folder_id, settings(protected_folder_ids=frozenset()))
+
+
+@pytest.mark.parametrize("folder_id", NOTHING)
+def test_nor_is_what_a_template_renders_from_nothing(folder_id: str) -> None:
+    for operation in (DELETE_FOLDER, CREATE_DOWNLOAD_LINK):
+        with pytest.raises(InvalidInputError, match="is what a template renders when its source is missing"):
+            operation.validate(folder_id, settings())
+
+
+@cases(max_examples=examples(300), deadline=None)
+@given(st.text(max_size=12) | st.text("0.:/ ax~-()%\\\u0660\u96f6\u200b_e+", max_size=8))
+def test_an_id_that_passes_is_sent_as_it_is_and_is_the_same_however_it_is_decoded(folder_id: str) -> None:
+    try:
+        sent = DELETE_FOLDER.validate(folder_id, settings(protected_folder_ids=frozenset()))
+    except InvalidInputError:
+        return
+    decoded = unicodedata.normalize("NFKC", html.unescape(unquote(sent)))
+    assert folder_id.strip() == sent == decoded
+    assert posixpath.normpath(sent).strip("/") == sent.strip("/")
+    assert all(any(char.isalnum() and char != "0" for char in segment) for segment in sent.strip("/").split("/"))
+
+
+@pytest.mark.parametrize("folder_id", ["finance", " finance ", "/finance", "finance/", "/finance/", "Finance", "FINANCE"])
+@pytest.mark.parametrize("spelling", ["finance", "/finance/", "Finance"])
+def test_a_protected_folder_is_not_deleted_in_any_case_and_with_any_slashes_around_it(folder_id: str, spelling: str) -> None:
+    own = settings(protected_folder_ids=frozenset({spelling}))
+    with pytest.raises(InvalidInputError, match="is protected"):
+        DELETE_FOLDER.validate(folder_id, own)
+    assert DELETE_FOLDER.validate("finances", own) == "finances"
+
+
+@pytest.mark.parametrize("folder_id", ORDINARY)
+def test_an_ordinary_id_is_sent_as_it_is(folder_id: str) -> None:
+    assert DELETE_FOLDER.validate(folder_id, settings()) == folder_id
+
+
+@cases(deadline=None)
+@given(st.from_regex(re.compile(r"[a-zA-Z][\w-]{0,20}(/[a-zA-Z][\w-]{0,20})?", re.ASCII), fullmatch=True))
+def test_any_id_that_begins_with_a_letter_is_sent_as_it_is(folder_id: str) -> None:
+    if not is_nothing(folder_id):
+        assert DELETE_FOLDER.validate(folder_id, settings()) == folder_id
+
+
+@cases(deadline=None)
+@given(st.integers(1, 10**30))
+def test_any_number_but_zero_is_an_id(number: int) -> None:
+    assert DELETE_FOLDER.validate(number, settings()) == DELETE_FOLDER.validate(str(number), settings()) == str(number)
+
+
+@pytest.mark.parametrize("text", [*ORDINARY, "0", "/", "s3://bucket/None", "/data/None.csv", "x" * 100_000])
+def test_what_says_something_is_not_nothing(text: str) -> None:
+    assert not is_nothing(text)
+
+
+def test_a_very_long_id_is_judged_at_once() -> None:
+    with pytest.raises(InvalidInputError, match="may mean the root"):
+        DELETE_FOLDER.validate("0" * 1_000_000, settings())
+    with pytest.raises(InvalidInputError, match="must be a string"):
+        DELETE_FOLDER.validate(10**5000, settings())
