@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories package test-wheel \
   test-airflow test-airflow-new test-airflow-old test-canary test-assets test-downloads test-waiting test-killed-upload \
   test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
-  drawings plots pictures test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
+  drawings pictures test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -165,12 +165,8 @@ test-ui: env-new env-old ## test make up and the connection form in a browser, n
 	@$(BIN)/python -m pytest -m slow tests/ui
 	@$(OLD_BIN)/python -m pytest -m slow tests/ui
 
-drawings: env-new ## draw the drawings of docs/drawings from their texts, and docs/plots
+drawings: env-new ## draw the drawings of docs/drawings from their texts
 	@$(BIN)/python -m scripts.drawings
-	@$(BIN)/python -m scripts.plots
-
-plots: env-new ## run the benchmarks that docs/plots shows, and draw them
-	@$(BIN)/python -m scripts.plots run
 
 pictures: env-site ## photograph Airflow's UI for the documentation
 	@scripts/apt.sh chromium

@@ -130,10 +130,6 @@ def draw(kind: str, numbers: list[int], words: str, colors: dict[str, str]) -> I
         yield from _words(kind, x, y, words, colors)
     elif kind in {"arrow", "line", "rail", "stop"}:
         yield from _line(kind, numbers, words, colors)
-    elif kind in {"bar", "keybar"}:
-        x, y, width, height = numbers
-        fill = colors["accent" if kind == "keybar" else "line"]
-        yield f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="2" fill="{fill}"/>'
     elif kind == "dot":
         x, y = numbers
         yield f'<circle cx="{x}" cy="{y}" r="8" fill="{colors["accent"]}"/>'

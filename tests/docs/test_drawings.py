@@ -1,4 +1,4 @@
-"""The drawings and plots of the docs are what their texts and the benchmarks' output say."""
+"""The drawings of the docs are what their texts say."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from scripts import drawings, plots
+from scripts import drawings
 
-DRAWN = drawings.drawings() | plots.plots()
+DRAWN = drawings.drawings()
 
 
 @pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
