@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -117,19 +116,19 @@ class _InFlight:
     """What is known of the connection of a request: in doubt, it was sent."""
 
     is_sent = True
-    is_lent = is_reusing = False
+    is_reusing = False
 
 
 async def _note_connecting(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-    context.trace_request_ctx.is_sent = context.trace_request_ctx.is_lent  # aiohttp sends a lost GET once more
+    context.trace_request_ctx.is_sent = False
 
 
 async def _note_connected(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-    context.trace_request_ctx.is_sent = context.trace_request_ctx.is_lent = True
+    context.trace_request_ctx.is_sent = True
 
 
 async def _note_reuse(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-    context.trace_request_ctx.is_sent = context.trace_request_ctx.is_lent = context.trace_request_ctx.is_reusing = True
+    context.trace_request_ctx.is_reusing = True
 
 
 class Session:
@@ -172,10 +171,7 @@ def _new_http(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
         skip_auto_headers=("Accept", "Content-Type"),
-        max_line_size=messages.MAX_LINE_BYTES,
-        max_field_size=messages.MAX_LINE_BYTES,
         trace_configs=[trace],
     )
 
@@ -200,7 +196,7 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
     :param limit: maximum number of requests at once.
     """
     loop = asyncio.get_running_loop()
-    key = (loop, os.getpid(), settings.base_url, settings.verify, settings.proxy, limit)
+    key = (loop, settings.base_url, settings.verify, settings.proxy, limit)
     shared = _shared.get(key)
     if shared is None:
         shared = _shared[key] = _SharedSession(loop.create_task(_open(settings, limit)))

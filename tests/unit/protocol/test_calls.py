@@ -376,7 +376,6 @@ def test_an_envelope_whose_words_match_the_pattern_means_not_found(status: int) 
         (None, answer(200, ENVELOPE)),
         (re.compile("something else"), answer(200, ENVELOPE)),
         (PATTERN, answer(400, "no such folder")),  # no envelope
-        (PATTERN, answer(200, {"status": "error", "response": "x" * 5000 + "no such folder"})),
         (PATTERN, answer(404, b"<html>no such folder</html>", content_type="text/html")),
     ],
 )
@@ -400,9 +399,7 @@ def test_an_upload_has_no_subject_that_could_be_missing() -> None:
         ({"file_id": ""}, (), ""),
         ({"file_id": ["f1"]}, (), ""),
         ({"file_id": TOKEN}, (), ""),
-        ("f1a2", (), "f1a2"),
-        ("OK", (), ""),
-        ("queued at 12", (), ""),
+        ("f1a2", (), ""),
         (1, (), ""),
         (None, (), ""),
         ({"files": [{"key": "k1"}], "file_id": "f1"}, ("files", "0", "key"), "k1"),

@@ -9,7 +9,6 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.content import read_content
 from airflow_provider_cloudstore.protocol.failures import (
     CallContext,
     Failure,
@@ -27,6 +26,7 @@ from airflow_provider_cloudstore.protocol.operations import (
     UPLOAD_FROM_URL,
     Operation,
 )
+from airflow_provider_cloudstore.protocol.results import read_content
 
 NOW = pendulum.datetime(2026, 1, 1)
 EVERY = OPERATIONS
@@ -37,7 +37,7 @@ TOO_LARGE = b"x" * (MAX_BODY_BYTES + 1)
 def response(status: int, body: Any = None, **headers: str) -> Response:
     raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(status, {"content-length": str(len(raw)), **named}, raw, NOW.timestamp(), NOW.timestamp())
+    return Response(status, named, raw, NOW.timestamp(), NOW.timestamp())
 
 
 def judged(operation: Operation, got: Response, retry_unknown_outcome: bool = False) -> type[exceptions.CloudStoreError] | None:
@@ -52,8 +52,6 @@ def judged(operation: Operation, got: Response, retry_unknown_outcome: bool = Fa
         (response(300), exceptions.BadRequestError),
         (response(399), exceptions.BadRequestError),
         (response(499), exceptions.RequestRejectedError),
-        (response(400, b"<p>The plain HTTP request was sent to HTTPS port"), exceptions.ConfigurationError),
-        (response(400, b"Client sent an HTTP request to an HTTPS server.\n"), exceptions.ConfigurationError),
         (response(299, {"_status": "Error"}), exceptions.ServiceError),
         (response(200), None),
         (response(299, {"status": "success"}), None),
@@ -82,7 +80,6 @@ def test_a_server_error_leaves_the_outcome_of_an_upload_unknown(status: int) -> 
         response(200, b'{"_status": "error"', content_type="application/json"),
         response(200, b"["),
         response(200, b"body", content_encoding="br"),
-        response(200, b"no gzip", content_encoding="gzip"),
     ],
 )
 def test_a_success_that_cannot_be_the_services_answer_leaves_the_outcome_of_an_upload_unknown(got: Response) -> None:
@@ -234,12 +231,6 @@ def test_a_page_with_503_and_a_time_leaves_an_upload_in_doubt_because_varnish_se
     assert judged(UPLOAD_FROM_URL, response(503, b"{broken", retry_after="5")) is exceptions.OutcomeUnknownError
     assert judged(UPLOAD_FROM_URL, response(429, page, retry_after="5")) is exceptions.RateLimitError
     assert judged(DELETE_FOLDER, response(503, page, retry_after="5")) is exceptions.RateLimitError
-
-
-def test_a_503_with_a_time_that_may_have_been_cut_off_leaves_an_upload_in_doubt() -> None:
-    cut = replace(response(503), headers={"retry-after": "5"})
-    assert judged(UPLOAD_FROM_URL, cut) is exceptions.OutcomeUnknownError
-    assert judged(DELETE_FOLDER, cut) is exceptions.RateLimitError
 
 
 @pytest.mark.parametrize("body", [{"status": 409, "code": 500}, {"_status": 503, "code": 403}, {"status": "401", "code": "429"}])
