@@ -28,8 +28,9 @@ def tls_context(settings: Settings) -> ssl.SSLContext:
     sources |= {f"the environment variable {name}": os.environ.get(name, "") for name in variables}
     sources |= {"certifi": certifi.where()}
     source, bundle = next((source, bundle) for source, bundle in sources.items() if isinstance(bundle, str) and bundle)
+    folder = Path(bundle).is_dir()
     try:
-        return ssl.create_default_context(**{"capath" if Path(bundle).is_dir() else "cafile": bundle})
+        return ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
     except OSError:  # includes ssl.SSLError
         pass
     problem = "must be a readable file with certificates in PEM format, on every worker and triggerer"
