@@ -171,6 +171,7 @@ def _new_http(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
         skip_auto_headers=("Accept", "Content-Type"),
         trace_configs=[trace],
     )

@@ -102,7 +102,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if isinstance(head, TransportFailure):
                 return head
             body, ends_at = bytearray(), time.monotonic() + limit
-            while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read(decode=True)):
+            while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read()):
                 if isinstance(piece, TransportFailure):
                     return piece
                 if time.monotonic() > ends_at:

@@ -61,15 +61,12 @@ class Exchange(AbstractContextManager["Exchange"]):
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
         return Response(response.status_code, messages.headers_of(response.headers.items()), b"", sent, time.time())
 
-    def read(self, most: int = 8 * 1024, *, decode: bool = False) -> bytes | TransportFailure:
-        """The next bytes of the body as they arrive, at most so many; empty at its end.
-
-        :param decode: whether to undo gzip. Before urllib3 2.6, one piece may then be a thousand times as long.
-        """
+    def read(self, most: int = 64 * 1024) -> bytes | TransportFailure:
+        """The next bytes of the body as they arrive, at most so many; empty at its end."""
         try:
             if isinstance(self._body, urllib3.BaseHTTPResponse):
                 # read would wait for the rest, and lose it all if the connection broke.
-                return self._body.read1(most, decode_content=decode)
+                return self._body.read1(most, decode_content=False)
             return bytes(self._body.read(most))
         except _FAILURES as error:
             return self._failure(error)

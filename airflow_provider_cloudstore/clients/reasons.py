@@ -16,7 +16,7 @@ _REASONS = {
     **dict.fromkeys(("RemoteDisconnected", "ServerDisconnectedError"), "connection closed without a response"),
     **dict.fromkeys(("ConnectionResetError", "BrokenPipeError"), "connection reset"),
     **dict.fromkeys(("TimeoutError", "Timeout"), "timed out"),
-    **dict.fromkeys(("IncompleteRead", "ClientPayloadError", "DecodeError"), "the response ended early or is damaged"),
+    **dict.fromkeys(("IncompleteRead", "ClientPayloadError"), "the response ended early"),
     **dict.fromkeys(("ClientResponseError", "HTTPException", "InvalidHeader", "ProtocolError"), "the response is not valid HTTP"),
 }
 _TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})", re.ASCII)  # only http.client's text has the status

@@ -41,7 +41,7 @@ _PROXY_ADVICE = (
 )
 _ADVICE = {
     Cause.UNREACHABLE: (
-        "Check the spelling and the port of {host}, that the service is running there, and that this machine can reach it (DNS, "
+        "Check the port and the spelling of {host}, that the service is running there, and that this machine can reach it (DNS, "
         "firewall, VPN, proxy)."
     ),
     Cause.TLS: (

@@ -34,7 +34,7 @@ class Response:
 
     :param status: the HTTP status.
     :param headers: the headers, their names in lower case; see :func:`headers_of`.
-    :param body: the body, its content coding (gzip) decoded; more than :data:`MAX_BODY_BYTES` if it was cut off there.
+    :param body: the body, its content coding (gzip) not undone; more than :data:`MAX_BODY_BYTES` if it was cut off there.
     :param sent: when the request was sent (Unix time).
     :param received: when the response was complete (Unix time).
     """

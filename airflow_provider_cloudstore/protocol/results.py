@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -23,7 +24,6 @@ from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Respon
 from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
 from airflow_provider_cloudstore.protocol.storable import Json
 
-_CODINGS = ("", "identity", "gzip", "deflate")  # what both HTTP libraries decode
 _PAGE_TYPES = ("text/html", "application/xhtml")
 # How a JSON object says that the operation failed, at its top level.
 _STATES = ("_status", "status", "result")
@@ -39,6 +39,7 @@ _URLS = ("download_url", "url")
 _URL = re.compile(r"https?://[^\s\\]+", re.IGNORECASE)
 _EXPIRIES = ("expires_at", "expires", "expires_in")
 _EPOCH_FROM = 100_000_000  # a smaller number would be a date before 1973, so it is seconds from now
+_BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[\w.:-]+", re.ASCII)  # neither "OK" nor "1"
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PLACEHOLDER = re.compile(r"0+|-[0-9]+")  # what careless services write for nothing
 
@@ -116,13 +117,21 @@ def _message(value: Any) -> Any:
 def read_content(response: Response) -> Content:
     """Parse the body of a response.
 
-    :param response: the response, its body as the HTTP library decoded it.
+    :param response: the response, its content coding (RFC 9110 section 8.4) not undone.
     """
-    if len(response.body) > MAX_BODY_BYTES:
+    body, coding = response.body, response.headers.get("content-encoding", "").lower()
+    if body and coding not in ("", "identity"):
+        # Here, because before aiohttp 3.14 and urllib3 2.6 a small body could grow to hundreds of MiB.
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip or zlib
+        try:
+            body = inflater.decompress(body, MAX_BODY_BYTES + 1)
+        except zlib.error:
+            body = b""
+        if not inflater.eof and len(body) <= MAX_BODY_BYTES:
+            return Content(problem="a body in an unknown content coding, or damaged")
+    if len(body) > MAX_BODY_BYTES:
         return Content(problem="a body of more than 1 MiB, which was cut off")
-    if response.body and response.headers.get("content-encoding", "").lower() not in _CODINGS:
-        return Content(problem="a body in a content coding that was not requested")
-    text = response.body.decode("utf-8-sig", "replace").strip()
+    text = body.decode("utf-8-sig", "replace").strip()
     if not text:
         return Content()
     try:
@@ -240,13 +249,15 @@ def find_link(
 def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Secret]) -> str | None:
     """The id of an uploaded file, or None if the response does not contain it.
 
-    The usual places are ``file_id``, at the top or under ``data``. A plain ``id`` is not used: it may be that of the queue entry.
+    The usual places are ``file_id``, at the top or under ``data``, and a body that is one word with a digit and a letter. A plain
+    ``id`` is not used: it may be that of the queue entry.
 
     :param data: the response's parsed body.
     :param file_id_path: where the id is; empty for the usual places.
     :param secrets: a value that repeats one of them is not an id.
     """
-    candidates = [_at(data, file_id_path)] if file_id_path else _fields(data, "file_id")
+    bare = [data] if isinstance(data, str) and _BARE_ID.fullmatch(data) else []
+    candidates = [_at(data, file_id_path)] if file_id_path else [*_fields(data, "file_id"), *bare]
     return next(_texts(candidates, tuple(secrets)), None)
 
 

@@ -242,7 +242,6 @@ def test_a_mock_has_the_effect_that_the_failure_table_says(mock: Mock, hook: Clo
     assert mock.count(operation) == 1 + is_retried
 
 
-@pytest.mark.parametrize("mock", ["requests_mock", "responses", urllib3_response], indirect=True)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_mocked_response_may_be_compressed(mock: Mock, hook: CloudStoreHook, operation: str) -> None:
     mock.script(operation, zipped(OK[operation]))

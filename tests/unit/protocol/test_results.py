@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from typing import Any
 
 import pendulum
@@ -63,8 +65,10 @@ def test_an_envelope_that_says_error_is_one_whatever_else_is_in_it(odd: bytes) -
     ("body", "headers", "problem"),
     [
         (b" " * (MAX_BODY_BYTES + 1), {}, "a body of more than 1 MiB, which was cut off"),
-        (b"x", {"content_encoding": "br"}, "a body in a content coding that was not requested"),
-        (b"x", {"content_encoding": "gzip, gzip"}, "a body in a content coding that was not requested"),
+        (gzip.compress(bytes(MAX_BODY_BYTES + 1)), {"content_encoding": "gzip"}, "a body of more than 1 MiB, which was cut off"),
+        (b"x", {"content_encoding": "br"}, "a body in an unknown content coding, or damaged"),
+        (b"{}", {"content_encoding": "gzip"}, "a body in an unknown content coding, or damaged"),
+        (gzip.compress(b'{"a": "b"}')[:-10], {"content_encoding": "gzip"}, "a body in an unknown content coding, or damaged"),
         *[
             (body, {}, "a body that begins like JSON and is not JSON")
             for body in (b"{broken", b'{"a": ', b"[", b"[" * 100_000, b"{'a': 1}", b'{"a": 1} extra')
@@ -76,7 +80,8 @@ def test_an_envelope_that_says_error_is_one_whatever_else_is_in_it(odd: bytes) -
         (b"{{ title }} Sign in", {"content_type": "text/html"}, "a web page in place of the service's response"),
         (b"token123", {}, ""),
         (b'{"a": 1}', {"content_type": "text/html"}, ""),
-        (b'{"a": 1}', {"content_encoding": "Deflate"}, ""),
+        (gzip.compress(b'{"a": 1}'), {"content_encoding": "gzip"}, ""),
+        (zlib.compress(b'{"a": 1}'), {"content_encoding": "Deflate"}, ""),
         (b"", {"content_type": "text/html", "content_encoding": "br"}, ""),
     ],
 )

@@ -104,7 +104,7 @@ SITUATIONS: dict[str, tuple[Any, str, str]] = {
     "untrusted": (lambda serve, ca: https(serve, ca.respond), "TLS certificate verification failed", "extra 'verify'"),
     "another host": (lambda serve, ca: https(serve, ca.respond, verify=ca.bundle), "is not valid for", "the certificate"),
     "no TLS": (lambda serve, _: https(serve, lambda _, one: one.sendall(b"HTTP/1.1 400 No\r\n\r\n")), "TLS failed", "http://"),
-    "silent TLS": (lambda serve, _: https(serve, go_silent, timeout=0.5), "timed out", "the port"),
+    "silent TLS": (lambda serve, _: https(serve, go_silent, timeout=0.5), "timed out", "Check the port"),
     "proxy refused": (lambda *_: settings("http://h", proxy=Secret("http://us%40er:p%2Fw@127.0.0.1:9")), "refused", "the proxy"),
     "proxy: 407": (lambda serve, _: through(serve, b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"), "HTTP 407", "extra 'proxy'"),
     "proxy: 403": (lambda serve, _: through(serve, b"HTTP/1.1 403 us@er p/w\r\n\r\n"), "HTTP 403 to CONNECT", "the proxy"),

@@ -172,7 +172,7 @@ ROWS = {
         f"{HAPROXY.rstrip()} maxconn 1\n timeout queue 300ms", "HTTP 503", before=one_that_stays
     ),
     "haproxy: the connection breaks in the middle of the response": Row(
-        HAPROXY, "the response ended early or is damaged", fault={"kind": "drop_body", "after": 5, "times": 0}
+        HAPROXY, "the response ended early", fault={"kind": "drop_body", "after": 5, "times": 0}
     ),
     "haproxy: it closes the connection instead of responding (`http-request reject`)": Row(
         f"{HAPROXY} http-request reject", "connection closed without a response"
