@@ -9,9 +9,9 @@ import asyncio
 import logging
 import ssl
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -177,13 +177,8 @@ def _new_http(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     )
 
 
-@dataclass(slots=True)
-class _SharedSession:
-    opening: asyncio.Task[Session]
-    users: int = 0
-
-
-_shared: dict[tuple[Any, ...], _SharedSession] = {}
+_shared: dict[tuple[Any, ...], asyncio.Task[Session]] = {}
+_users: Counter[tuple[Any, ...]] = Counter()
 _closing: set[asyncio.Task[None]] = set()
 
 
@@ -198,17 +193,16 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
     """
     loop = asyncio.get_running_loop()
     key = (loop, settings.base_url, settings.verify, settings.proxy, limit)
-    shared = _shared.get(key)
-    if shared is None:
-        shared = _shared[key] = _SharedSession(loop.create_task(_open(settings, limit)))
-    shared.users += 1
+    if key not in _shared:
+        _shared[key] = loop.create_task(_open(settings, limit))
+    _users[key] += 1
     try:
-        yield await asyncio.shield(shared.opening)
+        yield await asyncio.shield(_shared[key])
     finally:
-        shared.users -= 1
-        if not shared.users:
-            del _shared[key]
-            closing = loop.create_task(_close(shared.opening))
+        _users[key] -= 1
+        if not _users[key]:
+            del _users[key]
+            closing = loop.create_task(_close(_shared.pop(key)))
             _closing.add(closing)
             closing.add_done_callback(_closing.discard)
             await asyncio.shield(closing)
