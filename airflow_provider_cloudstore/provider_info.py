@@ -49,8 +49,7 @@ CONN_FIELDS: dict[str, dict[str, Any]] = {
     ),
     "protected_folder_ids": _field(
         "Protected folder ids",
-        'Ids that are never deleted, separated by commas or as a list such as ["id1", "id2"], in addition to the '
-        "root (0, /).",
+        'Ids that are never deleted, separated by commas or as a list such as ["id1", "id2"], in addition to the root (0, /).',
     ),
     "token_path": _field(
         "Token path", "Dotted path to the download token in the response, for services with a format of their own."

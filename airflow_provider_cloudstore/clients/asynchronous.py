@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -117,19 +116,19 @@ class _InFlight:
     """What is known of the connection of a request: in doubt, it was sent."""
 
     is_sent = True
-    is_lent = is_reusing = False
+    is_reusing = False
 
 
 async def _note_connecting(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-    context.trace_request_ctx.is_sent = context.trace_request_ctx.is_lent  # aiohttp sends a lost GET once more
+    context.trace_request_ctx.is_sent = False
 
 
 async def _note_connected(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-    context.trace_request_ctx.is_sent = context.trace_request_ctx.is_lent = True
+    context.trace_request_ctx.is_sent = True
 
 
 async def _note_reuse(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-    context.trace_request_ctx.is_sent = context.trace_request_ctx.is_lent = context.trace_request_ctx.is_reusing = True
+    context.trace_request_ctx.is_reusing = True
 
 
 class Session:
@@ -174,19 +173,12 @@ def _new_http(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         skip_auto_headers=("Accept", "Content-Type"),
-        max_line_size=messages.MAX_LINE_BYTES,
-        max_field_size=messages.MAX_LINE_BYTES,
         trace_configs=[trace],
     )
 
 
-@dataclass(slots=True)
-class _SharedSession:
-    opening: asyncio.Task[Session]
-    users: int = 0
-
-
-_shared: dict[tuple[Any, ...], _SharedSession] = {}
+_shared: dict[tuple[Any, ...], asyncio.Task[Session]] = {}
+_users: Counter[tuple[Any, ...]] = Counter()
 _closing: set[asyncio.Task[None]] = set()
 
 
@@ -200,18 +192,17 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
     :param limit: maximum number of requests at once.
     """
     loop = asyncio.get_running_loop()
-    key = (loop, os.getpid(), settings.base_url, settings.verify, settings.proxy, limit)
-    shared = _shared.get(key)
-    if shared is None:
-        shared = _shared[key] = _SharedSession(loop.create_task(_open(settings, limit)))
-    shared.users += 1
+    key = (loop, settings.base_url, settings.verify, settings.proxy, limit)
+    if key not in _shared:
+        _shared[key] = loop.create_task(_open(settings, limit))
+    _users[key] += 1
     try:
-        yield await asyncio.shield(shared.opening)
+        yield await asyncio.shield(_shared[key])
     finally:
-        shared.users -= 1
-        if not shared.users:
-            del _shared[key]
-            closing = loop.create_task(_close(shared.opening))
+        _users[key] -= 1
+        if not _users[key]:
+            del _users[key]
+            closing = loop.create_task(_close(_shared.pop(key)))
             _closing.add(closing)
             closing.add_done_callback(_closing.discard)
             await asyncio.shield(closing)

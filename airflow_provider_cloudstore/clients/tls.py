@@ -23,19 +23,16 @@ def tls_context(settings: Settings) -> ssl.SSLContext:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
-    sources = (
-        ("extra 'verify'", settings.verify),
-        *((f"the environment variable {name}", os.environ.get(name)) for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")),
-        ("certifi", certifi.where()),
-    )
-    source, bundle = next((source, bundle) for source, bundle in sources if bundle and isinstance(bundle, str))
+    variables = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    sources = {"extra 'verify'": settings.verify}
+    sources |= {f"the environment variable {name}": os.environ.get(name, "") for name in variables}
+    sources |= {"certifi": certifi.where()}
+    source, bundle = next((source, bundle) for source, bundle in sources.items() if isinstance(bundle, str) and bundle)
     folder = Path(bundle).is_dir()
     try:
         return ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
     except OSError:  # includes ssl.SSLError
         pass
-    problem = (
-        "must be a readable file with certificates in PEM format" if Path(bundle).exists() else "does not exist on this worker"
-    )
+    problem = "must be a readable file with certificates in PEM format, on every worker and triggerer"
     reason = f"the CA bundle of {source} cannot be read: {bundle} {problem}"
     raise ConfigurationError(reason, operation="connection", subject=settings.conn_id)

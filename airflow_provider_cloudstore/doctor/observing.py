@@ -19,11 +19,10 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidRespo
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID
 from airflow_provider_cloudstore.hooks.masking import mask
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
-from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.downloads import Download
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
-from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
+from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, FolderDeletion, RemoteUpload, read_content
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 

@@ -13,8 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol import results
-from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.failures import (
     UNCHANGED_TOKEN,
     CallContext,
@@ -27,7 +25,15 @@ from airflow_provider_cloudstore.protocol.failures import (
 )
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
-from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
+from airflow_provider_cloudstore.protocol.results import (
+    Content,
+    DownloadLink,
+    FolderDeletion,
+    RemoteUpload,
+    find_file_id,
+    find_link,
+    read_content,
+)
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import Json, storable
@@ -163,7 +169,7 @@ class Call(ABC, Generic[T]):
         if isinstance(outcome, TransportFailure):
             raise self._error(classify_failure(self._context, outcome, self.settings.route))
         content = read_content(outcome)
-        verdict = classify_response(self._context, outcome, content, lambda: self.has_result(outcome, content))
+        verdict = classify_response(self._context, outcome, content, has_result=self.has_result(outcome, content))
         if isinstance(verdict, Failure):
             raise self._response_error(verdict, outcome, content)
         result = self.result(outcome, content, verdict.existed)
@@ -172,7 +178,7 @@ class Call(ABC, Generic[T]):
         return result
 
     def _response_error(self, failure: Failure, response: Response, content: Content) -> exceptions.CloudStoreError:
-        link = results.find_link("", response, content.data, (), ()) if isinstance(content.data, dict) else None
+        link = find_link("", response, content.data, (), ()) if isinstance(content.data, dict) else None
         self.secrets += link.secrets if link else ()  # the message may repeat the download token
         # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
         message = self._safe(content.message)[:_MAX_MESSAGE_LENGTH]
@@ -231,7 +237,7 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     def _file_id(self, content: Content) -> str | None:
         # Checked against the access token alone: a source URL may well name the file.
-        return results.find_file_id(content.data, self.settings.file_id_path, (self.settings.access_token,))
+        return find_file_id(content.data, self.settings.file_id_path, (self.settings.access_token,))
 
     def has_result(self, response: Response, content: Content) -> bool:
         """Whether a response has the file's id."""
@@ -254,7 +260,7 @@ class CreateDownloadLink(Call[DownloadLink]):
 
     def result(self, response: Response, content: Content, existed: bool | None) -> DownloadLink | None:
         """The link, or None if the response contains no token."""
-        return results.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
+        return find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
 
 
 def pause_before_retry(

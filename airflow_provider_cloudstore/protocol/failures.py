@@ -15,17 +15,15 @@ Nothing else decides this. Beyond that table:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import assert_never
 
 import pendulum
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.content import Content
 from airflow_provider_cloudstore.protocol.messages import Cause, FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
+from airflow_provider_cloudstore.protocol.results import Content
 
 _REJECTIONS: dict[int, type[exceptions.RequestRejectedError]] = {
     403: exceptions.PermissionDeniedError,
@@ -36,21 +34,20 @@ _REJECTIONS: dict[int, type[exceptions.RequestRejectedError]] = {
 _LIMITS = (425, 429)  # "Too Early" (RFC 8470 section 5.2), and "Too Many Requests" (RFC 6585 section 4): neither had an effect
 _NOT_THE_API = "Something other than the version 2 API responds there. Check the connection's host (base URL)."
 _REDIRECTED = "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL."
-# What nginx, Apache and Go respond to plain HTTP on a TLS port.
-_WANTS_TLS = re.compile(r"HTTP request (?:was sent )?to (?:an )?HTTPS|HTTP to an SSL-enabled", re.IGNORECASE)
 
 _PROXY_REFUSED = "the proxy refused the credentials (HTTP 407), and forwarded nothing"
 _PROXY_ADVICE = (
     "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
 )
 _ADVICE = {
-    Cause.UNREACHABLE: "Check the port of {host}, and that this machine can reach it (firewall, VPN, proxy).",
-    Cause.UNRESOLVED: "Check the spelling of {host}, and that this machine can resolve it (DNS, VPN).",
-    Cause.REFUSED: "Check the port of {host}, and that the service is running there.",
-    Cause.UNTRUSTED: "For a private certificate authority, set extra 'verify' to the path of its bundle.",
-    Cause.OTHER_HOST: "The certificate does not name {host}: use a name that it contains.",
-    Cause.TLS: "Check the certificate and the TLS versions of {host}, and this machine's clock.",
-    Cause.NO_TLS: "Check the port of {host}. If it speaks plain http there, the URL must begin with http://.",
+    Cause.UNREACHABLE: (
+        "Check the port and the spelling of {host}, that the service is running there, and that this machine can reach it (DNS, "
+        "firewall, VPN, proxy)."
+    ),
+    Cause.TLS: (
+        "Check the port and the certificate of {host}: if it speaks plain http there, the URL must begin with http://; for a "
+        "private certificate authority, set extra 'verify' to the path of its bundle."
+    ),
     Cause.PROXY: (
         "Check the proxy (extra 'proxy', or HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment), and that it may connect to "
         "{host}."
@@ -67,7 +64,6 @@ _OF_THE_SERVICE = (
     exceptions.NotFoundError,
 )
 _REPORTED = ", but the service reports an error"
-_MAX_MESSAGE_LENGTH = 2000  # of an error envelope that a user's own regular expression is applied to
 _MAX_RETRY_AFTER = 86_400.0  # seconds; a broken one must not delay a task for years
 _SECONDS = re.compile(r"\d+", re.ASCII)
 
@@ -145,16 +141,12 @@ def classify_failure(context: CallContext, failure: TransportFailure, route: str
 
     :param route: the address and the proxy, reported if nothing was sent.
     """
-    match failure.kind:
-        case FailureKind.NEVER_SENT:
-            advice = f"Nothing was sent. {advice_for(failure)}"
-            return _failure(context, exceptions.ServiceUnreachableError, f"{failure.reason}, at {route}", advice)
-        case FailureKind.PROXY_REFUSED:
-            return _failure(context, exceptions.ConfigurationError, f"{failure.reason}, at {route}", _PROXY_ADVICE)
-        case FailureKind.OUTCOME_UNKNOWN:
-            return _unknown(context, failure.reason)
-        case _:
-            assert_never(failure.kind)
+    reason = f"{failure.reason}, at {route}"
+    if failure.kind is FailureKind.NEVER_SENT:
+        return _failure(context, exceptions.ServiceUnreachableError, reason, f"Nothing was sent. {advice_for(failure)}")
+    if failure.kind is FailureKind.PROXY_REFUSED:
+        return _failure(context, exceptions.ConfigurationError, reason, _PROXY_ADVICE)
+    return _unknown(context, failure.reason)
 
 
 def advice_for(failure: TransportFailure, host: str = "the connection's host") -> str:
@@ -177,7 +169,7 @@ def connect_refused(status: int) -> TransportFailure:
 
 
 def classify_response(
-    context: CallContext, response: Response, content: Content, has_result: Callable[[], bool] = lambda: False
+    context: CallContext, response: Response, content: Content, *, has_result: bool = False
 ) -> Success | Failure:
     """What a response means.
 
@@ -188,22 +180,20 @@ def classify_response(
     status, reason = stated or response.status, f"HTTP {response.status}"
     if stated:
         reason += f"{_REPORTED} ({stated})"
-    is_error = content.is_error or (content.mentions_error and not (is_success and has_result()))
+    is_error = content.is_error or (content.mentions_error and not (is_success and has_result))
     verdict: Success | Failure
     if _is_missing(context, status, content, may_match=not stated and status != 401 and (is_error or status == 400)):
         verdict = _classify_missing(context, reason)
-    elif is_success and is_error and not context.operation.idempotent and (_leaves_in_doubt(stated) or has_result()):
+    elif is_success and is_error and not context.operation.idempotent and (_leaves_in_doubt(stated) or has_result):
         verdict = _unknown(context, reason if stated else f"{reason}{_REPORTED}")
-    elif stated:
-        verdict = _classify_stated(context, stated, content, reason)
-    elif is_success:
+    elif is_success and not stated:
         verdict = _classify_success(context, content, reason, is_error=is_error)
     else:
         # A front end's page says nothing of what the service did: Varnish sends one with a time after its backend timed out. Nor
-        # does what may have been cut off before its page.
-        says_enough = not content.problem and not response.headers.keys().isdisjoint(("content-length", "transfer-encoding"))
-        is_limit = is_rate_limit(response) and (status != 503 or context.operation.idempotent or says_enough)
-        verdict = _classify_error(context, status, content, reason, is_limit=is_limit)
+        # does a head that may have been cut off before it.
+        is_complete = not response.headers.keys().isdisjoint(("content-length", "transfer-encoding"))
+        is_clear_503 = is_rate_limit(response) and (context.operation.idempotent or (is_complete and not content.problem))
+        verdict = _classify_error(context, status, reason, is_limit=status in _LIMITS or is_clear_503)
     if isinstance(verdict, Success):
         return verdict
     return replace(verdict, status=status, inconclusive=_is_inconclusive(context, verdict.error, status, content))
@@ -222,7 +212,7 @@ def _is_missing(context: CallContext, status: int, content: Content, *, may_matc
     if status in (404, 410):
         return True
     pattern = context.not_found_pattern if may_match and isinstance(content.data, dict) else None
-    return bool(pattern and content.message and pattern.search(content.message[:_MAX_MESSAGE_LENGTH]))
+    return bool(pattern and content.message and pattern.search(content.message))
 
 
 def _classify_missing(context: CallContext, reason: str) -> Success | Failure:
@@ -253,30 +243,17 @@ def _leaves_in_doubt(stated: int | None) -> bool:
     return stated is not None and (stated in (408, *_LIMITS) or stated >= 500)
 
 
-def _classify_stated(context: CallContext, stated: int, content: Content, reason: str) -> Failure:
-    if stated == 407:  # not from the proxy, which would have sent it as the HTTP status
-        return _failure(context, exceptions.RequestRejectedError, reason)
-    return _classify_error(context, stated, content, reason, is_limit=stated in _LIMITS)
-
-
-def _classify_error(context: CallContext, status: int, content: Content, reason: str, *, is_limit: bool) -> Failure:
+def _classify_error(context: CallContext, status: int, reason: str, *, is_limit: bool) -> Failure:
     if is_limit:
         return _failure(context, exceptions.RateLimitError, reason)
     if status == 408 or not 300 <= status < 500:  # also what no HTTP exchange ends with: 101, 999
         return _unknown(context, reason)
-    return _classify_rejection(context, status, content, reason)
-
-
-def _classify_rejection(context: CallContext, status: int, content: Content, reason: str) -> Failure:
     if status < 400:
         return _failure(context, exceptions.BadRequestError, f"{reason}, a redirect", _REDIRECTED)
     if status == 401:
         return Failure(exceptions.AuthenticationError, reason, retry_with_new_token=not context.token_was_rejected)
     if status == 407:
         return _failure(context, exceptions.ConfigurationError, _PROXY_REFUSED, _PROXY_ADVICE)
-    if status == 400 and _WANTS_TLS.search(content.text):
-        advice = "Start the connection's host with https://."
-        return _failure(context, exceptions.ConfigurationError, f"{reason}: this port expects TLS", advice)
     return _failure(context, rejection(status), reason, _NOT_THE_API if status == 405 else "")
 
 

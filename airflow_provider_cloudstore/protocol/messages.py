@@ -11,8 +11,6 @@ from pendulum import DateTime
 
 MAX_BODY_BYTES = 1024 * 1024
 """A longer body is cut off and rejected: no response of this API needs more."""
-MAX_LINE_BYTES = 64 * 1024
-"""Longest header line, and longest status line, on an event loop; ``http.client`` has the same limit."""
 CONNECT_TIMEOUT = 10.0
 """Maximum seconds to connect to an address; less if the request has less."""
 
@@ -36,7 +34,7 @@ class Response:
 
     :param status: the HTTP status.
     :param headers: the headers, their names in lower case; see :func:`headers_of`.
-    :param body: the body, its content coding (gzip) not decoded; more than :data:`MAX_BODY_BYTES` if it was cut off there.
+    :param body: the body, its content coding (gzip) not undone; more than :data:`MAX_BODY_BYTES` if it was cut off there.
     :param sent: when the request was sent (Unix time).
     :param received: when the response was complete (Unix time).
     """
@@ -78,13 +76,8 @@ class FailureKind(Enum):
 class Cause(Enum):
     """Why no request could be sent, as far as that changes what to do."""
 
-    UNREACHABLE = "timed out, or no route"
-    UNRESOLVED = "host name not found"
-    REFUSED = "connection refused"
-    UNTRUSTED = "certificate of an unknown authority"
-    OTHER_HOST = "certificate for another host"
-    TLS = "TLS failed otherwise"
-    NO_TLS = "the server does not speak TLS"
+    UNREACHABLE = "host name not found, connection refused, or timed out"
+    TLS = "TLS failed"
     PROXY = "the proxy is unreachable, or opens no tunnel"
 
 

@@ -1,37 +1,146 @@
-"""Results of calls, and where responses hold them. The API document shows no response, so the usual shapes are all understood."""
+"""What a response holds (an error, a file's id, a download link), and the results that calls make of it.
+
+The API document shows no response, so the usual shapes are understood, and whatever Python's JSON decoder accepts may be an error
+envelope.
+"""
 
 from __future__ import annotations
 
-import logging
+import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs
 
 import pendulum
 from pendulum import DateTime
 
+from airflow_provider_cloudstore.exceptions import one_line
 from airflow_provider_cloudstore.protocol.guards import is_nothing
-from airflow_provider_cloudstore.protocol.messages import Response
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
 from airflow_provider_cloudstore.protocol.storable import Json
 
-log = logging.getLogger(__name__)
+_PAGE_TYPES = ("text/html", "application/xhtml")
+# How a JSON object says that the operation failed, at its top level.
+_STATES = ("_status", "status", "result")
+_ERROR_WORD = re.compile(r"error(-.*)?|fail(ed|ure)?|ko|nok", re.DOTALL)
+_STATUSES = ("_status", "status", "code")
+_ERROR_STATUS = re.compile(r"[45][0-9]{2}")
+_ERRORS = ("error", "errors")
+_NO_ERROR = ("", "0", "none", "ok")
+_MESSAGES = ("response", "message", "msg", "error", "errors")
 
-_TOKEN_NAMES = ("download_token", "token")
-_URL_NAMES = ("download_url", "url")
-_EXPIRY_NAMES = ("expires_at", "expires", "expires_in")
-_BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z_-])[\w.:-]{1,256}", re.ASCII)  # neither "OK" nor "1"
-_ID = re.compile("[^\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
-_NO_ID = re.compile(r"0+|-[0-9]+")  # what careless services write for nothing
-_MAX_TOKEN_LENGTH = 4096
-_TOKEN = re.compile('[^\\s<>"{}\\\\\x00-\x20\x7f-\xa0\ud800-\udfff\ufffd]+')
-_URL = re.compile(r"https?://[^\s\\\x00-\x20\x7f-\xa0\ud800-\udfff]+", re.IGNORECASE)
-_MAX_URL_LENGTH = 8192
-_MAX_DATE_LENGTH = 64
+_TOKENS = ("download_token", "token")
+_URLS = ("download_url", "url")
+_URL = re.compile(r"https?://[^\s\\]+", re.IGNORECASE)
+_EXPIRIES = ("expires_at", "expires", "expires_in")
 _EPOCH_FROM = 100_000_000  # a smaller number would be a date before 1973, so it is seconds from now
-_MILLISECONDS_FROM = 100_000_000_000
+_BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[\w.:-]+", re.ASCII)  # neither "OK" nor "1"
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_PLACEHOLDER = re.compile(r"0+|-[0-9]+")  # what careless services write for nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The content of a response's body.
+
+    :param text: the body as text; it may contain secrets.
+    :param data: the parsed JSON, the text if it is not JSON, or None if it is empty.
+    :param problem: why it cannot be the service's own; empty if it can.
+    :param is_web_page: whether it is a web page: a login page, a proxy's, or one of the wrong host.
+    """
+
+    text: str = field(repr=False, default="")
+    data: Json = field(repr=False, default=None)
+    problem: str = ""
+    is_web_page: bool = False
+
+    @property
+    def stated_statuses(self) -> list[int]:
+        """The HTTP statuses of errors that a JSON object names in ``_status``, ``status`` and ``code``, such as 404."""
+        texts = [str(value).strip() for value in self._values(_STATUSES) if isinstance(value, (int, str))]
+        return [int(text) for text in texts if _ERROR_STATUS.fullmatch(text)]
+
+    @property
+    def is_error(self) -> bool:
+        """Whether a JSON object says in a word, a flag or a number that the operation failed, whatever else is in it."""
+        flags = self._values((*_STATES, "success", "ok"))
+        return (
+            bool(self.stated_statuses)
+            or any(value is False or _word(value) == "false" for value in flags)
+            or any(_ERROR_WORD.fullmatch(_word(value)) for value in self._values(_STATES))
+        )
+
+    @property
+    def mentions_error(self) -> bool:
+        """Whether a JSON object has an ``error`` or ``errors`` that says something: it may be a warning beside a result."""
+        return any(_word(value) not in _NO_ERROR if isinstance(value, str) else value for value in self._values(_ERRORS))
+
+    def _values(self, names: tuple[str, ...]) -> list[Any]:
+        return [self.data[name] for name in names if name in self.data] if isinstance(self.data, dict) else []
+
+    @property
+    def message(self) -> str:
+        """The service's human-readable message; empty if there is none."""
+        if self.problem:
+            return ""
+        texts = [self.data, *map(_message, self._values(_MESSAGES))]
+        found = next((text for text in texts if isinstance(text, str) and text.strip()), "")
+        return " ".join(one_line(found).split())
+
+    @property
+    def keys(self) -> str:
+        """The names of its fields, never their values, for an error message."""
+        if not isinstance(self.data, dict):
+            kinds = {type(None): "empty", str: "text"}
+            return f"its body is {kinds.get(type(self.data), f'a JSON {type(self.data).__name__}')}"
+        inner = self.data.get("data")
+        keys = [*self.data, *(f"data.{key}" for key in inner)] if isinstance(inner, dict) else list(self.data)
+        names = [name if re.fullmatch(r"[\w.-]{1,40}", name) else "?" for name in keys[:20]]
+        return f"it has the keys {', '.join(names)}" if names else "it is an empty JSON object"
+
+
+def _word(value: Any) -> str:
+    return value.strip().lower() if isinstance(value, str) else ""
+
+
+def _message(value: Any) -> Any:
+    """What a field of an error says: itself, or the first of its items, or its own ``message``."""
+    first = value[0] if isinstance(value, list) and value else value
+    return first.get("message") if isinstance(first, dict) else first
+
+
+def read_content(response: Response) -> Content:
+    """Parse the body of a response.
+
+    :param response: the response, its content coding (RFC 9110 section 8.4) not undone.
+    """
+    body, coding = response.body, response.headers.get("content-encoding", "").lower()
+    if body and coding not in ("", "identity"):
+        # Here, because before aiohttp 3.14 and urllib3 2.6 a small body could grow to hundreds of MiB.
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip or zlib
+        try:
+            body = inflater.decompress(body, MAX_BODY_BYTES + 1)
+        except zlib.error:
+            body = b""
+        if not inflater.eof and len(body) <= MAX_BODY_BYTES:
+            return Content(problem="a body in an unknown content coding, or damaged")
+    if len(body) > MAX_BODY_BYTES:
+        return Content(problem="a body of more than 1 MiB, which was cut off")
+    text = body.decode("utf-8-sig", "replace").strip()
+    if not text:
+        return Content()
+    try:
+        return Content(text, json.loads(text, strict=False))  # careless services send raw line breaks inside strings
+    except (ValueError, RecursionError):
+        pass
+    if text.startswith("<") or response.headers.get("content-type", "").lower().startswith(_PAGE_TYPES):
+        return Content(text, text, "a web page in place of the service's response", is_web_page=True)
+    return Content(text, text, "a body that begins like JSON and is not JSON" if text[0] in "{[" else "")
 
 
 class _Result:
@@ -41,6 +150,10 @@ class _Result:
         """As plain data, dates as ISO 8601 in UTC; a download link with its token. It is what the operators push to XCom."""
         values = {one.name: getattr(self, one.name) for one in fields(cast("Any", self))}
         return {name: _iso(value) if isinstance(value, DateTime) else value for name, value in values.items()}
+
+
+def _iso(moment: DateTime) -> str:
+    return moment.in_timezone("UTC").to_iso8601_string()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +228,6 @@ class DownloadedFile(_Result):
     sha256: str
 
 
-def _iso(moment: DateTime) -> str:
-    return moment.in_timezone("UTC").to_iso8601_string()
-
-
 def find_link(
     file_id: str, response: Response, data: Json, token_path: tuple[str, ...], secrets: Iterable[Secret]
 ) -> DownloadLink | None:
@@ -126,118 +235,88 @@ def find_link(
 
     :param data: the response's parsed body.
     :param token_path: where the token is; empty for the usual places.
-    :param secrets: the secrets of the call. A value that repeats one of them, also encoded, is not a token.
+    :param secrets: the secrets of the call. A value that repeats one of them is neither a token nor a URL.
     """
     known = tuple(secrets)
     candidates = [_at(data, token_path)] if token_path else _candidates(data)
-    tokens = (token for value in candidates if (token := _as_token(value)) and not hides_secret(token, known))
-    token = next(tokens, None)
+    token = next((text for text in _texts(candidates, known) if not re.search(r"\s", text)), None)
     if token is None:
         return None
-    urls = [*([token] if _URL.fullmatch(token) else []), *_fields(data, _URL_NAMES)]
-    url = next((value for value in urls if _is_public_url(value, known)), None)
-    if urls and url is None:
-        log.warning(
-            "Ignored the download URL of file '%s': it is not an absolute http(s) URL, or it repeats a credential",
-            file_id,
-        )
-    return DownloadLink(file_id, token, url, response.received_at, _find_expiry(data, response.received_at))
+    urls = [text for text in (token, *_texts(_fields(data, *_URLS), known)) if _URL.fullmatch(text)]
+    return DownloadLink(file_id, token, next(iter(urls), None), response.received_at, _find_expiry(data, response.received_at))
 
 
 def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Secret]) -> str | None:
     """The id of an uploaded file, or None if the response does not contain it.
 
-    The usual places are ``file_id``, at the top or under ``data``, and a body that is a single line with a digit and a letter. A
-    plain ``id`` is not used: it may be that of the queue entry.
+    The usual places are ``file_id``, at the top or under ``data``, and a body that is one word with a digit and a letter. A plain
+    ``id`` is not used: it may be that of the queue entry.
 
     :param data: the response's parsed body.
     :param file_id_path: where the id is; empty for the usual places.
-    :param secrets: a value that repeats one of them, also encoded, is not an id.
+    :param secrets: a value that repeats one of them is not an id.
     """
-    if file_id_path:
-        candidates = [_at(data, file_id_path)]
-    else:
-        bare = data if isinstance(data, str) and _BARE_ID.fullmatch(data) else None
-        candidates = [*_fields(data, ("file_id",)), bare]
-    known = tuple(secrets)
-    ids = (text for value in candidates if (text := _as_id(value)))
-    return next((text for text in ids if not hides_secret(text, known)), None)
+    bare = [data] if isinstance(data, str) and _BARE_ID.fullmatch(data) else []
+    candidates = [_at(data, file_id_path)] if file_id_path else [*_fields(data, "file_id"), *bare]
+    return next(_texts(candidates, tuple(secrets)), None)
 
 
-def _is_public_url(value: Any, secrets: tuple[Secret, ...]) -> bool:
-    """Whether ``value`` is an absolute URL without credentials of the call."""
-    if not isinstance(value, str) or len(value) > _MAX_URL_LENGTH or not _URL.fullmatch(value):
-        return False
-    try:
-        return bool(urlsplit(value).hostname) and not hides_secret(value, secrets)
-    except ValueError:
-        return False
-
-
-def _fields(body: Json, names: tuple[str, ...]) -> Iterator[Any]:
+def _fields(data: Json, *names: str) -> Iterator[Any]:
     """The values of the fields of these names, at the top level and under ``data``."""
-    places = (body, body.get("data")) if isinstance(body, dict) else ()
+    places = (data, data.get("data")) if isinstance(data, dict) else ()
     for name in names:
-        for place in places:
-            if isinstance(place, dict) and place.get(name) is not None:
-                yield place[name]
+        yield from (place[name] for place in places if isinstance(place, dict) and name in place)
 
 
-def _as_id(value: Any) -> str | None:
-    """``value`` as text if it says something: neither zero nor a word for nothing, such as ``null``."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or len(text) > _MAX_TOKEN_LENGTH or not _ID.fullmatch(text):
-        return None
-    return None if is_nothing(text) or _NO_ID.fullmatch(text) else text
-
-
-def _as_token(value: Any) -> str | None:
-    """The same if it can be a token: without spaces, and neither markup nor broken JSON."""
-    text = _as_id(value)
-    return text if text and _TOKEN.fullmatch(text) else None
-
-
-def _at(body: Json, path: tuple[str, ...]) -> Any:
-    value: Any = body
+def _at(data: Json, path: tuple[str, ...]) -> Any:
+    value: Any = data
     for key in path:
-        if isinstance(value, list) and re.fullmatch(r"\d{1,6}", key, re.ASCII):
-            value = value[int(key)] if int(key) < len(value) else None
+        if isinstance(value, list):
+            value = value[int(key)] if re.fullmatch("[0-9]{1,6}", key) and int(key) < len(value) else None
         else:
             value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
-def _candidates(body: Json) -> Iterator[Any]:
+def _texts(values: Iterable[Any], secrets: tuple[Secret, ...]) -> Iterator[str]:
+    """Those that say something, as text: neither zero nor a word for nothing, such as ``null``, and no secret of the call."""
+    for value in values:
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if not isinstance(text, str) or _CONTROLS.search(text) or is_nothing(text) or _PLACEHOLDER.fullmatch(text):
+            continue
+        if not hides_secret(text, secrets):
+            yield text
+
+
+def _candidates(data: Json) -> Iterator[Any]:
     """What may be the token, most likely first."""
-    yield from _fields(body, _TOKEN_NAMES)
-    yield from map(_token_in_query, _fields(body, _URL_NAMES))
-    yield body
+    yield from _fields(data, *_TOKENS)
+    yield from map(_token_in_query, _fields(data, *_URLS))
+    yield data
 
 
 def _token_in_query(url: Any) -> str | None:
-    if not isinstance(url, str):
-        return None
-    pairs = [pair.partition("=") for pair in url.partition("?")[2].partition("#")[0].split("&")]
-    # Not unquote_plus: a token has no space, so a plus sign is one that the service forgot to encode.
-    return next((unquote(value) for name in _TOKEN_NAMES for key, _, value in pairs if unquote(key) == name and value), None)
+    query = url.partition("?")[2].partition("#")[0] if isinstance(url, str) else ""
+    # A token has no space, so a plus sign is one that the service forgot to encode.
+    values = parse_qs(query.replace("+", "%2B"))
+    return next((values[name][0] for name in _TOKENS if name in values), None)
 
 
-def _find_expiry(body: Json, received_at: DateTime) -> DateTime | None:
-    values = ((name, value) for name in _EXPIRY_NAMES for value in _fields(body, (name,)))
+def _find_expiry(data: Json, received_at: DateTime) -> DateTime | None:
+    values = ((name, value) for name in _EXPIRIES for value in _fields(data, name))
     moments = (_moment(value, received_at, relative=name == "expires_in") for name, value in values)
-    return next((moment for moment in moments if moment is not None), None)
+    return next((moment for moment in moments if moment), None)
 
 
 def _moment(value: Any, received_at: DateTime, *, relative: bool) -> DateTime | None:
-    if isinstance(value, bool) or (isinstance(value, str) and len(value) > _MAX_DATE_LENGTH):
+    """A date of ISO 8601, in UTC if it names no zone, or seconds: since 1970, or from now."""
+    if isinstance(value, bool):
         return None
     try:
-        if isinstance(value, str) and not re.fullmatch(r"\d+(\.\d+)?", value, re.ASCII):
-            parsed = None if relative or not value[:1].isdigit() else pendulum.parse(value, tz="UTC", now=received_at)
-            return parsed.in_timezone("UTC") if isinstance(parsed, DateTime) else None
-        number = float(value)
-        if relative or number < _EPOCH_FROM:
-            return received_at.add(seconds=number)
-        return pendulum.from_timestamp(number / 1000 if number >= _MILLISECONDS_FROM else number, tz="UTC")
+        if isinstance(value, str) and not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
+            return None if relative else pendulum.instance(datetime.fromisoformat(value), tz="UTC").in_timezone("UTC")
+        seconds = float(value)
+        is_relative = relative or seconds < _EPOCH_FROM
+        return received_at.add(seconds=seconds) if is_relative else pendulum.from_timestamp(seconds, tz="UTC")
     except (ValueError, TypeError, OverflowError, OSError):  # not a date, or one out of range
         return None

@@ -210,7 +210,8 @@ def test_the_reference_documents_every_class_that_users_import_and_nothing_that_
 
 
 def is_of(module: object, kind: object) -> bool:
-    return isinstance(kind, type) and kind.__module__ == getattr(module, "__name__", "") and not kind.__name__.startswith("_")
+    is_own = isinstance(kind, type) and kind.__module__ == getattr(module, "__name__", "") and not kind.__name__.startswith("_")
+    return is_own and hasattr(kind, "to_dict")  # what a caller gets, and not what makes it
 
 
 def test_the_pages_agree_on_which_errors_are_retried_and_permanent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import time
 import tracemalloc
@@ -18,6 +19,14 @@ from tests.wire.clients.conftest import LINK_TOKEN, WAYS, Send, Serve, Way, send
 SECRETS = (TOKEN, LINK_TOKEN, "link%2Btoken", "hunter2", "hunter3", "access_token", "Bearer")
 SUBJECT = "https://user:hunter2@h/f?sig=hunter3"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+GZIP = HEAD + b"Content-Encoding: gzip\r\n"
+
+
+def in_gzip(body: bytes) -> bytes:
+    packed = gzip.compress(body, mtime=0)
+    return GZIP + f"Content-Length: {len(packed)}\r\n\r\n".encode() + packed
+
+
 ALL, NONE, ASYNCHRONOUS, CALLS = set(WAYS), set[str](), {"asynchronous"}, {"blocking", "asynchronous"}
 # Who takes it for a response with the body {}; for the others it is an unknown outcome, or no download.
 RAW = {
@@ -33,6 +42,9 @@ RAW = {
     "a chunk without a size": (CHUNKED + b"zz\r\n{}\r\n0\r\n\r\n", NONE),
     "two lengths": (HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}}", NONE),
     "no HTTP": (b"nonsense\r\n\r\n", NONE),
+    "gzip": (in_gzip(b"{}"), CALLS),
+    "gzip that is none": (GZIP + b"Content-Length: 2\r\n\r\n{}", NONE),
+    "a coding that nobody knows": (HEAD + b"Content-Encoding: x\r\nContent-Length: 2\r\n\r\n{}", NONE),
 }
 
 
@@ -88,6 +100,18 @@ def test_no_response_costs_more_memory_than_its_limit(way: Way, serve: Serve, he
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert isinstance(outcome, exceptions.CloudStoreError)
+    assert peak < 16 * 1024**2
+    assert len(server.requests) == 1
+
+
+def test_a_body_that_grows_when_it_is_decoded_ends_at_the_same_limit(call_way: Way, serve: Serve) -> None:
+    server = serve(in_gzip(bytes(256 * 1024**2)))
+    tracemalloc.start()
+    outcome = send_once(call_way, settings(server.url), UploadFromUrl, SUBJECT)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(outcome, exceptions.OutcomeUnknownError)
+    assert "more than 1 MiB" in outcome.reason
     assert peak < 16 * 1024**2
     assert len(server.requests) == 1
 
