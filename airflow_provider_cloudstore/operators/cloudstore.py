@@ -20,10 +20,8 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, XComArg
-    from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.lineage import Lineage
     from airflow_provider_cloudstore.protocol.results import DownloadLink
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
@@ -112,7 +110,6 @@ class RemoteUrlUploadOperator(CloudStoreOperator):
         self.retry_unknown_outcome = retry_unknown_outcome
         self.cloudstore_conn_id = cloudstore_conn_id
         self._unredacted_url: Secret | None = None
-        self._lineage: Lineage | None = None
         self.on_success_callback = [*success_callbacks(self), _forget_upload]
 
     def _redact_fields(self) -> None:
@@ -136,12 +133,6 @@ class RemoteUrlUploadOperator(CloudStoreOperator):
         if not upload[XCOM_FILE_ID]:
             self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
         return upload
-
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
-        """OpenLineage: from the source, without credentials, to the file."""
-        from airflow_provider_cloudstore.lineage import operator_lineage
-
-        return operator_lineage(self._lineage)
 
     def _upload(self, context: Context) -> dict[str, Any]:
         import pendulum

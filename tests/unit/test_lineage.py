@@ -139,15 +139,18 @@ def test_airflows_own_transfer_is_named_as_a_download(emulator: Emulator, tmp_pa
     assert FileTransferExtractor(other).extract() == other.get_openlineage_facets_on_start()
 
 
-def test_openlineage_is_told_of_manifest_and_receipts_once_they_are_rendered() -> None:
+def test_openlineage_is_told_of_manifest_and_receipts_as_rendered(emulator: Emulator, tmp_path: Path) -> None:
     pytest.importorskip("airflow.providers.openlineage", reason=OWN_ENVIRONMENT)
-    operator = RemoteUrlBatchUploadOperator(task_id="b", urls="/data/{{ 'urls' }}.csv", receipts="s3://my_conn@bucket/r")
+    (tmp_path / "urls.csv").write_text(f"url\n{SOURCE}\n")
+    operator = RemoteUrlBatchUploadOperator(task_id="b", urls=f"{tmp_path}/{{{{ 'urls' }}}}.csv", receipts=f"{tmp_path}/r")
     operator.render_template_fields({})
+    operator.execute({})
     found: Any = operator.get_openlineage_facets_on_complete(None)
-    assert [(one.namespace, one.name) for one in found.inputs] == [("file", "/data/urls.csv")]
-    assert [(one.namespace, one.name) for one in found.outputs] == [("s3://bucket", "r")]
+    assert [(one.namespace, one.name) for one in found.inputs] == [("file", f"{tmp_path}/urls.csv")]
+    assert [(one.namespace, one.name) for one in found.outputs] == [("file", f"{tmp_path}/r")]
     many = RemoteUrlBatchUploadOperator(task_id="m", urls=[SOURCE], receipts=None)
     many.render_template_fields({})
+    many.execute({})
     found = many.get_openlineage_facets_on_complete(None)
     assert not found.inputs
     assert not found.outputs
