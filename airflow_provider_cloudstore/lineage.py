@@ -1,4 +1,4 @@
-"""What a task read and wrote, as URIs without credentials: reported by the hook to Airflow, and by the operators to OpenLineage."""
+"""What a task read and wrote, as URIs without credentials: hooks report it to Airflow, and operators to OpenLineage."""
 
 from __future__ import annotations
 
