@@ -1,4 +1,4 @@
-"""The base class of the operators: their hook, their retry policy, their lineage, and what is redacted before Airflow stores it."""
+"""The base class of the operators: hook, retry policy, lineage, and what is redacted before Airflow stores it."""
 
 from __future__ import annotations
 

@@ -73,8 +73,6 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
             arguments.validate_whole_number("max_consecutive_failures", max_consecutive_failures, 1)
         if requests_per_second is not None:
             arguments.validate_positive(requests_per_second=requests_per_second)
-        arguments.validate_column("url_column", url_column)
-        arguments.validate_paths(urls=urls, receipts=receipts)
         self.urls: Any = urls
         self.receipts = receipts
         self.url_column = url_column
