@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat import sdk
-from airflow.providers.common.compat.sdk import Asset, BaseOperator
+from airflow.providers.common.compat.sdk import BaseOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
-
-try:
-    from airflow.sdk.definitions.asset import AssetRef
-except ImportError:  # Airflow 2
-    _ASSETS: tuple[type, ...] = (Asset,)
-else:
-    _ASSETS = (Asset, AssetRef)
 
 HAS_RETRY_POLICIES = hasattr(BaseOperator, "retry_policy")
 """Airflow 3.3 and later."""
 
 
-def __getattr__(name: str) -> Any:
-    """Import ``RetryDecision`` and ``RetryPolicy`` on first use; ``object`` before Airflow 3.3."""
-    if name not in ("RetryDecision", "RetryPolicy"):
-        raise AttributeError(name)
-    return getattr(sdk, name) if HAS_RETRY_POLICIES else object
-
-
 def task_state_store(context: Context) -> Any:
     """The task's state store, with ``get``, ``set`` and ``delete``; None before Airflow 3.3."""
     return context.get("task_state_store")
-
-
-def success_callbacks(operator: BaseOperator) -> list[Any]:
-    """The user's ``on_success_callback`` as a list: Airflow 3 makes it one, Airflow 2 keeps a single callback."""
-    given: Any = operator.on_success_callback
-    if isinstance(given, Iterable):
-        return list(given)
-    return [given] if given else []
 
 
 async def amask_secret(secret: str) -> None:
@@ -69,11 +47,6 @@ def form_widgets(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         return kind(field["label"], widget=looks(), description=field["description"])
 
     return {name: widget(field) for name, field in fields.items()}
-
-
-def is_asset(outlet: Any) -> bool:
-    """Whether an outlet has events: an asset (a dataset in Airflow 2), but not an alias."""
-    return isinstance(outlet, _ASSETS)
 
 
 def triggering_events(context: Context) -> Mapping[Any, Any]:

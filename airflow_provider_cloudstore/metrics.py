@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowTaskTimeout, Stats
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout, Stats
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError
@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.protocol.calls import Call
 log = logging.getLogger(__name__)
 
 # The first match applies. Error classes may be renamed, these names may not.
-_OUTCOMES: tuple[tuple[type[exceptions.CloudStoreError], str], ...] = (
+_OUTCOMES: tuple[tuple[type[CloudStoreError], str], ...] = (
     (exceptions.RateLimitError, "rate_limited"),
     (exceptions.ServiceUnreachableError, "unreachable"),
     (exceptions.TransientServiceError, "server_failure"),
@@ -27,26 +27,23 @@ _OUTCOMES: tuple[tuple[type[exceptions.CloudStoreError], str], ...] = (
     (exceptions.AuthenticationError, "unauthorized"),
     (exceptions.RequestRejectedError, "rejected"),
 )
-_OTHER = "error"
-_SUCCESS = "success"
 
 
 def _count(name: str, count: int = 1) -> None:
     try:
         Stats.incr(f"cloudstore.{name}", count)
-    except Exception as error:  # noqa: BLE001  (of any metrics client; what is counted has happened and must not fail)
+    except Exception as error:  # noqa: BLE001  (of any metrics client; a failed counter must not deny an upload that was queued)
         log.warning("Could not count cloudstore.%s (%s)", name, type(error).__name__)
 
 
 @contextmanager
 def counted_requests(call: Call[Any]) -> Iterator[None]:
-    """Count the requests that a call sends within the block, by outcome."""
-    before, operation = len(call.outcomes), call.operation.name.replace(" ", "_")
+    """Count the requests that a call has sent at the end of the block, by outcome."""
     try:
         yield
     finally:
-        for error in call.outcomes[before:]:
-            _count(f"requests.{operation}.{outcome_of(error)}")
+        for error in call.outcomes:
+            _count(f"requests.{call.operation.name.replace(' ', '_')}.{outcome_of(error)}")
 
 
 @contextmanager
@@ -54,7 +51,7 @@ def counted_wait() -> Iterator[None]:
     """Count a wait by outcome; a deferred, rescheduled or skipped wait does not count."""
     try:
         yield
-    except (FileWaitTimeoutError, AirflowSensorTimeout, AirflowTaskTimeout):
+    except (FileWaitTimeoutError, AirflowTaskTimeout):
         _count("waits.timeout")
         raise
     except CloudStoreError:
@@ -64,10 +61,7 @@ def counted_wait() -> Iterator[None]:
 
 
 def count_download(counts: Mapping[str, int]) -> None:
-    """Count what a download did, whether it succeeded or not.
-
-    :param counts: ``bytes``, ``resumptions`` and ``replaced_links``.
-    """
+    """Count the ``bytes``, ``resumptions`` and ``replaced_links`` of a download, whether it succeeded or not."""
     for name, count in counts.items():
         if count:
             _count(f"downloads.{name}", count)
@@ -87,11 +81,8 @@ def count_batch(summary: Mapping[str, int], *, final: bool) -> None:
             _count(f"batch.{name}", count)
 
 
-def outcome_of(error: type[exceptions.CloudStoreError] | None) -> str:
-    """How a request ended.
-
-    :param error: the error's type, or None for success.
-    """
+def outcome_of(error: type[CloudStoreError] | None) -> str:
+    """How a request ended, from the type of its error."""
     if error is None:
-        return _SUCCESS
-    return next((name for kind, name in _OUTCOMES if issubclass(error, kind)), _OTHER)
+        return "success"
+    return next((name for kind, name in _OUTCOMES if issubclass(error, kind)), "error")

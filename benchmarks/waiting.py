@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -163,16 +164,13 @@ class _Collections:
 
 def _trigger(name: str, number: int, interval: float, seconds: float) -> Any:
     if name == OURS:
-        import pendulum
-
         from airflow_provider_cloudstore.clients import asynchronous  # noqa: F401  (imported before the clock starts)
         from airflow_provider_cloudstore.protocol import waiting
         from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 
         waiting.SETTLE_SECONDS = 0.0  # the other contender polls at once, too
 
-        deadline = pendulum.now("UTC").add(seconds=seconds + 3600).to_iso8601_string()
-        return FileAvailableTrigger("ours", f"f{number}", interval, deadline)
+        return FileAvailableTrigger("ours", f"f{number}", interval, seconds + 3600, datetime.now(UTC).isoformat())
     from airflow.providers.http.triggers.http import HttpSensorTrigger
 
     endpoint = f"cloud/api/v2/file/download?access_token=token&file_id=f{number}"

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +15,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-from airflow.providers.common.compat.sdk import Asset
 
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.app import Service
@@ -37,9 +34,6 @@ CALLS: dict[str, tuple[type[Call[Any]], str]] = {
 }
 """For each operation its type of call, and a subject for which it succeeds once :func:`store_file` was called."""
 assert [*CALLS] == [operation.key for operation in OPERATIONS], "an operation needs a row in CALLS, in the same order"
-with warnings.catch_warnings(action="ignore"):
-    KEEPS_CONNECTIONS = "conn@" in str(Asset(uri="other://conn@host/path").uri)
-"""Whether Airflow leaves the connection in the URI of an asset that is a path."""
 NO_RESPONSE: dict[str, Any] = {"kind": "raw", "effect": True, "close": False, "raw": ""}
 """A fault: the operation takes effect, and no response ever comes."""
 CUT_OFF: dict[str, Any] = {"kind": "drop_body", "after": 10}

@@ -5,13 +5,12 @@ Airflow calls the first three functions, which ``provider_info`` declares for th
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 from airflow.providers.common.compat.sdk import Asset, Context
 
-from airflow_provider_cloudstore.compat import is_asset, triggering_events
+from airflow_provider_cloudstore.compat import triggering_events
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
@@ -23,46 +22,22 @@ EXTRA_FILE_ID = "file_id"
 def sanitize_uri(uri: SplitResult) -> SplitResult:
     """Normalize a ``cloudstore`` URI, and drop anything that could grant access.
 
-    In a task, the URI of a path, ``cloudstore://CONNECTION@/FILE_ID``, is that of its file: Airflow's paths report what they read
-    to a lineage backend. Without the connection, which Airflow before 3.1 removes, it has no host.
+    The URI of a path, ``cloudstore://CONNECTION@/FILE_ID``, which Airflow reports to a lineage backend when a task reads it,
+    becomes one without a host: a connection does not identify a service.
 
     :param uri: its parts.
-    :raises ValueError: if it has no host, or its connection cannot be read: the one error that Airflow expects of a handler.
+    :raises ValueError: if it is no unambiguous URL: the one error that Airflow expects of a handler.
     """
-    from airflow_provider_cloudstore.exceptions import CloudStoreError
+    from airflow_provider_cloudstore.exceptions import InvalidInputError
+    from airflow_provider_cloudstore.protocol.file_uris import SCHEME, normalize, path_of
 
+    if not uri.netloc.rpartition("@")[2]:
+        return SplitResult(SCHEME, "", f"/{path_of(uri.path)}", "", "")
     try:
-        return _sanitized(uri)
-    except CloudStoreError as error:
+        return normalize(uri)
+    except InvalidInputError as error:
         problem = str(error)
     raise ValueError(problem)
-
-
-def _sanitized(uri: SplitResult) -> SplitResult:
-    from airflow_provider_cloudstore.protocol.file_uris import SCHEME, connection_of, file_uri, id_of, normalize, path_of
-
-    conn_id = connection_of(uri)
-    if conn_id is None or not _in_task():
-        return normalize(uri)
-    path = path_of(f"{uri.netloc.rpartition('@')[2]}{uri.path}")
-    return urlsplit(file_uri(_base_url(conn_id), id_of(path))) if conn_id else SplitResult(SCHEME, "", f"/{path}", "", "")
-
-
-def _in_task() -> bool:
-    from airflow.providers.common.compat.sdk import AirflowException, get_current_context
-
-    try:
-        return bool(get_current_context())
-    except (AirflowException, RuntimeError):  # Airflow 2, Airflow 3
-        return False
-
-
-@lru_cache
-def _base_url(conn_id: str) -> str:
-    """A connection's base URL, read once: a lineage backend is told of every single read."""
-    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-
-    return CloudStoreHook(conn_id).settings.base_url
 
 
 def create_asset(*, base_url: str, file_id: str | int, extra: dict[str, Any] | None = None) -> Asset:
@@ -91,7 +66,7 @@ def attach_file_id(task: Any, context: Context, file_id: str) -> None:
     """Add the id of an available file to the asset events of the task's outlets."""
     events: Any = context.get("outlet_events")
     for outlet in task.outlets if events is not None else ():
-        if is_asset(outlet):
+        if isinstance(outlet, Asset):
             events[outlet].extra[EXTRA_FILE_ID] = str(file_id).strip()
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from airflow_provider_cloudstore.batch.report import Report, conclude, plan, rep
 from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
+from airflow_provider_cloudstore.protocol.calls import Call
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Job:
     :param killed: whether the task is being terminated; polled ten times a second.
     :param time_limit: seconds after which the batch ends.
     :param report: logs a line.
+    :param counted: surrounds each call, to count its requests.
     """
 
     read: Callable[[], Manifest]
@@ -62,6 +64,7 @@ class Job:
     killed: Callable[[], bool] = lambda: False
     time_limit: float = math.inf
     report: Callable[[str], None] = log.info
+    counted: Callable[[Call[Any]], AbstractContextManager[Any]] = nullcontext
     connect: Callable[[Settings, Any, int], AbstractAsyncContextManager[AsyncClient]] = connect
     clock: Callable[[], float] = field(default_factory=Clock)
     in_thread: InThread = in_daemon_thread
@@ -109,7 +112,9 @@ class Job:
         lease = Lease(ledger.drain_receipts, receipts.write if receipts else _forget, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
         async with self.connect(self._settings, self._reload, self.options.max_concurrency) as client:
-            sender = Sender(client, lambda: self._settings, throttle, ledger, manifest(), self.options, self.in_thread)
+            sender = Sender(
+                client, lambda: self._settings, throttle, ledger, manifest(), self.options, self.in_thread, self.counted
+            )
             await self._send(sender, lease, throttle, asyncio.create_task(report_progress(ledger, throttle, self.report)))
         return sender.error
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,7 @@ class Sender:
     :param ledger: decides what is sent.
     :param entries: the manifest.
     :param in_thread: runs the reading of it.
+    :param counted: surrounds each call, to count its requests.
     """
 
     client: AsyncClient
@@ -58,6 +60,7 @@ class Sender:
     entries: Iterator[Entry]
     options: Options
     in_thread: InThread
+    counted: Callable[[Call[Any]], AbstractContextManager[Any]] = nullcontext
     error: CloudStoreError | None = field(default=None, init=False)
     """Why the batch ended before the end of the manifest."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -106,7 +109,8 @@ class Sender:
             return
         try:
             call = UploadFromUrl(entry.url, self.settings(), retry_unknown_outcome=self.options.retry_unknown_outcome)
-            upload = await self.client.perform(call, budget=math.inf, on_retry=log.debug, attempt=self._attempt)
+            with self.counted(call):
+                upload = await self.client.perform(call, budget=math.inf, on_retry=log.debug, attempt=self._attempt)
         except exceptions.InvalidInputError as error:
             reason = error.reason.removesuffix("; nothing was sent")
             self.ledger.record(entry, Status.FAILED, url=redact_url(str(entry.url)), error=reason)

@@ -43,30 +43,6 @@ def validate_whole_number(name: str, value: object, least: int, most: int | None
         raise ValueError(f"{name} must be a whole number {limits}, not {value!r}")
 
 
-def validate_column(name: str, value: object) -> None:
-    """Reject what is no name of a column.
-
-    :raises ValueError: if it is empty or no string.
-    """
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name} must be the name of a column, not {value!r}")
-
-
-def validate_paths(**paths: object) -> None:
-    """Reject paths with a user and a password: Airflow stores and shows what a DAG file says.
-
-    :raises ValueError: if one holds credentials; the message does not repeat them.
-    """
-    for name, path in paths.items():
-        if isinstance(path, str) and "@" in path:
-            from airflow_provider_cloudstore.protocol.secrets import holds_credentials
-
-            if holds_credentials(path):
-                raise ValueError(
-                    f"{name} holds credentials: store them in an Airflow connection, and write s3://conn_id@bucket/..."
-                )
-
-
 def parse_urls(urls: Any) -> list[Any] | None:
     """The list in ``urls``, which may have been rendered as JSON; None for the path of a manifest.
 

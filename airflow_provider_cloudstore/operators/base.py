@@ -1,4 +1,4 @@
-"""The base class of the operators: their hook, their retry policy, and what is redacted before Airflow stores it."""
+"""The base class of the operators: hook, retry policy, lineage, and what is redacted before Airflow stores it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+    from airflow_provider_cloudstore.lineage import Lineage
 
 
 if not hasattr(BaseOperator, "_do_render_template_fields"):
@@ -25,6 +27,8 @@ class CloudStoreOperator(BaseOperator):
     """Base of all operators. Type checkers see ``output`` as ``Any``: at run time it is the task's return value."""
 
     cloudstore_conn_id: str
+    _lineage: Lineage | None = None
+    """What the task read and wrote; None if it reports nothing."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -32,6 +36,12 @@ class CloudStoreOperator(BaseOperator):
             from airflow_provider_cloudstore.operators.retry_times import RetryAfterPolicy
 
             self.retry_policy = RetryAfterPolicy()
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
+        """What the task read and wrote, for OpenLineage, which warns of a result that is None."""
+        from airflow_provider_cloudstore.lineage import Lineage, to_openlineage
+
+        return to_openlineage(self._lineage or Lineage())
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         # Airflow stores the rendered fields after this and before `execute`, for plain and for mapped tasks.

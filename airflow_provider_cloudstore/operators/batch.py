@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.operators import arguments
@@ -14,7 +13,6 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, XComArg
-    from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_provider_cloudstore.batch.job import Job
     from airflow_provider_cloudstore.batch.manifest import Manifest
@@ -75,8 +73,6 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
             arguments.validate_whole_number("max_consecutive_failures", max_consecutive_failures, 1)
         if requests_per_second is not None:
             arguments.validate_positive(requests_per_second=requests_per_second)
-        arguments.validate_column("url_column", url_column)
-        arguments.validate_paths(urls=urls, receipts=receipts)
         self.urls: Any = urls
         self.receipts = receipts
         self.url_column = url_column
@@ -117,15 +113,6 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         """Queue every upload that no earlier try has finished."""
         return self._finalize(context, asyncio.run(self._job(context).run()))
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
-        """The lineage for OpenLineage: from the manifest to the receipts."""
-        from airflow_provider_cloudstore.lineage import of_batch, operator_lineage
-
-        found = None
-        with suppress(ValueError):  # of what is no path, which has failed the task
-            found = of_batch(self.urls if self._is_file else None, self.receipts)
-        return operator_lineage(found)
-
     def on_kill(self) -> None:
         """Start no more uploads; ``execute`` stores what has finished on its way out."""
         self._killed.append(True)
@@ -134,6 +121,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.sending import Options
         from airflow_provider_cloudstore.hooks.time_budget import time_left
+        from airflow_provider_cloudstore.metrics import counted_requests
 
         return Job(
             self._read,
@@ -144,6 +132,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
             killed=lambda: bool(self._killed),
             time_limit=max(0.1, time_left() - _TIME_TO_END),
             report=self.log.info,
+            counted=counted_requests,
         )
 
     @property
@@ -168,8 +157,10 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
 
     def _finalize(self, context: Context, report: Report) -> dict[str, Any]:
         from airflow_provider_cloudstore.exceptions import BatchFailedError, BatchInterruptedError
+        from airflow_provider_cloudstore.lineage import of_batch
         from airflow_provider_cloudstore.metrics import count_batch
 
+        self._lineage = of_batch(self.urls if self._is_file else None, self.receipts)
         summary = {**report.to_dict(), "receipts": self.receipts}
         finished = report.error is None or isinstance(report.error, BatchFailedError)
         count_batch(summary, final=finished)

@@ -6,11 +6,10 @@ What only a running task needs is imported when it runs, so that DAG files parse
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import conf
-
-from airflow_provider_cloudstore.compat import success_callbacks, task_state_store
+from airflow_provider_cloudstore.compat import task_state_store
 from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
@@ -20,10 +19,8 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, XComArg
-    from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.lineage import Lineage
     from airflow_provider_cloudstore.protocol.results import DownloadLink
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
@@ -35,7 +32,6 @@ __all__ = [
     "RemoteUrlUploadOperator",
 ]
 
-_MAY_HIDE = frozenset("?@#")  # a string without these has neither user info nor query
 XCOM_DOWNLOAD_LINK = "download_link"
 XCOM_FILE_ID = "file_id"
 
@@ -112,12 +108,10 @@ class RemoteUrlUploadOperator(CloudStoreOperator):
         self.retry_unknown_outcome = retry_unknown_outcome
         self.cloudstore_conn_id = cloudstore_conn_id
         self._unredacted_url: Secret | None = None
-        self._lineage: Lineage | None = None
-        self.on_success_callback = [*success_callbacks(self), _forget_upload]
 
     def _redact_fields(self) -> None:
         given: Any = self.url  # a template can render anything
-        if given is None or (isinstance(given, str) and not _MAY_HIDE & set(given)):
+        if given is None:
             return
         from airflow_provider_cloudstore.hooks.masking import mask
         from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
@@ -137,28 +131,19 @@ class RemoteUrlUploadOperator(CloudStoreOperator):
             self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
         return upload
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
-        """OpenLineage: from the source, without credentials, to the file."""
-        from airflow_provider_cloudstore.lineage import operator_lineage
-
-        return operator_lineage(self._lineage)
-
     def _upload(self, context: Context) -> dict[str, Any]:
-        import pendulum
-
-        from airflow_provider_cloudstore.operators.send_once import send_once
+        from airflow_provider_cloudstore.operators.send_once import UploadRecord, send_once, url_digest
         from airflow_provider_cloudstore.protocol.secrets import redact_url
-        from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, url_digest
 
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
         store = task_state_store(context)
         if store is None:
             return self._send(url)
-        ti, now = context["ti"], pendulum.now("UTC").to_iso8601_string()
+        ti = context["ti"]
         return send_once(
             lambda: self._send(url),
             store,
-            UploadRecord(url_digest(str(url)), ti.try_number, ti.max_tries, now),
+            UploadRecord(url_digest(str(url)), ti.try_number, ti.max_tries, datetime.now(UTC).isoformat(timespec="seconds")),
             subject=redact_url(str(url)),
             retry_unknown_outcome=self.retry_unknown_outcome,
         )
@@ -172,12 +157,6 @@ class RemoteUrlUploadOperator(CloudStoreOperator):
         name = f" as file '{upload.file_id}'" if upload.file_id else ""
         self.log.info("Queued upload of %s%s; the service will fetch it later", upload.url, name)
         return upload.to_dict()
-
-
-def _forget_upload(context: Context) -> None:
-    from airflow_provider_cloudstore.operators.send_once import forget_upload
-
-    forget_upload(context)
 
 
 class DownloadLinkOperator(WaitingOperator):
@@ -204,10 +183,7 @@ class DownloadLinkOperator(WaitingOperator):
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 
-        if link is None:
-            if self.deferrable and not conf.getboolean("operators", "default_deferrable", fallback=False):
-                self.log.warning("deferrable=True has no effect without wait_for_file=True: creating the link without waiting")
-            link = hook.create_download_link(self.file_id)
+        link = link or hook.create_download_link(self.file_id)
         attach_file_id(self, context, link.file_id)
         self._push(context, XCOM_DOWNLOAD_LINK, link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"

@@ -12,10 +12,8 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, XComArg
-    from airflow.providers.openlineage.extractors import OperatorLineage
 
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.lineage import Lineage
     from airflow_provider_cloudstore.protocol.results import DownloadLink
 
 
@@ -68,7 +66,6 @@ class DownloadFileOperator(WaitingOperator):
         )
         self.target = target
         self.expected_sha256: Any = expected_sha256
-        self._lineage: Lineage | None = None
 
     def _redact_fields(self) -> None:
         if ":" not in (target := str(self.target)):
@@ -84,12 +81,6 @@ class DownloadFileOperator(WaitingOperator):
 
         resolve_target(self.target, self.file_id)  # a mistake is reported before the wait
         return super().execute(context)
-
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
-        """OpenLineage: from the file to the target."""
-        from airflow_provider_cloudstore.lineage import operator_lineage
-
-        return operator_lineage(self._lineage)
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id

@@ -1,31 +1,82 @@
 """Records an upload in the task's state store (Airflow 3.3 and later), so that a retry after a kill does not resend it.
 
-The record is written before the upload is sent, and deleted only after Airflow has stored the task's success: at no moment can
-a kill lose it.
+The record is written before the upload is sent, and says how it ended. Airflow keeps it for as long as any task's state.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Any, Self
 
-from airflow.providers.common.compat.sdk import Context
-
-from airflow_provider_cloudstore.compat import task_state_store
 from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError, TransientServiceError
-from airflow_provider_cloudstore.protocol.upload_record import UploadRecord, UploadState
 
 log = logging.getLogger(__name__)
 
 STATE_KEY = "cloudstore_upload"
 
-_OPERATION = "remote upload"
-_NOT_RECORDED = (
-    "Nothing was sent: without this record, a killed upload could be sent twice. Airflow's retries apply; "
-    "check that the API server is reachable."
-)
+
+class UploadState(Enum):
+    """How far an upload has come."""
+
+    SENDING = "sending"
+    """About to be sent; a later try cannot know whether it was."""
+    QUEUED = "queued"
+    """The service has queued it; ``result`` is the task's return value."""
+    UNKNOWN = "unknown"
+    """The task failed with ``OutcomeUnknownError``: it may have been queued."""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadRecord:
+    """An upload in a task's state store. It contains no secret: everyone with access to the task can read it.
+
+    :param digest: the digest of the source URL, which identifies the upload.
+    :param try_number: the try that sent it.
+    :param max_tries: the task's, which Airflow raises when the task is cleared, but not when it is retried.
+    :param sent_at: when it was sent (ISO 8601, UTC).
+    :param state: how far it has come.
+    :param result: the task's return value, if it is queued.
+    """
+
+    digest: str
+    try_number: int
+    max_tries: int
+    sent_at: str
+    state: UploadState = UploadState.SENDING
+    result: dict[str, Any] | None = None
+
+    def settles(self, now: UploadRecord) -> bool:
+        """Whether this record, found by a later try, keeps that try from sending.
+
+        It does not if the later try uploads another URL, or if the task was cleared after its end, which asks for a resend.
+        A task that was killed before it could report the unknown outcome must report it first, cleared or not.
+
+        :param now: the record with which the later try would begin.
+        """
+        if self.digest != now.digest:
+            return False
+        return self.state is UploadState.SENDING or self.max_tries == now.max_tries
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as the state store holds it."""
+        return {**asdict(self), "state": self.state.value}
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Self:
+        """The record that :meth:`to_json` returned."""
+        return cls(**{**stored, "state": UploadState(stored["state"])})
+
+
+def url_digest(url: str) -> str:
+    """A digest that identifies a source URL without revealing it.
+
+    :param url: the URL, credentials included.
+    """
+    return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def send_once(
@@ -38,48 +89,41 @@ def send_once(
 ) -> dict[str, Any]:
     """Send an upload, unless an earlier try of the task did or may have done so.
 
+    Until it is sent, the store's errors end the try.
+
     :param send: sends the upload and returns the task's return value.
     :param store: the task's state store.
     :param record: this upload.
     :param subject: its source URL, redacted.
     :param retry_unknown_outcome: resend it if an earlier try may have sent it.
     :returns: the return value of ``send``, from this try or an earlier one.
-    :raises InvalidInputError: if the record of an earlier try is damaged; nothing was sent.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
-    :raises CloudStoreError: if the store is unavailable; nothing was sent, and Airflow's retries apply.
     """
-    earlier = UploadRecord.from_json(_use_store(lambda: store.get(STATE_KEY), "read", subject))
+    stored = store.get(STATE_KEY)
+    earlier = UploadRecord.from_json(stored) if stored else None
     if earlier and earlier.settles(record):
         if earlier.result is not None:
             log.info("Try %s queued the upload of %s before it was killed; returning its result", earlier.try_number, subject)
             return earlier.result
         reason = f"try {earlier.try_number} ended while sending this upload (at {earlier.sent_at})"
         if not retry_unknown_outcome:
-            _record(store, replace(earlier, state=UploadState.UNKNOWN, max_tries=record.max_tries))
-            raise OutcomeUnknownError(reason, operation=_OPERATION, subject=subject, sent=True)
-        log.warning("%s '%s': %s; resending it because retry_unknown_outcome=True", _OPERATION, subject, reason)
-    _use_store(lambda: store.set(STATE_KEY, record.to_json()), "written", subject)
+            _note(store, replace(earlier, state=UploadState.UNKNOWN, max_tries=record.max_tries))
+            raise OutcomeUnknownError(reason, operation="remote upload", subject=subject, sent=True)
+        log.warning("remote upload '%s': %s; resending it because retry_unknown_outcome=True", subject, reason)
+    store.set(STATE_KEY, record.to_json())
     try:
         result = send()
     except (OutcomeUnknownError, TransientServiceError):
-        _record(store, replace(record, state=UploadState.UNKNOWN))
+        _note(store, replace(record, state=UploadState.UNKNOWN))
         raise
     except CloudStoreError:  # certainly not queued
-        _record(store, None)
+        _note(store, None)
         raise
-    if queued := record.queued(result):
-        _record(store, queued)
+    _note(store, replace(record, state=UploadState.QUEUED, result=result))
     return result
 
 
-def forget_upload(context: Context) -> None:
-    """Delete the record of an upload. An ``on_success_callback``: by then Airflow has stored the task's success."""
-    store = task_state_store(context)
-    if store is not None:
-        _record(store, None)
-
-
-def _record(store: Any, record: UploadRecord | None) -> None:
+def _note(store: Any, record: UploadRecord | None) -> None:
     """Replace or delete the record. The upload's outcome does not depend on whether that succeeds."""
     try:
         if record is None:
@@ -91,12 +135,3 @@ def _record(store: Any, record: UploadRecord | None) -> None:
             "Could not record the outcome of the upload in the task's state store (%s): a later try may not know it",
             type(error).__name__,
         )
-
-
-def _use_store(use: Callable[[], Any], verb: str, subject: str) -> Any:
-    try:
-        return use()
-    except Exception as error:  # noqa: BLE001  (Airflow's, or any of a custom state store backend; the task ends with it)
-        failed = type(error).__name__
-    reason = f"the task's state store could not be {verb} ({failed})"
-    raise CloudStoreError(reason, operation=_OPERATION, subject=subject, advice=_NOT_RECORDED)

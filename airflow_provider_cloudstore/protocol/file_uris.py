@@ -72,16 +72,6 @@ def id_of(path: str) -> str:
     return unquote(path, errors="surrogatepass")
 
 
-def connection_of(uri: SplitResult) -> str | None:
-    """The connection in a path of the filesystem, empty for the default one; None for an asset URI, which names a host.
-
-    :param uri: the parts of a URI with the scheme ``cloudstore``.
-    """
-    conn_id, at, start = uri.netloc.rpartition("@")
-    is_path = not uri.netloc or (at and (not start or uri.path in ("", "/")))
-    return conn_id if is_path else None
-
-
 def file_name(file_id: str | int) -> str:
     """The name of a file's copy where none was given: its id as one segment, which cannot lead out of a folder.
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import pendulum
-from airflow.providers.common.compat.sdk import (
-    AirflowSensorTimeout,
-    AirflowSkipException,
-    AirflowTaskTimeout,
-    BaseSensorOperator,
-    conf,
-)
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, conf
 
-from airflow_provider_cloudstore.operators.arguments import validate_flags
-from airflow_provider_cloudstore.operators.waiting import defer_until_available, validate_event
+from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
+from airflow_provider_cloudstore.operators.waiting import begin_wait, poll_until_available, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -32,9 +26,8 @@ class FileAvailableSensor(BaseSensorOperator):
     yet"; 429, 5xx and an unreachable service are waited out. A response that says nothing about the file (a web page, a
     redirect, 403, 405 and the like) ends the wait after three such polls in a row, at least 30 seconds from first to last; in
     ``mode="reschedule"``, which keeps nothing between polls, only ``timeout`` does. Any other error ends the wait at once.
-    ``soft_fail`` skips the task if the wait exceeds ``timeout`` or ``execution_timeout``; a permanent error, such as an invalid
-    connection or a rejected token, still fails it, without a retry. Asset events of the task's ``outlets`` hold the id under
-    ``file_id``.
+    ``soft_fail`` is Airflow's: it skips the task also after a permanent error, such as an invalid connection or a rejected
+    token. Asset events of the task's ``outlets`` hold the id under ``file_id``.
 
     :param file_id: the file (templated).
     :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.
@@ -43,6 +36,7 @@ class FileAvailableSensor(BaseSensorOperator):
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
     ui_color = "#f5ecc8"
+    _wait: FileWait | None = None
 
     def __init__(
         self,
@@ -54,94 +48,49 @@ class FileAvailableSensor(BaseSensorOperator):
     ) -> None:
         super().__init__(**kwargs)
         validate_flags(deferrable=deferrable)
+        validate_positive(poke_interval=self.poke_interval)
         self.file_id: Any = file_id
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
-        self._wait: FileWait | None = None
 
-    def execute(self, context: Context) -> Any:
+    def execute(self, context: Context) -> None:
         """Wait; Airflow handles ``mode`` and the like."""
         from airflow_provider_cloudstore.metrics import counted_wait
-        from airflow_provider_cloudstore.protocol.waiting import file_wait_timeout
 
-        try:
-            with counted_wait():
-                return self._limit_soft_fail(super().execute, context)
-        except AirflowSensorTimeout:  # its message names neither the file nor the service's response
-            message = self._wait.message if self._wait else ""
-        raise AirflowSensorTimeout(str(file_wait_timeout(self.file_id, self.timeout, message)))
+        self._wait = self._begin_wait()
+        with counted_wait():
+            with suppress(AirflowSensorTimeout):  # it names neither the file nor the service's response
+                super().execute(context)
+                return
+            raise self._wait.timed_out()
 
     def poke(self, context: Context) -> bool:
         """Poll once. A deferrable sensor polls for a few seconds, then defers."""
-        from airflow_provider_cloudstore.protocol.waiting import FileWait
-
-        if self._wait is None:
-            ends_at = pendulum.now("UTC").add(seconds=self.timeout)
-            remembered = self.deferrable or not self.reschedule
-            self._wait = FileWait(str(self.file_id), self.poke_interval, ends_at, remembered=remembered)
-        available = self._poll(context, self._wait)
-        if available:
-            self._file_available(context)
-        return available
-
-    def _poll(self, context: Context, wait: FileWait) -> bool:
         from airflow_provider_cloudstore.exceptions import CloudStoreError
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
+        wait = self._wait or self._begin_wait()
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            while isinstance(found := hook.poll_file(self.file_id), CloudStoreError):
-                now = pendulum.now("UTC")
-                if line := wait.not_yet(found, now):
+            if self.deferrable:
+                poll_until_available(self, hook, wait, deferrable=True)
+            elif isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
+                if line := wait.not_yet(found, datetime.now(UTC)):
                     self.log.info(line)
-                if not self.deferrable:
-                    return False
-                if wait.should_defer(now, found):
-                    defer_until_available(self, context, wait, poll_interval=self.poke_interval)
-                time.sleep(wait.pause_on_worker(now, found))
+                return False
+        self._file_available(context)
         return True
-
-    def _get_next_poke_interval(self, started_at: Any, run_duration: Callable[[], float], *args: Any, **kwargs: Any) -> float:
-        # Airflow's own, for both modes: the only place where a sensor can honor Retry-After.
-        interval: float = super()._get_next_poke_interval(started_at, run_duration, *args, **kwargs)
-        requested = self._wait.retry_after if self._wait else 0.0
-        return max(interval, min(requested, self.timeout - run_duration()))
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
         """Resume after a deferred wait."""
-        from airflow_provider_cloudstore.exceptions import FileWaitTimeoutError
+        from airflow_provider_cloudstore.metrics import counted_wait
 
-        try:
-            validate_event(self, context, event)
-        except FileWaitTimeoutError as error:
-            message = str(error)
-        else:
-            self._file_available(context)
-            return
-        raise AirflowSensorTimeout(message)
+        with counted_wait():
+            validate_event(event)
+        self._file_available(context)
 
-    def resume_execution(self, *args: Any, **kwargs: Any) -> Any:
-        """Resume after a deferral; Airflow calls this."""
-        return self._limit_soft_fail(super().resume_execution, *args, **kwargs)
-
-    def _limit_soft_fail(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Limit ``soft_fail`` to timeouts, and apply it to all of them.
-
-        Airflow also skips on ``AirflowFailException``, and on every error after a deferral; but not if ``execution_timeout`` ends
-        the pause between two pokes or a deferred wait.
-        """
-        from airflow_provider_cloudstore.exceptions import PermanentError
-
-        try:
-            return run(*args, **kwargs)
-        except AirflowSkipException as skip:
-            failure = skip.__cause__
-            if not (self.soft_fail and isinstance(failure, PermanentError)):
-                raise
-        except AirflowTaskTimeout as error:
-            if not (self.soft_fail or self.never_fail):
-                raise
-            raise AirflowSkipException(str(error)) from error
-        raise failure
+    def _begin_wait(self) -> FileWait:
+        # In mode="reschedule", each poll runs in a process of its own.
+        return begin_wait(self.file_id, self.poke_interval, self.timeout, remembered=self.deferrable or not self.reschedule)
 
     def _file_available(self, context: Context) -> None:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id

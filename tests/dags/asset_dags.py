@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from airflow.providers.common.compat.sdk import DAG, Asset, task
+from airflow.providers.common.compat.sdk import DAG, Asset
 
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator, DownloadLinkOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
@@ -20,11 +20,3 @@ with DAG("asset_download", schedule=None, start_date=START, params={"target": ""
 
 with DAG("asset_mapped_links", schedule=None, start_date=START) as mapped_links:
     DownloadLinkOperator.partial(task_id="link", outlets=[REPORT]).expand(file_id=["f1"])
-
-with DAG("asset_of_path", schedule=None, start_date=START) as of_path:
-
-    @task
-    def uri_of(path: str) -> str:
-        return str(Asset(uri=path).uri)
-
-    uri_of("cloudstore://cloudstore_default@/a%2Fb")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,6 @@ SOFT_FAIL: dict[str, DAG] = {}
 for name, mode in MODES.items():
     with DAG(f"soft_fail_{name}", schedule=None, start_date=START) as SOFT_FAIL[name]:
         FileAvailableSensor(poke_interval=0.2, timeout=1, **SOFT, **mode)
-
-with DAG("execution_timeout", schedule=None, start_date=START) as execution_timeout:
-    FileAvailableSensor(poke_interval=60, execution_timeout=timedelta(seconds=2), **SOFT)
 
 with DAG("mapped_upload", schedule=None, start_date=START, params={"sources": Param([], type="array")}) as mapped_upload:
 

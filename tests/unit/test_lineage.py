@@ -12,7 +12,6 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow.providers.common.io.operators.file_transfer import FileTransferOperator
 from airflow.utils.state import TaskInstanceState
 
-from airflow_provider_cloudstore.assets import cloudstore as assets
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -26,7 +25,6 @@ from airflow_provider_cloudstore.operators.cloudstore import (
 )
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.real_airflow import AIRFLOW_2
-from tests.support import KEEPS_CONNECTIONS
 
 OWN_ENVIRONMENT = "the OpenLineage provider is in the environments of its own"
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
@@ -104,20 +102,16 @@ def test_openlineage_has_nothing_to_warn_of_when_a_task_fails(
 
 
 @pytest.mark.parametrize("url", ["cloudstore://cloudstore_default@/a%2Fb", "cloudstore:///a%2Fb", "cloudstore:///a/b"])
-def test_a_path_that_a_task_reads_is_collected_as_its_file(
-    emulator: Emulator, collector: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str
+def test_a_path_is_collected_without_its_service_when_it_is_read_and_with_it_when_it_is_copied(
+    emulator: Emulator, collector: Any, tmp_path: Path, url: str
 ) -> None:
     emulator.put_file(b"hello", "a/b")
-    monkeypatch.setattr(assets, "_in_task", lambda: True)
-    assets._base_url.cache_clear()
     path: Any = ObjectStoragePath(url, conn_id="cloudstore_default")
     with path.open("rb") as file:
         assert file.read() == b"hello"
+    assert {asset.uri for asset in collected(collector)[0]} == {"cloudstore:/a%2Fb"}
     path.copy(f"file://{tmp_path}/copy")
-    wanted = {f"cloudstore://{emulator.url.removeprefix('http://')}/a%2Fb"}
-    if not KEEPS_CONNECTIONS:
-        wanted.add("cloudstore:/a%2Fb")
-    assert {asset.uri for asset in collected(collector)[0]} == wanted
+    assert f"cloudstore://{emulator.url.removeprefix('http://')}/a%2Fb" in {asset.uri for asset in collected(collector)[0]}
 
 
 @pytest.mark.parametrize("source", ["cloudstore:///a%2Fb", "cloudstore://cloudstore_default@/a%2Fb"])
@@ -139,15 +133,18 @@ def test_airflows_own_transfer_is_named_as_a_download(emulator: Emulator, tmp_pa
     assert FileTransferExtractor(other).extract() == other.get_openlineage_facets_on_start()
 
 
-def test_openlineage_is_told_of_manifest_and_receipts_once_they_are_rendered() -> None:
+def test_openlineage_is_told_of_manifest_and_receipts_as_rendered(emulator: Emulator, tmp_path: Path) -> None:
     pytest.importorskip("airflow.providers.openlineage", reason=OWN_ENVIRONMENT)
-    operator = RemoteUrlBatchUploadOperator(task_id="b", urls="/data/{{ 'urls' }}.csv", receipts="s3://my_conn@bucket/r")
+    (tmp_path / "urls.csv").write_text(f"url\n{SOURCE}\n")
+    operator = RemoteUrlBatchUploadOperator(task_id="b", urls=f"{tmp_path}/{{{{ 'urls' }}}}.csv", receipts=f"{tmp_path}/r")
     operator.render_template_fields({})
+    operator.execute({})
     found: Any = operator.get_openlineage_facets_on_complete(None)
-    assert [(one.namespace, one.name) for one in found.inputs] == [("file", "/data/urls.csv")]
-    assert [(one.namespace, one.name) for one in found.outputs] == [("s3://bucket", "r")]
+    assert [(one.namespace, one.name) for one in found.inputs] == [("file", f"{tmp_path}/urls.csv")]
+    assert [(one.namespace, one.name) for one in found.outputs] == [("file", f"{tmp_path}/r")]
     many = RemoteUrlBatchUploadOperator(task_id="m", urls=[SOURCE], receipts=None)
     many.render_template_fields({})
+    many.execute({})
     found = many.get_openlineage_facets_on_complete(None)
     assert not found.inputs
     assert not found.outputs

@@ -121,7 +121,21 @@ def test_a_batch_counts_what_became_of_its_urls(emulator: Emulator, counted: Cou
     context: Any = {"ti": pushed}
     with pytest.raises(BatchFailedError):
         operator.execute(context)
-    assert counted == {"batch.queued": 3, "batch.failed": 1, "batch.skipped": 1}
+    assert counted == {
+        "batch.queued": 3,
+        "batch.failed": 1,
+        "batch.skipped": 1,
+        "requests.remote_upload.success": 3,
+        "requests.remote_upload.rejected": 1,
+    }
+
+
+def test_what_a_batch_sends_again_by_itself_counts_each_time(emulator: Emulator, counted: Counter[str]) -> None:
+    emulator.fault("status", operation="upload", status=429, headers={"Retry-After": "0"}, times=2)
+    operator = RemoteUrlBatchUploadOperator(task_id="b", urls=["ftp://127.0.0.1:9/f"], receipts=None)
+    operator.render_template_fields({})
+    operator.execute({})
+    assert counted == {"batch.queued": 1, "requests.remote_upload.rate_limited": 2, "requests.remote_upload.success": 1}
 
 
 ONE_REQUEST = """

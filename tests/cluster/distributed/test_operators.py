@@ -182,16 +182,14 @@ def test_a_file_is_published_once_when_its_node_is_lost(stage: Stage, nodes_lost
     proven(effects=events, twice=events - 1, at_most=0, lost=int(not events), seconds=seconds)
 
 
-@guarantee("waits", "the file does not come, or late: every mode, soft_fail, timeout and execution_timeout")
+@guarantee("waits", "the file does not come, or late: every mode, soft_fail and timeout")
 def test_every_kind_of_wait_ends_as_documented(stage: Stage, proven: Proof) -> None:
     stage.cluster.until("a wait is deferred", lambda: stage.states("wait_modes")["deferred_found", "deferred"], 300)
     stage.services["wait_modes"].put_file(b"", "comes")
     expected = {
         **{f"{mode}_found": ("success", "File 'comes' is available") for mode in MODES_OF_WAITS},
-        **{f"{mode}_timeout": ("failed", "AirflowSensorTimeout") for mode in MODES_OF_WAITS},
+        **{f"{mode}_timeout": ("failed", "FileWaitTimeoutError") for mode in MODES_OF_WAITS},
         **{f"{mode}_soft_fail": ("skipped", "") for mode in MODES_OF_WAITS},
-        "sensor_execution_timeout": ("failed", "execution_timeout exceeded"),
-        "link_execution_timeout": ("failed", "execution_timeout exceeded"),
         "link_timeout": ("failed", "FileWaitTimeoutError"),
     }
     ended = {task: stage.ended("wait_modes", task) for task in expected}

@@ -97,7 +97,6 @@ def test_the_services_message_is_one_line_wherever_it_is_stored(emulator: Emulat
         {"max_concurrency": True},
         {"max_consecutive_failures": 0},
         {"requests_per_second": float("nan")},
-        {"url_column": 1},
         {"retry_unknown_outcome": "no"},
     ],
 )

@@ -1,16 +1,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
-import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.waiting import FileWait, file_wait_timeout
+from airflow_provider_cloudstore.protocol.waiting import FileWait
 
-NOW = pendulum.datetime(2026, 1, 1)
-LATER = NOW.add(seconds=60)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def begun(interval: float = 5, timeout: float = 60, *, remembered: bool = True) -> FileWait:
+    return FileWait("f1", interval, timeout, NOW, remembered)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +31,7 @@ LATER = NOW.add(seconds=60)
     ],
 )
 def test_a_file_that_is_not_there_and_a_service_that_is_ailing_are_waited_out(kind: type[CloudStoreError]) -> None:
-    assert FileWait("f1", 5, LATER).not_yet(kind("why"), NOW) == (
+    assert begun().not_yet(kind("why"), NOW) == (
         "File 'f1' is not available yet (why); polling every 5 s until 2026-01-01 00:01:00 UTC"
     )
 
@@ -48,7 +55,7 @@ inconclusive = pytest.mark.parametrize("error", INCONCLUSIVE, ids=lambda error: 
 )
 def test_what_looking_again_cannot_help_ends_the_wait_at_once(error: CloudStoreError) -> None:
     with pytest.raises(type(error)) as ended:
-        FileWait("f1", 5, LATER).not_yet(error, NOW)
+        begun().not_yet(error, NOW)
     assert ended.value is error
 
 
@@ -56,7 +63,7 @@ def ended_after(wait: FileWait, polls: Sequence[tuple[float, CloudStoreError]]) 
     """The second in which a wait ended, given what it polled when."""
     for second, error in polls:
         try:
-            wait.not_yet(error, NOW.add(seconds=second))
+            wait.not_yet(error, after(second))
         except type(error):
             return second
     return None
@@ -77,12 +84,12 @@ def ended_after(wait: FileWait, polls: Sequence[tuple[float, CloudStoreError]]) 
 def test_three_in_a_row_that_span_thirty_seconds_end_the_wait(
     error: CloudStoreError, seconds: tuple[float, ...], end: float | None
 ) -> None:
-    assert ended_after(FileWait("f1", 5, LATER), [(second, error) for second in seconds]) == end
+    assert ended_after(begun(timeout=7200), [(second, error) for second in seconds]) == end
 
 
 def test_the_row_is_of_whatever_says_nothing_of_the_file() -> None:
     polls = list(zip((0.0, 10.0, 20.0, 30.0), INCONCLUSIVE, strict=False))
-    assert ended_after(FileWait("f1", 5, LATER), polls) == 30
+    assert ended_after(begun(timeout=7200), polls) == 30
 
 
 @pytest.mark.parametrize(
@@ -92,72 +99,69 @@ def test_the_row_is_of_whatever_says_nothing_of_the_file() -> None:
 def test_any_other_response_starts_the_row_anew(kind: type[CloudStoreError]) -> None:
     unclear = exceptions.PermissionDeniedError("x", inconclusive=True)
     polls = [(0, unclear), (20, unclear), (40, kind("y")), (50, unclear), (60, unclear), (79, unclear)]
-    assert ended_after(FileWait("f1", 5, LATER), polls) is None
-    assert ended_after(FileWait("f1", 5, LATER), [*polls, (80, unclear)]) == 80
+    assert ended_after(begun(timeout=7200), polls) is None
+    assert ended_after(begun(timeout=7200), [*polls, (80, unclear)]) == 80
 
 
 @inconclusive
 def test_where_nothing_is_remembered_only_the_deadline_ends_the_wait(error: CloudStoreError) -> None:
-    wait = FileWait("f1", 5, LATER, remembered=False)
+    wait = begun(timeout=7200, remembered=False)
     assert ended_after(wait, [(second, error) for second in range(0, 3600, 15)]) is None
-    assert "is not available yet (x)" in (FileWait("f1", 5, LATER, remembered=False).not_yet(error, NOW) or "")
+    assert "is not available yet (x)" in (begun(timeout=7200, remembered=False).not_yet(error, NOW) or "")
 
 
 def test_the_log_says_once_that_a_response_says_nothing_of_the_file() -> None:
-    wait = FileWait("f1", 5, LATER)
+    wait = begun()
     assert wait.not_yet(exceptions.PermissionDeniedError("HTTP 403: no", inconclusive=True), NOW) == (
         "The response is inconclusive about file 'f1' (HTTP 403: no); polling every 5 s until 2026-01-01 00:01:00 UTC, "
         "or until 3 such responses in a row span 30 s"
     )
     assert wait.not_yet(exceptions.PermissionDeniedError("HTTP 403: no", inconclusive=True), NOW) is None
-    assert wait.message == "HTTP 403: no"
 
 
 def test_the_services_words_are_told_when_they_change_and_not_at_every_look() -> None:
-    wait = FileWait("f1", 5, LATER)
+    wait = begun()
     reported = [bool(wait.not_yet(exceptions.NotFoundError(what), NOW)) for what in ("a", "a", "b", "b", "a")]
     assert reported == [True, False, True, False, True]
-    assert wait.message == "a"
 
 
 def test_pauses_are_spread_around_the_interval() -> None:
-    wait = FileWait("f1", 10, LATER)
+    wait = begun(10)
     pauses = [wait.pause(NOW, exceptions.NotFoundError("x")) for _ in range(500)]
     assert 8 <= min(pauses) < 8.5
     assert 11.5 < max(pauses) <= 12
     firsts = [wait.first_pause(NOW) for _ in range(500)]  # the scheduler must have settled the deferral
     assert 10 <= min(firsts) < 10.5
     assert 19.5 < max(firsts) <= 20
-    assert FileWait("f1", 10, NOW.add(seconds=2)).first_pause(NOW) == 2
+    assert begun(10, 2).first_pause(NOW) == 2
 
 
-def test_a_deferrable_wait_polls_on_the_worker_for_five_seconds_at_least_once_a_second() -> None:
-    wait, missing = FileWait("f1", 10, LATER), exceptions.NotFoundError("x")
-    wait.not_yet(missing, NOW)
-    assert not wait.should_defer(NOW.add(seconds=4), missing)
-    assert wait.pause_on_worker(NOW, missing) == 1.0
-    assert wait.should_defer(NOW.add(seconds=5), missing)
+def test_a_deferrable_wait_polls_on_the_worker_for_five_seconds() -> None:
+    wait, missing = begun(10), exceptions.NotFoundError("x")
+    assert not wait.should_defer(after(4), missing)
+    assert wait.should_defer(after(5), missing)
     assert wait.should_defer(NOW, exceptions.RateLimitError("x", retry_after=30))  # such a pause is for the triggerer
-    assert wait.should_defer(LATER, missing)
 
 
 def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> None:
-    wait = FileWait("f1", 10, LATER)
+    wait = begun(10)
     assert wait.pause(NOW, exceptions.RateLimitError("x", retry_after=30)) == 30
     assert wait.pause(NOW, exceptions.RateLimitError("x", retry_after=300)) == 60
-    assert wait.pause(LATER.add(seconds=-3), exceptions.NotFoundError("x")) == 3
-    assert wait.pause(LATER.add(seconds=3), exceptions.NotFoundError("x")) == 0
-    assert not wait.over(LATER.add(seconds=-0.1))
-    assert wait.over(LATER)
+    assert wait.pause(after(57), exceptions.NotFoundError("x")) == 3
+    assert wait.pause(after(63), exceptions.NotFoundError("x")) == 0
 
 
 def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_words() -> None:
-    assert str(file_wait_timeout("f1", 90, "HTTP 404: no")) == (
+    wait = begun(timeout=90)
+    wait.not_yet(exceptions.NotFoundError("HTTP 404: earlier"), after(89.9))
+    with pytest.raises(exceptions.FileWaitTimeoutError) as ended:
+        wait.not_yet(exceptions.NotFoundError("HTTP 404: no"), after(90))
+    assert str(ended.value) == (
         "wait 'f1': the file was not available within 90 s; last response: HTTP 404: no.\n"
         "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
     )
-    assert "last response: none" in str(file_wait_timeout("f1", 90, ""))
-    assert file_wait_timeout("f1", 90, "").permanent
+    assert "last response: none" in str(begun().timed_out())
+    assert ended.value.permanent
 
 
 def test_an_error_survives_the_way_through_an_event() -> None:

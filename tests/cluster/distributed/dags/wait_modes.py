@@ -37,7 +37,4 @@ with DAG(
         FileAvailableSensor(task_id=f"{name}_found", file_id="comes", timeout=3600, **mode)
         FileAvailableSensor(task_id=f"{name}_timeout", file_id="never", timeout=seconds, **mode)
         FileAvailableSensor(task_id=f"{name}_soft_fail", file_id="never", timeout=seconds, soft_fail=True, **mode)
-    limited: dict[str, Any] = {"file_id": "never", "execution_timeout": timedelta(seconds=DEFERS), "retries": 0}
-    FileAvailableSensor(task_id="sensor_execution_timeout", deferrable=True, timeout=3600, **limited)
-    DownloadLinkOperator(task_id="link_execution_timeout", wait_for_file=True, deferrable=True, **limited)
     DownloadLinkOperator(task_id="link_timeout", file_id="never", wait_for_file=True, deferrable=True, timeout=DEFERS)
