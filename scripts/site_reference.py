@@ -6,12 +6,12 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from airflow_provider_cloudstore.doctor.report import Finding, Report
+from airflow_provider_cloudstore.doctor.report import Report, Step
 from airflow_provider_cloudstore.emulator.fixtures import DagRunResult
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
-_NEVER_CREATED_BY_USERS = (CloudStoreError, DagRunResult, Finding, Report)
+_NEVER_CREATED_BY_USERS = (CloudStoreError, DagRunResult, Report, Step)
 
 
 def _complete(*event: Any) -> None:
@@ -20,7 +20,7 @@ def _complete(*event: Any) -> None:
     if what == "class" and hasattr(thing, "template_fields"):
         lines += ["", ":Template fields: " + ", ".join(f"``{field}``" for field in thing.template_fields), ""]
     if what == "class" and issubclass(thing, CloudStoreError):
-        retried = "Retried by the call" if thing.retryable else "Not retried by the call"
+        retried = "Retried by the call" if thing.retried else "Not retried by the call"
         lines += [
             "",
             f"{retried}; {'permanent: Airflow does not retry the task' if thing.permanent else 'Airflow retries the task'}.",

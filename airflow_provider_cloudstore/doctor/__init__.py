@@ -1,4 +1,4 @@
-"""Compares what the package assumes of the service with the service itself; ``python -m`` runs it as a program."""
+"""Shows what a service really answers, and says whether tasks can rely on it; ``python -m`` runs it as a program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ def diagnose(
     wrong_token: bool = False,
     upload: str | None = None,
     delete_folder: str | None = None,
-    requests: int = 0,
     wait: float = 300.0,
     say: Callable[[str], None] = log.info,
 ) -> Report:
@@ -30,16 +29,14 @@ def diagnose(
     :param wrong_token: also send a wrong token; some services lock an account for that.
     :param upload: a URL to queue as an upload (API document, section 4.2). The file stays in the service.
     :param delete_folder: the id of a folder to delete permanently, with its contents (API document, section 4.1).
-    :param requests: how many requests to send in a row to look for a rate limit, at most 50.
     :param wait: seconds to wait for the uploaded file.
     :param say: called with a line before each step.
-    :returns: the report; its ``usable`` says whether tasks can rely on the connection as it is, and ``str`` of it is a table.
-    :raises InvalidInputError: if the guards reject the URL or the folder's id, or a number is out of range; nothing was sent.
+    :returns: the report; its ``usable`` says whether tasks can rely on the connection as it is, and ``str`` of it is a text.
+    :raises InvalidInputError: if the guards reject the URL or the folder's id; nothing was sent.
     """
-    from airflow_provider_cloudstore.doctor.examination import Examination, Plan
+    from airflow_provider_cloudstore.doctor.checks import Checks
 
-    plan = Plan(wrong_token=wrong_token, upload=upload, delete_folder=delete_folder, requests=requests, wait=wait)
-    examination = Examination(cloudstore_conn_id, plan, say)
-    if examination.prepare():
-        examination.run()
-    return examination.report
+    checks = Checks(cloudstore_conn_id, say)
+    if checks.prepare(upload, delete_folder, wait):
+        checks.run(wrong_token=wrong_token)
+    return checks.report

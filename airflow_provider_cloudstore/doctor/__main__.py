@@ -7,7 +7,6 @@ import getpass
 import json
 import os
 import re
-import shutil
 import sys
 from typing import NoReturn, TextIO
 
@@ -37,14 +36,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _run(given: argparse.Namespace, output: TextIO) -> int:
-    from airflow_provider_cloudstore.doctor.examination import Examination, Plan
+    from airflow_provider_cloudstore.doctor.checks import Checks
     from airflow_provider_cloudstore.exceptions import InvalidInputError
 
+    checks = Checks(given.conn_id, _say)
     try:
         upload = _read_url() if given.upload == "-" else given.upload
-        plan = Plan(given.wrong_token, upload, given.delete_folder, given.requests, given.wait)
-        examination = Examination(given.conn_id, plan, _say)
-        is_readable = examination.prepare()
+        is_readable = checks.prepare(upload, given.delete_folder, given.wait)
         if is_readable and given.delete_folder is not None and not given.yes and not _is_confirmed(given.delete_folder):
             return _REFUSED
     except InvalidInputError as error:
@@ -53,15 +51,13 @@ def _run(given: argparse.Namespace, output: TextIO) -> int:
     except (KeyboardInterrupt, EOFError):
         _say("Interrupted. Nothing was sent.")
         return _REFUSED
+    report = checks.report
     try:
         if is_readable:
-            examination.run()
+            checks.run(wrong_token=given.wrong_token)
     except KeyboardInterrupt:
-        _say("Interrupted: the report has what was seen so far.")
-        examination.report.is_complete = False
-    report = examination.report
-    width = shutil.get_terminal_size((120, 24)).columns
-    print(json.dumps(report.to_dict(), indent=2) if given.json else report.text(width), file=output)
+        report.problems.append("the doctor was interrupted; the report has what was seen so far")
+    print(json.dumps(report.to_dict(), indent=2) if given.json else report, file=output)
     return _USABLE if report.usable else _NOT_USABLE
 
 
@@ -72,23 +68,14 @@ def _parser() -> argparse.ArgumentParser:
         description="Checks an Airflow connection against the service. Without the flags for more, it only reads.",
         epilog="Exit status: 0 if tasks can rely on the connection, as far as tried; 1 if not; 2 if nothing was sent.",
     )
-    parser.add_argument("--conn-id", default=DEFAULT_CONN_ID, help="the Airflow connection; default: %(default)s")
-    parser.add_argument("--wrong-token", action="store_true", help="also send a wrong token, which may lock an account")
-    parser.add_argument(
-        "--upload",
-        metavar="URL",
-        help="upload this file, wait for it and download it; it stays in the service. - reads the URL from standard input, which "
-        "keeps it out of process lists",
-    )
-    parser.add_argument("--delete-folder", metavar="ID", help="delete this folder with its contents, permanently, and once more")
-    parser.add_argument("--yes", action="store_true", help="delete the folder without asking, where there is no terminal")
-    parser.add_argument(
-        "--requests", metavar="N", type=int, default=0, help="send N requests in a row, at most 50, to find a limit"
-    )
-    parser.add_argument(
-        "--wait", metavar="SECONDS", type=float, default=300.0, help="how long to wait for the file; default: 300"
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    add = parser.add_argument
+    add("--conn-id", default=DEFAULT_CONN_ID, help="the Airflow connection; default: %(default)s")
+    add("--wrong-token", action="store_true", help="also send a wrong token, which may lock an account")
+    add("--upload", metavar="URL", help="upload this file and download it; it stays in the service. - reads the URL from stdin")
+    add("--wait", metavar="SECONDS", type=float, default=300.0, help="how long to wait for the file; default: 300")
+    add("--delete-folder", metavar="ID", help="delete this folder with its contents, permanently, and once more")
+    add("--yes", action="store_true", help="delete the folder without asking, where there is no terminal")
+    add("--json", action="store_true", help="print the report as JSON")
     return parser
 
 

@@ -32,9 +32,6 @@ class Done:
         report: dict[str, Any] = json.loads(self.out)
         return report
 
-    def row(self, name: str) -> dict[str, Any]:
-        return next(row for row in self.report["checks"] if row["check"] == name)
-
 
 Doctor = Callable[..., Done]
 

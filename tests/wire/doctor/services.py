@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,22 +14,15 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from airflow_provider_cloudstore.doctor import diagnose
-from airflow_provider_cloudstore.doctor.report import CHECKS, Report, Verdict
+from airflow_provider_cloudstore.doctor.report import Report
 from airflow_provider_cloudstore.emulator.app import SOURCES_PATH
-from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, OPERATIONS
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from tests.support import http_server
 
 TOKEN = "t0p-secret-access-token"
 SOURCE = b"name,value\nfirst,1\nsecond,2\n"
 FOLDER = "old-reports"
 MAINTENANCE = "<html><title>Down for maintenance</title></html>"
-AS_ASSUMED, NEEDS, CONTRADICTS, NOT_TRIED = (
-    Verdict.AS_ASSUMED,
-    Verdict.NEEDS_SETTING,
-    Verdict.CONTRADICTS,
-    Verdict.NOT_TRIED,
-)
 
 
 @dataclass
@@ -58,12 +50,9 @@ class Storage:
     """A service; subclasses say how it responds. The defaults are those that the package assumes.
 
     :cvar polls: how many requests for a link are refused until an uploaded file is there.
-    :cvar burst: how many requests in a row for the missing file are served before it limits the rate.
     """
 
     polls = 2
-    burst = 5
-    ranges = True
 
     def __init__(self) -> None:
         self.url = ""
@@ -71,7 +60,6 @@ class Storage:
         self.folders = {FOLDER}
         self.effects: list[tuple[str, str]] = []
         self.paths: list[str] = []
-        self._in_a_row = 0
 
     # How it responds.
 
@@ -90,9 +78,6 @@ class Storage:
 
     def deleted(self, folder_id: str) -> Reply:
         return Reply(200, {"deleted": folder_id})
-
-    def limited(self) -> Reply:
-        return Reply(429, {"message": "Slow down"}, {"Retry-After": "1"})
 
     def link(self, file_id: str, file: StoredFile | None) -> Reply:
         """The response to a request for a link."""
@@ -115,18 +100,14 @@ class Storage:
         if path == f"{SOURCES_PATH}/report.csv":
             return Reply(200, SOURCE)
         if path.startswith("/get/"):
-            return self._download(path.removeprefix("/get/token-for-"), headers)
+            return self._download(path.removeprefix("/get/token-for-"))
         operation = next((one for one in OPERATIONS if (one.method, one.path) == (method, path)), None)
         if operation is None:
-            self._in_a_row = 0
             return self.refused("path", path)
         token = given.get("access_token") or headers.get("Authorization", "").removeprefix("Bearer ")
         if token != TOKEN:
             return self.refused("token", "denied")
         subject = given[operation.field]
-        self._in_a_row = self._in_a_row + 1 if operation is CREATE_DOWNLOAD_LINK and subject == MISSING_FILE_ID else 0
-        if self._in_a_row > self.burst:
-            return self.limited()
         handlers = {"link": self._link, "upload": self._upload, "delete": self._delete}
         return handlers[operation.key](subject)
 
@@ -150,22 +131,16 @@ class Storage:
         self.folders.remove(folder_id)
         return self.deleted(folder_id)
 
-    def _download(self, file_id: str, headers: Any) -> Reply:
+    def _download(self, file_id: str) -> Reply:
         file = self.files.get(file_id)
         if file is None:
             return Reply(403, "Unknown token")
         file.downloads += 1
-        reply = self.download(file)
-        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", headers.get("Range", ""))
-        if reply.status != 200 or not wanted or not self.ranges:
-            return reply
-        first, last = int(wanted[1]), int(wanted[2] or len(SOURCE) - 1)
-        reply.headers["Content-Range"] = f"bytes {first}-{last}/{len(SOURCE)}"
-        return Reply(206, SOURCE[first : last + 1], reply.headers)
+        return self.download(file)
 
 
-class ErrorEnvelopes(Storage):
-    """Reports every failure with HTTP 200; limits the rate with a bare 503."""
+class StatusEnvelopes(Storage):
+    """Reports every failure with HTTP 200 and a status."""
 
     def refused(self, what: str, subject: str) -> Reply:
         messages = {
@@ -176,9 +151,6 @@ class ErrorEnvelopes(Storage):
         }
         return Reply(200, {"status": "error", "message": messages[what]})
 
-    def limited(self) -> Reply:
-        return Reply(503, {"message": "Busy"})
-
     def queued(self, number: int, file_id: str) -> Reply:
         return Reply(200, {"status": "ok", "data": {"file_id": file_id}})
 
@@ -186,11 +158,48 @@ class ErrorEnvelopes(Storage):
         return Reply(200, {"status": "ok", "data": {"download_url": f"{self.url}/get/{token}?download_token={token}"}})
 
 
-class Nested(Storage):
-    """Hides what it has to say in objects and lists, under names of its own."""
+class OkEnvelopes(Storage):
+    """Reports failures with HTTP 200 and ``ok``; its ids are nested."""
 
     def refused(self, what: str, subject: str) -> Reply:
-        return Reply(401 if what == "token" else 404, {"error": {"code": 4, "text": f"no {what}"}})
+        return Reply(200, {"ok": False, "error": f"no {what} {subject}"})
+
+    def queued(self, number: int, file_id: str) -> Reply:
+        return Reply(200, {"ok": True, "result": {"file": {"uid": file_id, "queue": f"q{number}"}}})
+
+
+class RejectsUploads(OkEnvelopes):
+    """The same, and accepts no upload."""
+
+    def queued(self, number: int, file_id: str) -> Reply:
+        return Reply(200, {"ok": False, "error": "quota exceeded"})
+
+
+class SuccessEnvelopes(Storage):
+    """Reports failures with HTTP 200 and ``success``; its URLs have the token in the path."""
+
+    def refused(self, what: str, subject: str) -> Reply:
+        return Reply(401 if what == "token" else 200, {"success": False, "msg": f"There is no {what} {subject}"})
+
+    def granted(self, token: str) -> Reply:
+        return Reply(200, {"success": True, "link": {"href": f"{self.url}/get/{token}", "rel": "self"}})
+
+
+class ErrorStrings(Storage):
+    """Reports failures as a string, with an HTTP status; its ids are numbers under another name."""
+
+    def new_id(self, number: int) -> str:
+        return str(1047 + number)
+
+    def refused(self, what: str, subject: str) -> Reply:
+        return Reply(401 if what == "token" else 404, {"error": f"no {what}"})
+
+    def queued(self, number: int, file_id: str) -> Reply:
+        return Reply(200, {"data": {"request_id": number, "id": int(file_id)}})
+
+
+class Nested(Storage):
+    """Hides what it has to say in objects and lists, under names of its own, and gives no URL."""
 
     def queued(self, number: int, file_id: str) -> Reply:
         return Reply(202, {"result": {"items": [{"queueId": f"q{number}", "fileId": file_id}]}})
@@ -200,9 +209,7 @@ class Nested(Storage):
 
 
 class BareText(Storage):
-    """Responds with lines of text; its download host serves files as a whole."""
-
-    ranges = False
+    """Responds with lines of text."""
 
     def refused(self, what: str, subject: str) -> Reply:
         return Reply(401 if what == "token" else 404, f"no {what}")
@@ -217,49 +224,37 @@ class BareText(Storage):
         return Reply(200, "OK")
 
 
-class UrlsWithoutToken(Storage):
-    """Its URLs have the token in the path; its ids are numbers; only a missing folder is reported with HTTP 200."""
-
-    def new_id(self, number: int) -> str:
-        return str(1047 + number)
-
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(200, {"data": {"request_id": number, "id": int(file_id)}})
-
-    def granted(self, token: str) -> Reply:
-        return Reply(200, {"data": {"download_url": f"{self.url}/get/{token}"}})
-
-    def refused(self, what: str, subject: str) -> Reply:
-        if what == "folder":
-            return Reply(200, {"_status": "error", "response": "Folder not found"})
-        return super().refused(what, subject)
-
-
-class Maintained(Storage):
-    """Shows a maintenance page now and then, with HTTP 503 and 200; its links have an unusual name."""
-
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(200, {"job": {"id": f"j{number}"}, "file": {"uuid": file_id}})
-
-    def granted(self, token: str) -> Reply:
-        return Reply(200, {"link": {"href": f"{self.url}/get/{token}", "rel": "self"}})
-
-    def link(self, file_id: str, file: StoredFile | None) -> Reply:
-        if file and file.polls <= 2:
-            return Reply((503, 200)[file.polls - 1], MAINTENANCE)
-        return super().link(file_id, file) if file is None or file.polls > 3 else self.refused("file", file_id)
-
-
 class TooEarly(Storage):
     """Creates a link as soon as an upload is queued; its download host does not have the file yet."""
 
     polls = 0
 
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(200, {"data": {"fileId": file_id}})
-
     def download(self, file: StoredFile) -> Reply:
-        return super().download(file) if file.downloads > 1 else Reply(404, "not yet")
+        return Reply(404, "not yet")
+
+
+class LoginPage(Storage):
+    """Shows a login page for everything."""
+
+    def respond(self, method: str, target: str, given: dict[str, str], headers: Any) -> Reply:
+        return Reply(200, "<html><title>Sign in</title></html>", {"Content-Type": "text/html"})
+
+
+class Maintained(Storage):
+    """Shows a maintenance page for everything."""
+
+    def respond(self, method: str, target: str, given: dict[str, str], headers: Any) -> Reply:
+        return Reply(503, MAINTENANCE, {"Content-Type": "text/html"})
+
+
+class Unrecognized(Storage):
+    """Reports failures with HTTP 200 in a way of its own."""
+
+    def refused(self, what: str, subject: str) -> Reply:
+        return Reply(200, {"outcome": "REFUSED", "why": f"no {what}"})
+
+    def queued(self, number: int, file_id: str) -> Reply:
+        return Reply(200, {"outcome": "REFUSED", "why": "quota exceeded"})
 
 
 @contextmanager
@@ -303,16 +298,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, url: str, token: str = TOKEN, **ext
 
 def examine(service: Storage, **plan: Any) -> Report:
     """Diagnose with everything that the doctor can try, unless ``plan`` says otherwise."""
-    everything: dict[str, Any] = {
-        "wrong_token": True,
-        "upload": f"{service.url}{SOURCES_PATH}/report.csv",
-        "delete_folder": FOLDER,
-        "requests": 10,
-        "wait": 20,
-    }
+    service.folders.add(FOLDER)
+    upload = f"{service.url}{SOURCES_PATH}/report.csv"
+    everything: dict[str, Any] = {"wrong_token": True, "upload": upload, "delete_folder": FOLDER, "wait": 5}
     return diagnose(**everything | plan)
-
-
-def verdicts(report: Report, *, but: Verdict = AS_ASSUMED) -> dict[str, Verdict]:
-    """The verdicts that are not ``but``."""
-    return {check.name: report[check.name].verdict for check in CHECKS if report[check.name].verdict is not but}
