@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat import sdk
@@ -53,24 +51,3 @@ def triggering_events(context: Context) -> Mapping[Any, Any]:
     """The asset events that started a run, by asset; dataset events in Airflow 2."""
     events: Any = context.get("triggering_asset_events") or context.get("triggering_dataset_events")
     return events or {}
-
-
-def date_parameter(dag_test: Callable[..., Any]) -> str:
-    """The parameter of ``dag.test`` for the logical date; Airflow 2 calls it the execution date."""
-    return "logical_date" if "logical_date" in inspect.signature(dag_test).parameters else "execution_date"
-
-
-def xcom_table() -> Any:
-    """The model of the table that holds XComs."""
-    from airflow.models import xcom
-
-    return vars(xcom)["XComModel" if hasattr(xcom, "XComModel") else "BaseXCom"]  # Airflow 3, Airflow 2
-
-
-def listener_manager() -> Any:
-    """The manager of the listeners that Airflow notifies in this process."""
-    try:
-        listener = import_module("airflow.sdk.listener")
-    except ImportError:  # before Airflow 3.2
-        listener = import_module("airflow.listeners.listener")
-    return listener.get_listener_manager()

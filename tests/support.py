@@ -34,7 +34,7 @@ CALLS: dict[str, tuple[type[Call[Any]], str]] = {
 }
 """For each operation its type of call, and a subject for which it succeeds once :func:`store_file` was called."""
 assert [*CALLS] == [operation.key for operation in OPERATIONS], "an operation needs a row in CALLS, in the same order"
-NO_RESPONSE: dict[str, Any] = {"kind": "raw", "effect": True, "close": False, "raw": ""}
+NO_RESPONSE: dict[str, Any] = {"kind": "no_response"}
 """A fault: the operation takes effect, and no response ever comes."""
 CUT_OFF: dict[str, Any] = {"kind": "drop_body", "after": 10}
 """A fault: the operation takes effect, and the connection closes in the middle of the response."""

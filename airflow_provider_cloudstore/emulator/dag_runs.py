@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib import import_module
 from typing import Any
 
 
@@ -46,9 +48,9 @@ def run_dag(dag: Any, conf: Mapping[str, Any] | None = None, *, logical_date: da
     :param conf: the configuration of the run; it overrides ``params``.
     :param logical_date: the logical date of the run; default: now.
     """
-    from airflow_provider_cloudstore.compat import date_parameter
-
-    when = {date_parameter(dag.test): logical_date} if logical_date else {}
+    # Airflow 2 calls it the execution date.
+    name = "logical_date" if "logical_date" in inspect.signature(dag.test).parameters else "execution_date"
+    when = {name: logical_date} if logical_date else {}
     with _collected_errors() as errors:
         run = dag.test(run_conf=dict(conf or {}), **when)
     instances = run.get_task_instances()
@@ -67,11 +69,10 @@ def _pull(task_instance: Any, key: str) -> Any:
 
 def _keys(task_instance: Any) -> list[str]:
     """Return the keys of the XComs that a task pushed."""
+    from airflow.models import xcom
     from airflow.utils.session import create_session
 
-    from airflow_provider_cloudstore.compat import xcom_table
-
-    table = xcom_table()
+    table = vars(xcom)["XComModel" if hasattr(xcom, "XComModel") else "BaseXCom"]  # Airflow 3, Airflow 2
     where = ("dag_id", "run_id", "task_id", "map_index")
     with create_session() as session:
         query = session.query(table.key).filter_by(**{name: getattr(task_instance, name) for name in where})
@@ -83,8 +84,10 @@ def _collected_errors() -> Iterator[dict[str, str]]:
     """Collect the errors of the tasks that fail while the block runs, by task name."""
     from airflow.listeners import hookimpl
 
-    from airflow_provider_cloudstore.compat import listener_manager
-
+    try:
+        listeners = import_module("airflow.sdk.listener")
+    except ImportError:  # before Airflow 3.2
+        listeners = import_module("airflow.listeners.listener")
     errors: dict[str, str] = {}
 
     class Listener:
@@ -92,7 +95,7 @@ def _collected_errors() -> Iterator[dict[str, str]]:
         def on_task_instance_failed(self, task_instance: Any, error: Any) -> None:
             errors[_name(task_instance)] = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
 
-    listener, manager = Listener(), listener_manager()
+    listener, manager = Listener(), listeners.get_listener_manager()
     manager.add_listener(listener)
     try:
         yield errors

@@ -6,8 +6,6 @@ On the command line and over HTTP they are JSON: ``{"kind": "drop_after", "opera
 from __future__ import annotations
 
 import asyncio
-import base64
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -30,6 +28,8 @@ class Kind(Enum):
     """Respond with ``status``, ``headers`` and ``body``; without the effect, unless ``effect`` is true."""
     DELAY = "delay"
     """Wait ``seconds``, then respond as usual."""
+    NO_RESPONSE = "no_response"
+    """The effect, and no response, until the client gives up."""
     DROP_BEFORE = "drop_before"
     """Close the connection without the effect."""
     DROP_AFTER = "drop_after"
@@ -38,47 +38,19 @@ class Kind(Enum):
     """The effect, and the first ``after`` bytes of the response body; then close the connection."""
     REDIRECT = "redirect"
     """Respond with ``status`` (default 302) and the ``Location`` in ``headers`` (default: the request's own URL)."""
-    RAW = "raw"
-    """Send the bytes in ``raw`` or ``base64`` instead of a response, then close the connection unless ``close`` is false."""
 
 
-_KINDS = tuple(kind.value for kind in Kind)
-
-
-def _is_number(value: Any, least: float, most: float = sys.float_info.max, kind: Any = int) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most
-
-
-def _converts(convert: Callable[..., Any], *arguments: Any) -> bool:
-    try:
-        convert(*arguments)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _is_headers(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        _converts(str.encode, one) and one.isprintable() for pair in value.items() for one in pair
-    )
-
-
-_YES_OR_NO = (lambda value: isinstance(value, bool), "true or false")
-_EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "kind": (lambda value: value in _KINDS, f"one of {', '.join(_KINDS)}"),
-    "operation": (lambda value: value in _NAMES, f"one of {', '.join(_NAMES)}"),
-    "times": (lambda value: _is_number(value, 0), "a whole number, 0 for all requests"),
-    "status": (lambda value: _is_number(value, 100, 999), "a whole number from 100 to 999"),
-    "headers": (_is_headers, "an object of strings without line breaks"),
-    "body": (lambda value: _converts(str.encode, value), "a string"),
-    "after": (lambda value: _is_number(value, 0), "a whole number of bytes"),
-    "seconds": (lambda value: _is_number(value, 0, kind=(int, float)), "a number of seconds"),
-    "effect": _YES_OR_NO,
-    "raw": (lambda value: _converts(str.encode, value, "latin-1"), "a string whose characters are bytes, U+0000 to U+00FF"),
-    "base64": (lambda value: _converts(base64.b64decode, value, None, True), "bytes in base64"),
-    "close": _YES_OR_NO,
+_TYPES: dict[str, tuple[type, ...]] = {
+    "kind": (str,),
+    "operation": (str,),
+    "times": (int,),
+    "status": (int,),
+    "headers": (dict,),
+    "body": (str,),
+    "seconds": (int, float),
+    "after": (int,),
+    "effect": (bool,),
 }
-"""For each field of a fault: whether a value is valid, and what is expected."""
 
 
 @dataclass(slots=True)
@@ -93,10 +65,7 @@ class Fault:
     :param body: the response body.
     :param seconds: how long to wait (``delay``).
     :param after: how many bytes of the body are sent (``drop_body``).
-    :param effect: whether the operation still has its effect (``status``, ``raw``).
-    :param raw: all bytes of the response, status line included, one character per byte (``raw``).
-    :param base64: the same in base64, instead of ``raw``.
-    :param close: whether the connection is closed after those bytes (``raw``).
+    :param effect: whether the operation still has its effect (``status``).
     """
 
     kind: Kind
@@ -108,9 +77,6 @@ class Fault:
     seconds: float = 1.0
     after: int = 0
     effect: bool = False
-    raw: str | None = None
-    base64: str | None = None
-    close: bool = True
 
     @classmethod
     def parse(cls, given: Any) -> Self:
@@ -123,13 +89,12 @@ class Fault:
         if not isinstance(given, Mapping) or not given.keys() <= names or "kind" not in given:
             raise ValueError(f"a fault must be an object with a 'kind' and any of {', '.join(sorted(names - {'kind'}))}")
         for name, value in given.items():
-            is_valid, expected = _EXPECTED[name]
-            if not is_valid(value):
-                raise ValueError(f"'{name}' must be {expected}")
-        if given["kind"] != Kind.RAW.value and given.keys() & {"raw", "base64", "close"}:
-            raise ValueError("'raw', 'base64' and 'close' are only for the kind 'raw'")
-        if given["kind"] == Kind.RAW.value and ("raw" in given) == ("base64" in given):
-            raise ValueError("the kind 'raw' needs the bytes to send, in either 'raw' or 'base64'")
+            if type(value) not in _TYPES[name]:
+                raise ValueError(f"'{name}' must be of the type {_TYPES[name][-1].__name__}")
+        kinds = [kind.value for kind in Kind]
+        for name, known in (("kind", kinds), ("operation", _NAMES)):
+            if given.get(name, known[0]) not in known:
+                raise ValueError(f"'{name}' must be one of {', '.join(known)}")
         return cls(**{**given, "kind": Kind(given["kind"])})
 
     async def apply(self, request: web.Request, work: Work) -> web.StreamResponse:
@@ -147,12 +112,12 @@ class Fault:
                 return self._other_status(request)
             case Kind.DROP_BEFORE:
                 return _drop(request)
-            case Kind.RAW:
-                await (work() if self.effect else request.read())  # closing with unread data would reset the connection
-                raw = (self.raw or "").encode("latin-1") if self.base64 is None else base64.b64decode(self.base64)
-                return await _write(request, raw, close=self.close)
             case Kind.DROP_AFTER:
                 await work()
+                return _drop(request)
+            case Kind.NO_RESPONSE:
+                await work()
+                await asyncio.Event().wait()  # aiohttp cancels it when the client closes the connection
                 return _drop(request)
             case Kind.DROP_BODY:
                 return await self._cut(request, await work())
@@ -170,7 +135,11 @@ class Fault:
             response.cut_after = self.after
             return response
         body = response.body if isinstance(response, web.Response) and isinstance(response.body, bytes) else b""
-        return await _write(request, _head(response, len(body)) + body[: self.after])
+        cut = web.StreamResponse(status=response.status, headers=response.headers)
+        cut.content_length = len(body)
+        await cut.prepare(request)
+        await cut.write(body[: self.after])
+        return _drop(request)
 
 
 @dataclass(slots=True)
@@ -188,34 +157,6 @@ class Faults:
                     if not fault.times:
                         self.script.remove(fault)
                 return fault
-        return None
-
-
-def _head(response: web.StreamResponse, length: int) -> bytes:
-    headers = {**response.headers, "Connection": "close", "Content-Length": str(length)}
-    lines = [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join([f"HTTP/1.1 {response.status} {response.reason}", *lines, "", ""]).encode()
-
-
-async def _write(request: web.Request, raw: bytes, *, close: bool = True) -> web.StreamResponse:
-    """Write raw bytes and close the connection; the client may close it first."""
-    if request.transport and not request.transport.is_closing():
-        request.transport.write(raw)
-        await request.writer.drain()
-    return _drop(request) if close else _Written()
-
-
-class _Written(web.StreamResponse):
-    """Tells aiohttp's server that the response has been written and the connection stays open for the next request."""
-
-    @property
-    def keep_alive(self) -> bool:
-        return True
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        return None
-
-    async def write_eof(self, data: bytes = b"") -> None:
         return None
 
 

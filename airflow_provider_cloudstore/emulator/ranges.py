@@ -1,4 +1,4 @@
-"""Sends a file as download hosts do: whole or in part (RFC 9110 section 14), with validators of its version."""
+"""Sends a file as download hosts do: whole or in part (RFC 9110 section 14), with its ``ETag``."""
 
 from __future__ import annotations
 

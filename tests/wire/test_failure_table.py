@@ -7,10 +7,12 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pendulum
 import pytest
+from aiohttp import web
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
@@ -48,8 +50,29 @@ def status(code: int, **more: Any) -> dict[str, Any]:
     return {"kind": "status", "status": code, **more}
 
 
-def raw(text: str) -> dict[str, Any]:
-    return {"kind": "raw", "raw": text}
+@dataclass
+class RawBytes:
+    """A fault that the emulator does not have: bytes that may be no HTTP, and a closed connection."""
+
+    raw: str
+    operation: str
+    times: int
+
+    async def apply(self, request: web.Request, _: Any) -> web.StreamResponse:
+        await request.read()  # closing with unread data would reset the connection
+        assert request.transport
+        request.transport.write(self.raw.encode())
+        request.transport.close()
+        return web.Response()
+
+
+def inject(emulator: Emulator, fault: dict[str, Any], operation: str, times: int = 1) -> None:
+    """Inject a fault of :data:`FAULTS`."""
+    if "raw" in fault:
+        raw: Any = RawBytes(fault["raw"], operation, times)
+        emulator.call(lambda service: service.faults.script.append(raw))
+    else:
+        emulator.fault(**fault, operation=operation, times=times)
 
 
 AT_ONCE, AWAY = {"Retry-After": "0"}, {"Location": "/_emulator/state"}
@@ -61,11 +84,11 @@ FAULTS: dict[str, dict[str, Any]] = {
     "lost connection before the effect": {"kind": "drop_before"},
     "lost connection after the effect": {"kind": "drop_after"},
     "incomplete response": {"kind": "drop_body", "after": 5},
-    "malformed HTTP": raw("nonsense\r\n\r\n"),
+    "malformed HTTP": {"raw": "nonsense\r\n\r\n"},
     "other 5xx (500)": status(500),
     "other 5xx (503)": status(503),
     "other 5xx (504) after the effect": status(504, effect=True),
-    "101": raw("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
+    "101": {"raw": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"},
     "401": status(401),
     **{str(code): status(code) for code in (403, 404, 409, 410, 423, 400, 405, 407, 408, 411, 413, 414, 415, 422, 425)},
     "other 4xx (418)": status(418),
@@ -148,7 +171,7 @@ def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says
     perform: Perform, fresh: Emulator, name: str, lasts: bool, operation: str
 ) -> None:
     kind, subject = CALLS[operation]
-    fresh.fault(operation=operation, times=0 if lasts else 1, **FAULTS[name])
+    inject(fresh, FAULTS[name], operation, times=0 if lasts else 1)
     # A busy machine must not turn any other fault into a response that came too late.
     own = settings(fresh.url, max_attempts=ATTEMPTS, timeout=30.0 if name != "read timeout" else 0.2 if lasts else 0.6)
     failed = end_of(lambda: perform(kind(subject, own), own, (lambda: own) if name == "401" else unused))
@@ -176,7 +199,7 @@ def test_a_2xx_response_means_what_the_page_says(
 @pytest.mark.parametrize("name", [name for name in FAULTS if row_for(name).cells["upload"].startswith("**not retried**")])
 def test_an_upload_that_may_have_arrived_is_resent_if_the_caller_opts_in(perform: Perform, fresh: Emulator, name: str) -> None:
     kind, subject = CALLS["upload"]
-    fresh.fault(operation="upload", **FAULTS[name])
+    inject(fresh, FAULTS[name], "upload")
     own = settings(fresh.url, timeout=0.6 if name == "read timeout" else 30.0)
     assert end_of(lambda: perform(kind(subject, own, retry_unknown_outcome=True), own, unused)) is None
     assert fresh.state()["requests"] == {"upload": 2}

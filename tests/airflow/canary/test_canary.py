@@ -54,7 +54,7 @@ def faults(echo: str) -> dict[str, dict[str, Any]]:
         "drop": {"kind": "drop_after"},
         "half": CUT_OFF,
         "slow": {"kind": "delay", "seconds": 5},
-        "oversized": {"kind": "raw", "effect": True, "raw": "HTTP/1.1 200 OK\r\n\r\n" + " " * 2 * 1024 * 1024},
+        "oversized": {"kind": "status", "status": 200, "effect": True, "body": " " * 2 * 1024 * 1024},
         "envelope": error_envelope(echo),
         "echo": {"kind": "status", "status": 200, "body": json.dumps({"data": {"x": echo}})},
         "page": {"kind": "status", "status": 200, "body": f"<html>{echo}</html>"},

@@ -99,7 +99,7 @@ def stage(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     with ExitStack() as stack:
         names = ("many_waits", "wait_modes", "upload", "stuck_upload", "files")
         services = {name: stack.enter_context(Emulator(fetch_delay=3600)) for name in names}
-        services["stuck_upload"].fault("raw", operation="upload", effect=True, close=False, raw="")
+        services["stuck_upload"].fault("no_response", operation="upload")
         services["files"].put_file(CONTENT, "f1")
         services["files"].fault("drop_body", operation="download", after=len(CONTENT) // 2)
         services["files"].fault("delay", operation="download", seconds=600, times=3)

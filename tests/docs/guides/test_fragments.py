@@ -35,7 +35,7 @@ def test_the_readmes_hook_creates_a_link(emulator: Emulator) -> None:
     assert names["link"].token == emulator.state()["tokens"][0]["token"]  # type: ignore[attr-defined]
 
 
-def test_after_the_incomplete_response_of_the_testing_page_an_upload_is_unknown(emulator: Emulator) -> None:
+def test_after_the_lost_response_of_the_emulators_page_an_upload_is_unknown(emulator: Emulator) -> None:
     exec(code_of("emulator.md-0"), {"cloudstore_emulator": emulator})
     with CloudStoreHook() as hook, pytest.raises(OutcomeUnknownError):
         hook.upload_from_url("http://127.0.0.1:9/a.csv")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import json
 import os
 import signal
@@ -162,21 +161,12 @@ def test_faults_are_injected_over_http_and_used_up_in_order(emulator: Emulator) 
         ({}, "must be an object with a 'kind'"),
         ({"kind": "unknown"}, "'kind' must be one of status, delay"),
         ({"kind": "status", "operation": "x"}, "'operation' must be one of"),
-        ({"kind": "status", "times": True}, "'times' must be a whole number"),
-        ({"kind": "status", "status": "500"}, "'status' must be a whole number"),
-        ({"kind": "status", "headers": {"X": 1}}, "'headers' must be an object"),
-        ({"kind": "status", "headers": {"X": "a\r\nY: b"}}, "'headers' must be an object"),
-        ({"kind": "status", "body": None}, "'body' must be a string"),
-        ({"kind": "status", "body": "\ud800"}, "'body' must be a string"),
-        ({"kind": "delay", "seconds": float("nan")}, "'seconds' must be a number"),
-        ({"kind": "status", "effect": "yes"}, "'effect' must be true or false"),
-        ({"kind": "raw"}, "needs the bytes"),
-        ({"kind": "raw", "raw": "x", "base64": "eA=="}, "needs the bytes"),
-        ({"kind": "raw", "raw": "\u20ac"}, "'raw' must be a string whose characters are bytes"),
-        ({"kind": "raw", "base64": "e"}, "'base64' must be bytes"),
-        ({"kind": "raw", "raw": "x", "close": 0}, "'close' must be true or false"),
-        ({"kind": "status", "raw": "HTTP/1.1 200 OK"}, "are only for the kind 'raw'"),
-        ({"kind": "drop_after", "close": False}, "are only for the kind 'raw'"),
+        ({"kind": "status", "times": True}, "'times' must be of the type int"),
+        ({"kind": "status", "status": "500"}, "'status' must be of the type int"),
+        ({"kind": "status", "headers": "X: y"}, "'headers' must be of the type dict"),
+        ({"kind": "status", "body": None}, "'body' must be of the type str"),
+        ({"kind": "delay", "seconds": "1"}, "'seconds' must be of the type float"),
+        ({"kind": "status", "effect": "yes"}, "'effect' must be of the type bool"),
     ],
 )
 def test_an_invalid_fault_is_rejected_with_a_reason(
@@ -188,42 +178,6 @@ def test_an_invalid_fault_is_rejected_with_a_reason(
     with pytest.raises(SystemExit):
         main(["--fault", json.dumps(fault)])
     assert reason in capsys.readouterr().err
-
-
-def exchange(emulator: Emulator, count: int = 1, timeout: float = 5) -> bytes:
-    """Send ``count`` link requests at once on one connection, and return all bytes received until it is closed."""
-    request = f"GET {API}/file/download HTTP/1.1\r\nHost: h\r\n\r\n".encode()
-    host, port = emulator.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout) as client:
-        client.sendall(request * count)
-        received = b""
-        while data := client.recv(65536):
-            received += data
-    return received
-
-
-RAW = bytes(range(256)) * 300
-
-
-@pytest.mark.parametrize("given", [{"raw": RAW.decode("latin-1")}, {"base64": base64.b64encode(RAW).decode()}])
-def test_a_raw_response_is_sent_byte_for_byte_and_closes_the_connection(emulator: Emulator, given: dict[str, str]) -> None:
-    emulator.fault("raw", operation="link", **given)
-    assert exchange(emulator) == RAW
-    assert emulator.state()["requests"] == {"link": 1}
-
-
-def test_a_raw_response_leaves_the_connection_open_if_close_is_false(emulator: Emulator) -> None:
-    emulator.fault("raw", operation="link", times=2, close=False, raw="one response ")
-    emulator.fault("raw", operation="link", raw="and the end")
-    assert exchange(emulator, 3) == b"one response one response and the end"
-    assert emulator.state()["connections"]["opened"] == 1
-
-
-@pytest.mark.parametrize("effect", [True, False])
-def test_a_raw_response_has_the_effect_only_if_effect_is_true(emulator: Emulator, effect: bool) -> None:
-    emulator.fault("raw", operation="upload", effect=effect, raw="HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc")
-    assert queue(emulator, "ftp://h/f").text == "abc"
-    assert emulator.state()["effects"] == ({"upload": 1} if effect else {})
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ class Row:
 HTTPS, TRUSTED = "https://127.0.0.1:{port}", {"verify": "{files}/ca.pem"}
 RIGHT, WRONG = f"{PROXY_LOGIN}:{PROXY_PASSWORD}", f"{PROXY_LOGIN}:{WRONG_PASSWORD}"
 SET_PROXY = "Set extra 'proxy' of the connection to http://user:password@"
-NO_RESPONSE = {"kind": "raw", "raw": "HTTP/1.1 200 OK\r\n", "effect": True, "close": False, "times": 0}
+NO_RESPONSE = {"kind": "no_response", "times": 0}
 ROWS = {
     "nginx: TLS with a private CA that extra `verify` names": Row(tls("server"), host=HTTPS, more=TRUSTED),
     "nginx: TLS with a private CA that is not trusted": Row(
