@@ -63,14 +63,13 @@ def counted_wait() -> Iterator[None]:
     _count("waits.available")
 
 
-def count_download(counts: Mapping[str, int]) -> None:
-    """Count what a download did, whether it succeeded or not.
+def count_download(received: int) -> None:
+    """Count what a download received, whether it succeeded or not.
 
-    :param counts: ``bytes``, ``resumptions`` and ``replaced_links``.
+    :param received: bytes, also those that came twice.
     """
-    for name, count in counts.items():
-        if count:
-            _count(f"downloads.{name}", count)
+    if received:
+        _count("downloads.bytes", received)
 
 
 def count_batch(summary: Mapping[str, int], *, final: bool) -> None:

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pendulum
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.clients.downloads import DownloadClient
+from airflow_provider_cloudstore.clients.streaming import DownloadClient
 from airflow_provider_cloudstore.doctor.observing import ObservedDownload, ObservingClient
 from airflow_provider_cloudstore.doctor.report import Report, Verdict
 from airflow_provider_cloudstore.doctor.uploading import UploadedFile
 from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink
-from airflow_provider_cloudstore.protocol.downloads import Download
+from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
 
 _PAUSE = 1.0
@@ -64,7 +64,7 @@ class DownloadTrial:
             return
         file = download.result("")
         self._compare(file, source)
-        self._judge_ranges(download, file)
+        self._judge_ranges(file)
 
     def _judge_expiry(self, link: DownloadLink) -> None:
         if link.expires_at is None:
@@ -84,19 +84,16 @@ class DownloadTrial:
         began, refused = time.monotonic(), ""
         while True:
             download = ObservedDownload(self._file.link.file_id, self._settings)
-            failed = self._run(download, self._file.link, self._new_link)
+            failed = self._run(download, self._file.link)
             refused = refused or download.refused
             may_come = not self._file.refused and isinstance(failed, exceptions.RequestRejectedError)
             if not may_come or time.monotonic() - began > self._wait:
                 return download, refused, failed
             time.sleep(_PAUSE)
 
-    def _run(
-        self, download: Download, link: DownloadLink, new_link: Callable[[str], DownloadLink]
-    ) -> exceptions.CloudStoreError | None:
+    def _run(self, download: Download, link: DownloadLink) -> exceptions.CloudStoreError | None:
         try:
-            download.use_link(link)
-            DownloadClient(self._client, new_link).run(download, _Digest(), on_retry=self._say)
+            DownloadClient(self._client, self._new_link).run(download, _Digest(), link, on_retry=self._say)
         except exceptions.CloudStoreError as error:
             return error
         return None
@@ -125,7 +122,7 @@ class DownloadTrial:
         self._say("Fetching the source, to compare it")
         source = Download("source", replace(self._settings, allow_http=True, max_attempts=1))  # often out of reach from here
         link = DownloadLink("source", "", url, pendulum.now("UTC"), None)
-        error = self._run(source, link, _no_new_link)
+        error = self._run(source, link)
         if error:
             meaning = f"the source cannot be fetched from here ({error.reason}); the file has {file.bytes:,} bytes"
             return self._report.add("content", "-", Verdict.NOT_TRIED, meaning)
@@ -137,31 +134,15 @@ class DownloadTrial:
         meaning = "The file is not the one that was uploaded: the source changes, or its id in the response is another one."
         return self._report.add("content", seen, Verdict.CONTRADICTS, meaning)
 
-    def _judge_ranges(self, download: ObservedDownload, file: DownloadedFile) -> None:
+    def _judge_ranges(self, file: DownloadedFile) -> None:
         """Read the last byte, as a broken download resumes and as ``cloudstore://`` reads."""
         if file.bytes == 0:
             return self._report.add("ranges", "-", Verdict.NOT_TRIED, "the file is empty: upload another one")
-        part = download.part(file.bytes - 1, file.bytes)
-        error = self._run(part, self._file.link, self._new_link)
-        served = "content-range" in part.headers
-        validator = bool(part.version and part.version.validator)
-        problems = [
-            ""
-            if served
-            else "no ranges: a broken download starts over, and cloudstore:// fetches a file from its start for each block",
-            "" if validator else "no strong validator (ETag or Last-Modified): a broken download starts over",
-            "" if "content-length" in download.headers else "no Content-Length: cloudstore:// cannot open the file",
-        ]
-        found = [problem for problem in problems if problem]
+        block = Download(file.file_id, self._settings, block=range(file.bytes - 1, file.bytes))
+        error = self._run(block, self._file.link)
+        if not error and block.version and block.version.is_certain:
+            return self._report.add("ranges", "ranges, and a strong ETag", Verdict.AS_ASSUMED)
+        seen, meaning = "no strong ETag", "A broken download starts over."
         if error:
-            found = [error.reason]
-        seen = "ranges, and a strong validator" if not found else "; ".join(one.partition(":")[0] for one in found)
-        meaning = "; ".join(found)
-        verdict = Verdict.CONTRADICTS if found else Verdict.AS_ASSUMED
-        return self._report.add(
-            "ranges", seen, verdict, f"{meaning[:1].upper()}{meaning[1:]}." if found else "", stops_tasks=False
-        )
-
-
-def _no_new_link(subject: str) -> DownloadLink:
-    raise exceptions.RequestRejectedError("its host refuses the request", operation="download", subject=subject)
+            seen, meaning = error.reason, "A broken download starts over, and cloudstore:// cannot open the file."
+        return self._report.add("ranges", seen, Verdict.CONTRADICTS, meaning, stops_tasks=False)

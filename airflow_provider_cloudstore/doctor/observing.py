@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID
 from airflow_provider_cloudstore.hooks.masking import mask
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.content import Content, read_content
-from airflow_provider_cloudstore.protocol.downloads import Download
+from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK
 from airflow_provider_cloudstore.protocol.proxies import Proxy
@@ -94,22 +94,19 @@ class Deletion(_Observed[FolderDeletion], DeleteFolder):
 
 
 class ObservedDownload(Download):
-    """A download, or a range of one.
+    """A download.
 
-    :ivar headers: those of the last response that was not a redirect.
     :ivar refused: why the download host refused the first link; empty if it did not.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.headers: Mapping[str, str] = {}
         self.refused = ""
 
-    def accept_head(self, head: Response) -> int:
-        """As every download, and keep what the response says."""
-        self.headers = head.headers
+    def accept_head(self, head: Response) -> None:
+        """As every download, and keep why its link was refused."""
         try:
-            return super().accept_head(head)
+            super().accept_head(head)
         except RequestRejectedError as error:
             self.refused = self.refused or error.reason
             raise

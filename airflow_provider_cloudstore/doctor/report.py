@@ -54,7 +54,7 @@ CHECKS = (
     Check("expiry", "UTC, if there is one", UPLOAD),
     Check("download URL", "in the response, or extra 'download_url'", UPLOAD),
     Check("content", "the bytes of the source", UPLOAD),
-    Check("ranges", "206 with a strong validator, to resume downloads", UPLOAD),
+    Check("ranges", "206 with a strong ETag, to resume downloads", UPLOAD),
     Check("deletion", "2xx means that the folder is deleted", DELETE),
     Check("missing folder", "as 'not found'", DELETE),
     Check("rate limit", "429, or 503 with a valid Retry-After", REQUESTS),

@@ -71,6 +71,6 @@ def test_with_all_flags_every_row_is_as_expected(shaped: Emulator, monkeypatch: 
     report = diagnose(upload=upload, wait=20)
     assert report["download URL"].seen == ("in the response" if shape == "envelope" else "by the extra 'download_url'")
     assert report["content"].seen == f"{len(CONTENT):,} bytes with the source's SHA-256"
-    assert report["ranges"].seen == "ranges, and a strong validator"
+    assert report["ranges"].seen == "ranges, and a strong ETag"
     assert report["connection"].seen == "valid, with the extras download_url"
     assert report.usable
