@@ -60,11 +60,13 @@ def counted_wait() -> Iterator[None]:
     _count("waits.available")
 
 
-def count_download(counts: Mapping[str, int]) -> None:
-    """Count the ``bytes``, ``resumptions`` and ``replaced_links`` of a download, whether it succeeded or not."""
-    for name, count in counts.items():
-        if count:
-            _count(f"downloads.{name}", count)
+def count_download(received: int) -> None:
+    """Count what a download received, whether it succeeded or not.
+
+    :param received: bytes, also those that came twice.
+    """
+    if received:
+        _count("downloads.bytes", received)
 
 
 def count_batch(summary: Mapping[str, int], *, final: bool) -> None:

@@ -45,18 +45,18 @@ def ours(url: str, target: Path) -> str:
     import pendulum
 
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
-    from airflow_provider_cloudstore.clients.downloads import DownloadClient
+    from airflow_provider_cloudstore.clients.streaming import DownloadClient
     from airflow_provider_cloudstore.hooks.targets import atomic_write
-    from airflow_provider_cloudstore.protocol.downloads import Download
+    from airflow_provider_cloudstore.protocol.download_requests import Download
     from airflow_provider_cloudstore.protocol.results import DownloadLink
     from airflow_provider_cloudstore.protocol.secrets import Secret
     from airflow_provider_cloudstore.protocol.settings import Settings
 
     settings = Settings("http://127.0.0.1", Secret("token"))
     download = Download("f1", settings)
-    download.use_link(DownloadLink("f1", "token", url, pendulum.now("UTC"), None))
+    link = DownloadLink("f1", "token", url, pendulum.now("UTC"), None)
     with BlockingClient(settings, lambda: settings) as client, atomic_write(target) as sink:
-        DownloadClient(client, sys.exit).run(download, sink, on_retry=logging.warning)
+        DownloadClient(client, sys.exit).run(download, sink, link, on_retry=logging.warning)
         return download.result("").sha256
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable
@@ -14,12 +13,12 @@ from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.clients.downloads import DownloadClient
+from airflow_provider_cloudstore.clients.streaming import DownloadClient
 from airflow_provider_cloudstore.doctor.report import Report, Step, leaves_of, shown
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
-from airflow_provider_cloudstore.protocol.downloads import Download
+from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.guards import is_nothing
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, Operation
@@ -239,7 +238,7 @@ class Checks:
             self._secrets += link.secrets
             return link
 
-        client = DownloadClient(self._client, create_link, time_left=lambda: math.inf)
+        client = DownloadClient(self._client, create_link)
         try:
             client.run(Download(file_id, settings), _Nowhere(), on_retry=self._say_safely)
         except CloudStoreError as error:

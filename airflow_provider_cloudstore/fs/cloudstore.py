@@ -24,7 +24,7 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError, NotFoundError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.protocol.file_uris import file_name, file_uri, id_of, path_of, segment
+from airflow_provider_cloudstore.protocol.file_uris import file_name, id_of, path_of, segment
 
 schemes = ["cloudstore"]
 
@@ -144,13 +144,6 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         """
         found = super().cat(path, *args, **kwargs)
         return {_name(path): content for path, content in found.items()} if isinstance(found, dict) else found
-
-    def asset_uri(self, path: str) -> str:
-        """The asset URI of a file.
-
-        :param path: its id.
-        """
-        return file_uri(CloudStoreHook(self.conn_id).settings.base_url, _file_id(_name(path)))
 
     def get(
         self,

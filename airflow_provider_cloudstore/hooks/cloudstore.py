@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
-    from airflow_provider_cloudstore.clients.downloads import DownloadClient
+    from airflow_provider_cloudstore.clients.streaming import DownloadClient
     from airflow_provider_cloudstore.hooks.file_reader import FileReader
-    from airflow_provider_cloudstore.protocol.downloads import FileVersion
+    from airflow_provider_cloudstore.protocol.download_requests import FileVersion
 
 T = TypeVar("T")
 
@@ -163,7 +163,7 @@ class CloudStoreHook(BaseHook):
     def download(
         self, file_id: str, target: Any, *, expected_sha256: str | None = None, link: DownloadLink | None = None
     ) -> DownloadedFile:
-        """Download a file. No link leaves this process; a broken download resumes, and an expired link is replaced.
+        """Download a file. No link leaves this process; a broken download resumes with a new link.
 
         The target is complete or absent: a failed or killed download leaves it unchanged. The download URL is taken from the
         service's response, or else from the connection's extra ``download_url``.
@@ -176,18 +176,16 @@ class CloudStoreHook(BaseHook):
         :returns: the file's path, size and SHA-256.
         :raises ConfigurationError: if neither the response nor the connection gives a download URL.
         :raises ChecksumError: if the SHA-256 differs.
-        :raises RequestRejectedError: if the download's host rejects new links, too.
+        :raises RequestRejectedError: if the download's host rejects new links.
         """
         from airflow_provider_cloudstore.hooks.targets import atomic_write, resolve_target
         from airflow_provider_cloudstore.lineage import collect, of_download
-        from airflow_provider_cloudstore.protocol.downloads import Download
+        from airflow_provider_cloudstore.protocol.download_requests import Download
 
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
         path, name = resolve_target(target, download.file_id)
-        if link:
-            download.use_link(link)
         with atomic_write(path) as sink:
-            self._downloads().run(download, sink, on_retry=self.log.warning)
+            self._downloads().run(download, sink, link, on_retry=self.log.warning)
             file = download.result(name)
         collect(self, of_download(self.settings.base_url, file.file_id, file.path))
         return file
@@ -202,14 +200,11 @@ class CloudStoreHook(BaseHook):
         :raises FileChangedError: if the file was replaced since it had ``version``.
         """
         from airflow_provider_cloudstore.hooks.file_reader import FileReader
-        from airflow_provider_cloudstore.protocol.downloads import Download
 
-        download = Download(file_id, self.settings)
-        download.version = version
-        return FileReader(self._downloads(), download, self.log.warning)
+        return FileReader(self._downloads(), file_id, self.settings, version, self.log.warning)
 
     def _downloads(self) -> DownloadClient:
-        from airflow_provider_cloudstore.clients.downloads import DownloadClient
+        from airflow_provider_cloudstore.clients.streaming import DownloadClient
 
         return DownloadClient(
             self._http, self.create_download_link, time_left=lambda: time_budget(math.inf), count=count_download

@@ -39,7 +39,7 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import Json, storable
 
 if TYPE_CHECKING:
-    from airflow_provider_cloudstore.protocol.downloads import Download
+    from airflow_provider_cloudstore.protocol.download_requests import Download
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +22,6 @@ from packaging.version import Version
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "airflow_provider_cloudstore"
 AIRFLOW = Version(version("apache-airflow"))
-NOT_EVERYWHERE = "airflow.providers.openlineage"
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,6 @@ class Row:
     @property
     def name(self) -> str:
         return self.path.rpartition(".")[2]
-
-    @property
-    def is_installed(self) -> bool:
-        return not self.module.startswith(NOT_EVERYWHERE) or bool(find_spec(NOT_EVERYWHERE))
 
     @property
     def is_used(self) -> bool:
@@ -89,8 +83,6 @@ def exists(row: Row) -> bool:
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.is_used], ids=lambda row: f"{row.module}:{row.path}")
 def test_a_name_of_the_table_exists(row: Row) -> None:
-    if not row.is_installed:
-        pytest.skip(f"{NOT_EVERYWHERE} is in environments of its own: make test-assets")
     assert exists(row)
 
 
@@ -102,7 +94,7 @@ def test_the_table_names_the_files_that_use_a_name() -> None:
 
 def test_every_private_name_of_a_library_is_in_the_table() -> None:
     used = accessed() | set(overridden())
-    assert used == {row.name for row in ROWS if row.is_installed and is_private(row.name)}
+    assert used == {row.name for row in ROWS if is_private(row.name)}
 
 
 def test_operators_cannot_be_imported_from_an_airflow_that_would_store_urls_in_clear_text() -> None:
@@ -159,8 +151,6 @@ def overridden() -> Iterator[str]:
     """The private names that classes of the package, nested ones included, define over those of a library's class."""
     for module_name, tree in trees():
         classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-        if module_name == f"{PACKAGE.name}.extractors" and not find_spec(NOT_EVERYWHERE):
-            continue
         module = import_module(module_name)
         for node in classes:
             bases = {base for expression in node.bases for base in ancestors(module, expression)}

@@ -9,7 +9,6 @@ from unittest.mock import Mock
 import pytest
 from airflow.providers.common.compat.lineage import hook as compat
 from airflow.providers.common.compat.sdk import ObjectStoragePath
-from airflow.providers.common.io.operators.file_transfer import FileTransferOperator
 from airflow.utils.state import TaskInstanceState
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -112,25 +111,6 @@ def test_a_path_is_collected_without_its_service_when_it_is_read_and_with_it_whe
     assert {asset.uri for asset in collected(collector)[0]} == {"cloudstore:/a%2Fb"}
     path.copy(f"file://{tmp_path}/copy")
     assert f"cloudstore://{emulator.url.removeprefix('http://')}/a%2Fb" in {asset.uri for asset in collected(collector)[0]}
-
-
-@pytest.mark.parametrize("source", ["cloudstore:///a%2Fb", "cloudstore://cloudstore_default@/a%2Fb"])
-def test_airflows_own_transfer_is_named_as_a_download(emulator: Emulator, tmp_path: Path, source: str) -> None:
-    pytest.importorskip("airflow.providers.openlineage", reason="the OpenLineage provider is in the environments of its own")
-    from airflow_provider_cloudstore.extractors import FileTransferExtractor
-
-    emulator.put_file(b"hello", "a/b")
-    download = DownloadFileOperator(task_id="download", file_id="a/b", target=str(tmp_path / "f"))
-    download.execute({})
-    wanted: Any = download.get_openlineage_facets_on_complete(None)
-    for src in (source, ObjectStoragePath(source, conn_id="cloudstore_default")):
-        transfer = FileTransferOperator(task_id="t", src=src, source_conn_id="cloudstore_default", dst=f"file://{tmp_path}/f")
-        assert FileTransferExtractor.get_operator_classnames() == [transfer.task_type]
-        found: Any = FileTransferExtractor(transfer).extract()
-        assert found.inputs == wanted.inputs
-        assert len(found.outputs) == 1
-    other = FileTransferOperator(task_id="o", src=f"file://{tmp_path}/f", dst=f"file://{tmp_path}/g")
-    assert FileTransferExtractor(other).extract() == other.get_openlineage_facets_on_start()
 
 
 def test_openlineage_is_told_of_manifest_and_receipts_as_rendered(emulator: Emulator, tmp_path: Path) -> None:

@@ -27,8 +27,7 @@ def modules() -> list[str]:
     """Import every module of the package and return their names."""
     names = [info.name for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     for name in names:
-        # The fixtures are imported by pytest, the extractors by OpenLineage, where there is one.
-        if not name.endswith(("__main__", "emulator.fixtures", ".extractors")):
+        if not name.endswith(("__main__", "emulator.fixtures")):  # pytest imports the fixtures
             importlib.import_module(name)
     return names
 

@@ -26,6 +26,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.fs import cloudstore
 from airflow_provider_cloudstore.fs.cloudstore import CloudStoreFileSystem
 from airflow_provider_cloudstore.fs.paths import CloudStorePath
+from airflow_provider_cloudstore.hooks import file_reader
 from airflow_provider_cloudstore.protocol.file_uris import segment
 
 DATA = os.urandom(300_000)
@@ -98,6 +99,19 @@ def test_a_link_that_ends_between_two_blocks_is_replaced(emulator: Emulator, fs:
         emulator.fault("drop_body", operation="download", after=1_000)
         assert file.read() == DATA[10:]
     assert emulator.state()["requests"]["link"] == 2
+
+
+def test_blocks_share_a_link_for_seconds_only(
+    emulator: Emulator, fs: CloudStoreFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fs.open("f1", block_size=50_000, cache_type="none") as file:
+        for _ in range(3):
+            file.read(10)
+        assert emulator.state()["requests"]["link"] == 1
+        monkeypatch.setattr(file_reader, "_LINK_SECONDS", 0.0)
+        for _ in range(3):
+            file.read(10)
+    assert emulator.state()["requests"]["link"] == 4
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_not_mixed(emulator: Emulator, fs: CloudStoreFileSystem) -> None:
@@ -226,7 +240,6 @@ def test_an_id_is_one_percent_encoded_segment_in_paths_as_in_asset_uris(emulator
     fs = CloudStoreFileSystem()
     stripped = fs._strip_protocol(f"cloudstore:///{quote(file_id, safe='')}")
     assert stripped == fs._strip_protocol(stripped) == fs._strip_protocol(fs.unstrip_protocol(stripped)) == f"/{segment(file_id)}"
-    assert fs.asset_uri(stripped).endswith(stripped)
     assert fs.cat(stripped) == DATA
 
 

@@ -20,7 +20,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator
 from tests.dags import download_dags as dags
-from tests.support import NO_RESPONSE, rendered_fields
+from tests.support import rendered_fields
 
 DATA = os.urandom(300_000)
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -140,18 +140,6 @@ def test_a_pause_that_fits_into_execution_timeout_is_made(
     alarm(100)
     read(tmp_path)
     assert slept == [58]
-
-
-def test_execution_timeout_ends_a_download_before_airflow_would(
-    emulator: Emulator, tmp_path: Path, alarm: Callable[[float], None]
-) -> None:
-    emulator.put_file(DATA, "f1")
-    emulator.fault(**NO_RESPONSE, operation="download")
-    alarm(3)
-    with pytest.raises(exceptions.CloudStoreError, match="the task's execution_timeout ended it at byte 0, after") as failed:
-        whole(tmp_path)
-    assert not failed.value.permanent
-    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.skipif(not HAS_RETRY_POLICIES, reason="Airflow before 3.3 has no retry policies")

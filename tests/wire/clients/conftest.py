@@ -17,9 +17,9 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.clients.downloads import DownloadClient
+from airflow_provider_cloudstore.clients.streaming import DownloadClient
 from airflow_provider_cloudstore.protocol.calls import Call, DeleteFolder
-from airflow_provider_cloudstore.protocol.downloads import Download
+from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import Authority, Handler, RawServer, shut_down

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.downloads import MAX_REDIRECTS, MAX_REJECTED_LINKS, Download, download_url
+from airflow_provider_cloudstore.protocol.download_requests import MAX_REDIRECTS, Download, FileVersion, download_url
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from tests.support import settings
@@ -27,122 +28,113 @@ def head(status: int, **headers: str) -> Response:
     )
 
 
-def started() -> Download:
+def started(**more: Any) -> Download:
     """A download whose first request is on its way."""
-    download = Download("f1", settings())
-    download.use_link(link())
-    download.start_attempt()
+    download = Download("f1", settings(), **more)
+    download.start_attempt(link())
     return download
 
 
 def interrupted(headers: dict[str, str] | None = None, *, total: int = 10, received: bytes = b"01234") -> Download:
     """A download that broke after ``received``."""
     download = started()
-    assert download.accept_head(head(200, content_length=str(total), **(headers or {"etag": ETAG}))) == 0
-    if received:
-        download.accept_body(received)
+    download.accept_head(head(200, content_length=str(total), **(headers or {"etag": ETAG})))
+    download.accept_body(received)
     with pytest.raises(exceptions.TransientServiceError) as broken:
         download.finish_attempt(TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection reset"))
     assert broken.value.retryable
     return download
 
 
-def test_a_date_is_a_validator_only_where_it_is_strong() -> None:
-    modified = "Thu, 01 Jan 2026 00:00:00 GMT"
-    strong = interrupted({"last_modified": modified, "date": "Thu, 01 Jan 2026 00:00:09 GMT"})
-    assert strong.start_attempt().headers["If-Range"] == modified
-    for headers in ({"last_modified": modified, "date": modified}, {"etag": 'W/"v1"'}, {"last_modified": modified}):
-        weak = interrupted(headers)
-        assert "Range" not in weak.start_attempt().headers
-        assert weak.position == 0
-
-
-_CHANGED, _INVALID = exceptions.FileChangedError, exceptions.InvalidResponseError
+def test_a_download_resumes_by_a_strong_etag_alone() -> None:
+    request = interrupted().start_attempt(link())
+    assert (request.headers["Range"], request.headers["If-Range"]) == ("bytes=5-", ETAG)
+    date = {"last_modified": "Thu, 01 Jan 2026 00:00:00 GMT", "date": "Thu, 01 Jan 2026 00:00:09 GMT"}
+    for headers in (date, {"etag": 'W/"v1"'}):
+        download = interrupted(headers)
+        assert "Range" not in download.start_attempt(link()).headers
+        assert download.position == 0
 
 
 @pytest.mark.parametrize(
-    ("headers", "kind"),
+    "response",
     [
-        ({"content_range": "bytes 4-9/10", "etag": ETAG}, _INVALID),
-        ({"content_range": "bytes 6-9/10", "etag": ETAG}, _INVALID),
-        ({"content_range": "bytes 5-9/11", "etag": ETAG}, _CHANGED),
-        ({"content_range": "bytes 5-10/10", "etag": ETAG}, _INVALID),
-        ({"content_range": "bytes 5-4/10", "etag": ETAG}, _INVALID),
-        ({"content_range": "bytes 5-9/10", "etag": '"v2"'}, _CHANGED),
-        ({"content_range": "bytes 5-9/10", "etag": ETAG, "content_length": "6"}, _INVALID),
-        ({"content_range": "lines 5-9/10", "etag": ETAG}, _INVALID),
-        ({"etag": ETAG}, _INVALID),
+        head(206, content_range="bytes 4-9/10", etag=ETAG),
+        head(206, content_range="bytes 6-9/10", etag=ETAG),
+        head(206, content_range="bytes 5-9/11", etag=ETAG),
+        head(206, content_range="bytes 5-9/*", etag=ETAG),
+        head(206, content_range="bytes 5-10/10", etag=ETAG),
+        head(206, content_range="bytes 5-4/10", etag=ETAG),
+        head(206, content_range="bytes 5-9/10", etag='"v2"'),
+        head(206, content_range="bytes 5-9/10"),
+        head(206, content_range="bytes 5-9/10", etag=ETAG, content_length="6"),
+        head(206, content_range="bytes 5-9/10", etag=ETAG, last_modified="Thu, 01 Jan 2026 00:00:01 GMT"),
+        head(206, content_range="lines 5-9/10", etag=ETAG),
+        head(206, etag=ETAG),
+        head(412),
+        head(416, content_range="bytes */4"),
     ],
 )
-def test_a_range_that_does_not_resume_exactly_makes_the_download_start_over(headers: dict[str, str], kind: Any) -> None:
+def test_what_is_not_the_rest_of_the_same_version_makes_the_download_start_over(response: Response) -> None:
     download = interrupted()
-    download.start_attempt()
-    with pytest.raises(kind) as rejected:
-        download.accept_head(head(206, **headers))
-    assert rejected.value.retryable
-    assert "Range" not in download.start_attempt().headers
+    download.start_attempt(link())
+    with pytest.raises(exceptions.FileChangedError) as changed:
+        download.accept_head(response)
+    assert changed.value.retryable
+    assert "Range" not in download.start_attempt(link()).headers
     assert download.position == 0
 
 
-def test_a_part_of_another_date_is_of_another_version() -> None:
-    date = {"date": "Fri, 02 Jan 2026 00:00:00 GMT"}
-    download = interrupted({"last_modified": "Thu, 01 Jan 2026 00:00:00 GMT", **date})
-    download.start_attempt()
-    with pytest.raises(exceptions.FileChangedError):
-        download.accept_head(head(206, content_range="bytes 5-9/10", last_modified="Thu, 01 Jan 2026 00:00:01 GMT", **date))
-
-
-def test_a_shorter_part_than_asked_for_is_kept_and_the_rest_asked_for() -> None:
+def test_a_shorter_range_than_asked_for_is_kept_and_the_rest_asked_for() -> None:
     download = interrupted()
-    download.start_attempt()
+    download.start_attempt(link())
     download.accept_head(head(206, content_range="bytes 5-6/10", etag=ETAG))
     assert download.bytes_wanted == 2
     download.accept_body(b"56")
     with pytest.raises(exceptions.TransientServiceError, match="ended early at byte 7 of 10"):
         download.finish_attempt(None)
-    assert download.start_attempt().headers["Range"] == "bytes=7-"
+    assert download.start_attempt(link()).headers["Range"] == "bytes=7-"
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
-def test_a_link_that_has_ended_is_replaced_at_once_and_a_bounded_number_of_times(status: int) -> None:
+def test_a_rejected_link_is_an_attempt_and_loses_no_bytes(status: int) -> None:
     download = interrupted()
-    for number in range(MAX_REJECTED_LINKS):
-        assert download.needs_link == (number > 0)
-        download.use_link(link())
-        assert download.start_attempt().headers["Range"] == "bytes=5-"
-        with pytest.raises(exceptions.RequestRejectedError) as refused:
-            download.accept_head(head(status))
-        assert refused.value.retryable
-        assert refused.value.retry_after == (0.0 if number == 0 else None)
-        assert not download.exhausted
-    download.use_link(link())
-    download.start_attempt()
-    with pytest.raises(exceptions.RequestRejectedError) as last:
+    download.start_attempt(link())
+    with pytest.raises(exceptions.RequestRejectedError, match="rejected the link") as refused:
         download.accept_head(head(status))
-    assert not last.value.retryable
-    assert not last.value.permanent
+    assert refused.value.retryable
+    assert download.attempts == 2
+    assert download.start_attempt(link()).headers["Range"] == "bytes=5-"
 
 
 def test_attempts_are_counted_since_the_last_bytes_came() -> None:
     download = interrupted(total=10**6, received=b"x" * 70_000)
-    for _ in range(20):
+    for _ in range(12):
         assert not download.exhausted
-        download.start_attempt()
+        download.start_attempt(link())
         download.accept_head(head(206, content_range=f"bytes {download.position}-999999/1000000", etag=ETAG))
-        download.accept_body(b"x" * 40_000 if download.position < 900_000 else b"")
-    for _ in range(4):
-        download.start_attempt()
+        download.accept_body(b"x" * 70_000)
+        with pytest.raises(exceptions.TransientServiceError):
+            download.finish_attempt(None)
+        assert download.attempts == 1
+    for _ in range(3):
+        assert not download.exhausted
+        download.start_attempt(link())
+        with pytest.raises(exceptions.TransientServiceError):
+            download.finish_attempt(None)
     assert download.exhausted
 
 
 def test_bytes_that_come_once_more_are_no_progress() -> None:
-    download = interrupted(total=10**6, received=b"x" * 500_000)
+    download = interrupted({"date": "none"}, total=10**6, received=b"x" * 500_000)
     for _ in range(3):
         assert not download.exhausted
-        download.start_attempt()
+        download.start_attempt(link())
         download.accept_head(head(200, content_length="1000000"))
         assert download.position == 0
         download.accept_body(b"x" * 500_000)
+        with pytest.raises(exceptions.TransientServiceError):
+            download.finish_attempt(None)
     assert download.exhausted
 
 
@@ -153,11 +145,12 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
         (head(503, retry_after="7"), exceptions.RateLimitError, True),
         (head(503, retry_after="soon"), exceptions.TransientServiceError, True),
         (head(500), exceptions.TransientServiceError, True),
-        (head(304), exceptions.RequestRejectedError, False),
         (head(402), exceptions.RequestRejectedError, False),
+        (head(400), exceptions.BadRequestError, False),
+        (head(304), exceptions.InvalidResponseError, False),
         (head(204), exceptions.InvalidResponseError, False),
         (head(200, content_length="3", content_encoding="gzip"), exceptions.InvalidResponseError, False),
-        (head(200, content_length="3", transfer_encoding="chunked"), exceptions.InvalidResponseError, False),
+        (head(200, content_length="3, 4"), exceptions.InvalidResponseError, False),
         (head(200), exceptions.InvalidResponseError, False),
         (head(206, content_range="bytes 0-2/3"), exceptions.InvalidResponseError, False),
     ],
@@ -171,10 +164,14 @@ def test_every_other_response_is_an_error_that_says_whether_to_try_again(respons
     assert "t0ken" not in str(failed.value)
 
 
+def test_chunks_end_a_body_whatever_a_length_beside_them_says() -> None:
+    download = started()
+    download.accept_head(head(200, content_length="3", transfer_encoding="chunked"))
+    assert download.bytes_wanted == math.inf
+
+
 def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known() -> None:
-    download = Download("f1", settings(), expected_sha256=hashlib.sha256(b"abc").hexdigest().upper())
-    download.use_link(link())
-    download.start_attempt()
+    download = started(expected_sha256=hashlib.sha256(b"abc").hexdigest().upper())
     download.accept_head(head(200))
     download.accept_body(b"ab")
     download.finish_attempt(None)
@@ -206,7 +203,7 @@ def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> 
         assert download.follow_redirect(response)
         assert download.request().url.startswith("https://")
         assert "#" not in download.request().url
-        assert download.start_attempt().url == URL, "the next attempt begins at the link again"
+        assert download.start_attempt(link()).url == URL, "the next attempt begins at the link again"
         return
     with pytest.raises(exceptions.RequestRejectedError) as refused:
         download.follow_redirect(response)
@@ -217,8 +214,7 @@ def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> 
 
 def test_this_machine_may_redirect_to_itself() -> None:
     download = Download("f1", settings())
-    download.use_link(link("https://localhost/x"))
-    download.start_attempt()
+    download.start_attempt(link("https://localhost/x"))
     assert download.follow_redirect(head(307, location="http://127.0.0.1:8080/x"))
 
 
@@ -266,39 +262,55 @@ def test_no_expected_sha256_checks_none(value: Any) -> None:
     assert Download("f1", settings(), expected_sha256=value).result("").bytes == 0
 
 
-def test_a_part_is_asked_for_by_its_bytes_and_skipped_to_where_the_host_knows_no_parts() -> None:
-    download = Download("f1", settings())
-    download.use_link(link())
-    download = download.part(4, 8)
-    assert download.start_attempt().headers["Range"] == "bytes=4-7"
-    assert download.accept_head(head(200, content_length="10", etag=ETAG)) == 4
-    download.skip(4)
-    assert download.bytes_wanted == 4
-    download.accept_body(b"4567")
+def test_a_block_is_asked_for_by_its_bytes_and_continues_where_it_broke() -> None:
+    download = started(block=range(4, 8))
+    assert download.request().headers["Range"] == "bytes=4-7"
+    assert "If-Range" not in download.request().headers
+    download.accept_head(head(206, content_range="bytes 4-7/10"))
+    download.accept_body(b"45")
+    with pytest.raises(exceptions.TransientServiceError):
+        download.finish_attempt(None)
+    assert download.start_attempt(link()).headers["Range"] == "bytes=6-7"
+    download.accept_head(head(206, content_range="bytes 6-7/10"))
+    assert download.bytes_wanted == 2
+    download.accept_body(b"67")
     download.finish_attempt(None)
-    assert download.size == 10
-    download = download.part(8, 10)
-    assert download.start_attempt().headers["If-Range"] == ETAG
+    assert download.version == FileVersion(10, "", "")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        head(206, content_range="bytes 4-7/10", etag='W/"2"', last_modified="a"),
+        head(206, content_range="bytes 4-7/10", etag='W/"1"', last_modified="b"),
+        head(206, content_range="bytes 4-7/11", etag='W/"1"', last_modified="a"),
+        head(206, content_range="bytes 4-7/10"),
+        head(206, content_range="bytes 0-9/10", etag='W/"1"', last_modified="a"),
+        head(416, content_range="bytes */0"),
+    ],
+)
+def test_a_block_of_another_version_is_never_read(response: Response) -> None:
+    download = started(block=range(4, 8), version=FileVersion(10, 'W/"1"', "a"))
     with pytest.raises(exceptions.FileChangedError) as changed:
-        download.accept_head(head(200, content_length="10", etag='"v2"'))
+        download.accept_head(response)
     assert not changed.value.retryable
 
 
-def test_an_empty_file_has_no_part() -> None:
-    download = Download("f1", settings())
-    download.use_link(link())
-    download = download.part(0, 1)
-    download.start_attempt()
+@pytest.mark.parametrize("version", [None, FileVersion(10, ETAG, "")])
+@pytest.mark.parametrize("status", [200, 206])
+def test_a_host_without_ranges_is_an_error_that_names_the_download(status: int, version: FileVersion | None) -> None:
+    download = started(block=range(1), version=version)
+    with pytest.raises(exceptions.CloudStoreError) as failed:
+        download.accept_head(head(status, content_length="10", etag=ETAG))
+    assert not failed.value.retryable
+    if version is None or status == 200:
+        assert isinstance(failed.value, exceptions.InvalidResponseError)
+        assert "DownloadFileOperator, or CloudStoreHook.download" in str(failed.value)
+
+
+def test_an_empty_file_has_no_block() -> None:
+    download = started(block=range(1))
     download.accept_head(head(416, content_range="bytes */0"))
+    assert download.bytes_wanted == 0
     download.finish_attempt(None)
-    assert download.size == 0
-
-
-def test_a_size_that_nobody_tells_is_an_error_and_no_guess() -> None:
-    download = Download("f1", settings())
-    download.use_link(link())
-    download = download.part(0, 1)
-    download.start_attempt()
-    download.accept_head(head(206, content_range="bytes 0-0/*"))
-    with pytest.raises(exceptions.InvalidResponseError, match="size"):
-        _ = download.size
+    assert download.version == FileVersion(0, "", "")

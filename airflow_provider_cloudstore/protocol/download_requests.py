@@ -1,0 +1,329 @@
+"""Decides what a download requests, and what each response to it means: of a whole file, or of a block of an open one.
+
+A whole file continues only where a strong ``ETag`` says that the rest is of the same version, and starts over wherever a response
+is not that rest. A block never starts over: bytes of its file were read before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.protocol.failures import advice_for, is_rate_limit, rejection, retry_after
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
+from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact
+from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.urls import is_loopback, url_problem
+
+MAX_REDIRECTS = 5
+_PROGRESS = 64 * 1024  # new bytes after which attempts are counted anew
+_OPERATION = "download"
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII | re.IGNORECASE)
+_LENGTH = re.compile("[0-9]{1,18}")
+_LINK_REJECTED = (401, 403, 404, 410)
+_NEVER_SENT: dict[FailureKind, type[exceptions.CloudStoreError]] = {
+    FailureKind.NEVER_SENT: exceptions.ServiceUnreachableError,
+    FailureKind.PROXY_REFUSED: exceptions.ConfigurationError,
+}
+_REDIRECTS = (301, 302, 303, 307, 308)
+_ON_REDIRECT = "Downloads follow a few redirects, over https or on this machine only."
+_ON_REJECTED_LINK = (
+    "The link was new. Check extra 'download_url' of the connection if it is set; "
+    "otherwise ask whoever runs the service why its download host rejects links."
+)
+_ON_MISSING_RANGES = "Download the whole file: DownloadFileOperator, or CloudStoreHook.download."
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """Identifies a version of a file (RFC 9110 section 8.8).
+
+    :param total: the size in bytes, or None if unknown.
+    :param etag: the ``ETag``, or empty.
+    :param last_modified: the ``Last-Modified`` date, or empty.
+    """
+
+    total: int | None
+    etag: str
+    last_modified: str
+
+    @classmethod
+    def from_headers(cls, headers: Mapping[str, str], total: int | None) -> Self:
+        """The version that a response with these headers and this size of the whole file describes."""
+        return cls(total, headers.get("etag", ""), headers.get("last-modified", ""))
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether what has the same size and ``ETag`` has the same bytes: the size is known, and the ``ETag`` strong."""
+        return self.total is not None and self.etag.startswith('"')
+
+
+def download_url(link: DownloadLink, settings: Settings) -> Secret:
+    """The download URL: from the service's response, or else from extra ``download_url``.
+
+    :raises ConfigurationError: if there is none, or it would expose the token.
+    """
+    template = settings.download_url
+    url = link.url_with_token or (template.replace("{token}", quote(link.token, safe="")) if template else "")
+    problem = advice = ""
+    if not url:
+        problem = "the service's response has a download token but no download URL"
+        advice = (
+            "Set extra 'download_url' of the connection to the URL with {token} in the token's place, such as "
+            "https://files.example.com/download?download_token={token}."
+        )
+    elif found := url_problem(url, allow_http=settings.allow_http):
+        problem = f"the download URL {found}; nothing was downloaded"
+    if problem:
+        raise exceptions.ConfigurationError(problem, operation=_OPERATION, subject=link.file_id, advice=advice)
+    return _percent_encoded(url)
+
+
+def _percent_encoded(url: str) -> Secret:
+    parts = urlsplit(url)
+    path, query = (quote(part, safe="!$%&'()*+,/:;=?@[]~") for part in (parts.path, parts.query))  # keeps what is encoded
+    return Secret(urlunsplit((parts.scheme, parts.netloc, path, query, "")))
+
+
+def _validate_sha256(value: Any) -> str | None:
+    text = value.strip() if isinstance(value, str) else value
+    if text in (None, ""):
+        return None
+    if not isinstance(text, str) or not _SHA256.fullmatch(text):
+        raise exceptions.InvalidInputError(f"expected_sha256 must be 64 hexadecimal digits, not {value!r}; nothing was sent")
+    return text.lower()
+
+
+class Download:
+    """One file, or a block of it, over as many requests as it takes.
+
+    For each attempt a client calls :meth:`start_attempt`, :meth:`follow_redirect` until there is none, :meth:`accept_head`,
+    :meth:`accept_body` for each piece, and :meth:`finish_attempt`.
+
+    :param file_id: the file.
+    :param settings: the connection.
+    :param expected_sha256: the SHA-256 of the whole file; None for no check.
+    :param block: the bytes to download; None for the whole file.
+    :param version: the version that a block is of; None for the current one.
+    :ivar attempts: requests since the last attempt that brought 64 KiB, redirects not counted.
+    :ivar position: the next byte to download; 0 if the file starts over.
+    :ivar received: how many bytes came, also those that came twice.
+    :raises InvalidInputError: if the id or the SHA-256 is invalid; nothing was sent.
+    """
+
+    token_rejected = False  # a download carries its own token, not the access token
+
+    def __init__(
+        self,
+        file_id: Any,
+        settings: Settings,
+        *,
+        expected_sha256: Any = None,
+        block: range | None = None,
+        version: FileVersion | None = None,
+    ) -> None:
+        self.settings = settings
+        self.file_id = CREATE_DOWNLOAD_LINK.validate(file_id, settings)
+        self.version = version
+        self.attempts = self.received = 0
+        self.position = self._furthest = self._began_at = block.start if block else 0
+        self._block = block
+        self._end = block.stop if block else math.inf
+        self._expected = _validate_sha256(expected_sha256)
+        self._digest = hashlib.sha256()
+        self._url = Secret("")
+        self._redirects = 0
+        self._body_end: float = 0  # the position after the response's last byte; infinite if only its end tells
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no attempt is left."""
+        return self.attempts >= self.settings.max_attempts
+
+    def start_attempt(self, link: DownloadLink) -> Request:
+        """The first request of the next attempt.
+
+        :raises ConfigurationError: if the link has no usable URL.
+        """
+        self._url, self._redirects = download_url(link, self.settings), 0
+        self.attempts += 1
+        self._began_at = self._furthest
+        if not self._is_resumable:
+            self._restart()
+        return self.request()
+
+    @property
+    def _is_resumable(self) -> bool:
+        return self._block is not None or bool(self.version and self.version.is_certain)
+
+    def _restart(self) -> None:
+        self.position, self._digest, self.version = 0, hashlib.sha256(), None
+
+    def describe_retry(self, reason: str) -> str:
+        """What failed, and what the next attempt does, for the log.
+
+        :param reason: why the last attempt failed.
+        """
+        then = "resuming" if self.position and self._is_resumable else "starting over"
+        return f"attempt {self.attempts} of {self.settings.max_attempts} failed ({reason}); {then}"
+
+    def request(self) -> Request:
+        """The request for the next bytes, at the link or where it redirected to. It has no access token."""
+        headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
+        if self._block is not None:
+            headers["Range"] = f"bytes={self.position}-{self._block.stop - 1}"
+        elif self.position and self.version:
+            headers |= {"Range": f"bytes={self.position}-", "If-Range": self.version.etag}
+        return Request("GET", self._url.reveal(), headers)
+
+    def follow_redirect(self, head: Response) -> bool:
+        """Whether the response is a redirect; then :meth:`request` goes to its target.
+
+        :raises BadRequestError: if the redirect must not be followed.
+        """
+        if head.status not in _REDIRECTS:
+            return False
+        source, url = self._url.reveal(), head.headers.get("location", "")
+        is_local = is_loopback(urlsplit(source).hostname or "")
+        with suppress(ValueError):  # then it is no URL, as url_problem says
+            url = urljoin(source, url).partition("#")[0]
+        self._redirects += 1
+        problem = url_problem(url, allow_loopback=is_local)
+        if problem or self._redirects > MAX_REDIRECTS:
+            what = f"the target of the redirect {problem}" if problem else f"more than {MAX_REDIRECTS} redirects"
+            raise self._error(exceptions.BadRequestError, f"HTTP {head.status}: {what}", head, _ON_REDIRECT)
+        self._url = _percent_encoded(url)
+        return True
+
+    def accept_head(self, head: Response) -> None:
+        """Check that a response has the requested bytes. If :attr:`position` is 0, the file starts over.
+
+        :raises CloudStoreError: if it does not; ``retryable`` says whether to make another attempt.
+        """
+        is_range = self._block is not None or self.position > 0
+        if head.status in (200, 206) and head.headers.get("content-encoding", "identity").lower() != "identity":
+            raise self._error(exceptions.InvalidResponseError, f"HTTP {head.status} with an unrequested Content-Encoding", head)
+        if head.status == 200 and self._block is None:
+            self._accept_whole(head)
+        elif is_range and head.status in (200, 206, 412, 416):
+            self._accept_range(head)
+        else:
+            raise self._rejected(head)
+
+    def _accept_whole(self, head: Response) -> None:
+        is_chunked = "transfer-encoding" in head.headers
+        length = "" if is_chunked else head.headers.get("content-length", "")
+        total = int(length) if _LENGTH.fullmatch(length) else None
+        if total is None and not is_chunked and not self._expected:
+            reason = "HTTP 200 with neither Content-Length nor chunks, so that a truncated file would go unnoticed"
+            raise self._error(exceptions.InvalidResponseError, f"{reason}; expected_sha256 makes it acceptable", head)
+        self._restart()
+        self.version = FileVersion.from_headers(head.headers, total)
+        self._body_end = math.inf if total is None else total
+
+    def _accept_range(self, head: Response) -> None:
+        content_range = head.headers.get("content-range", "")
+        found = _CONTENT_RANGE.fullmatch(content_range) if head.status == 206 else None
+        first, last, total = map(int, found.groups()) if found else (-1, -1, 0)
+        version = FileVersion.from_headers(head.headers, total)
+        size = str(last - first + 1)
+        is_range = first == self.position <= last < min(total, self._end) and head.headers.get("content-length", size) == size
+        is_empty_file = head.status == 416 and content_range == "bytes */0" and self.version is None
+        if not (is_range or is_empty_file) or self.version not in (None, version):
+            raise self._unexpected(head)
+        self.version, self._body_end = version, last + 1
+
+    def _unexpected(self, head: Response) -> exceptions.CloudStoreError:
+        kind: type[exceptions.CloudStoreError] = exceptions.FileChangedError
+        reason, advice = f"HTTP {head.status}: the file changed, or its host sends other ranges than requested", ""
+        if self.version is None or head.status == 200:
+            kind, advice = exceptions.InvalidResponseError, _ON_MISSING_RANGES
+            reason = f"HTTP {head.status} without the requested range"
+        if self._block is None:
+            self._restart()
+        return self._error(kind, reason, head, advice, retryable=self._block is None)
+
+    def _rejected(self, head: Response) -> exceptions.CloudStoreError:
+        status = head.status
+        if status in _LINK_REJECTED:
+            reason = f"HTTP {status}: the download host rejected the link"
+            return self._error(exceptions.RequestRejectedError, reason, head, _ON_REJECTED_LINK, retryable=True)
+        kind: type[exceptions.CloudStoreError] = exceptions.InvalidResponseError
+        if is_rate_limit(head):
+            kind = exceptions.RateLimitError
+        elif status >= 400:
+            kind = exceptions.TransientServiceError if status >= 500 else rejection(status)
+        return self._error(kind, f"HTTP {status}", head)
+
+    @property
+    def bytes_wanted(self) -> float:
+        """How many bytes of the body to read; infinite if only its end tells."""
+        return self._body_end - self.position
+
+    def accept_body(self, piece: bytes) -> None:
+        """Count and digest the next bytes of the body."""
+        self._digest.update(piece)
+        self.position += len(piece)
+        self.received += len(piece)
+
+    def finish_attempt(self, failure: TransportFailure | None) -> None:
+        """Check that the attempt downloaded all of its bytes.
+
+        :raises CloudStoreError: if bytes are missing.
+        """
+        self._furthest = max(self._furthest, self.position)
+        if self._furthest - self._began_at >= _PROGRESS:  # bytes that come a second time are no progress
+            self.attempts = 1
+        total = self.version.total if self.version else None
+        end = self._end if total is None else min(self._end, total)
+        if not failure and (math.isinf(end) or self.position == end):
+            return
+        reason = failure.reason if failure else "the response ended early"
+        if self.position:
+            reason += f" at byte {self.position:,}" + (f" of {total:,}" if total is not None else "")
+        kind = _NEVER_SENT.get(failure.kind) if failure else None
+        advice = advice_for(failure, "the download host") if failure and kind else ""
+        raise self._error(kind or exceptions.TransientServiceError, reason, advice=advice)
+
+    def result(self, path: str) -> DownloadedFile:
+        """What was downloaded.
+
+        :param path: where it was written to.
+        :raises ChecksumError: if its SHA-256 is not the expected one.
+        """
+        digest = self._digest.hexdigest()
+        if self._expected and digest != self._expected:
+            reason = f"the SHA-256 of the {self.position:,} bytes is {digest}, not {self._expected}"
+            raise self._error(exceptions.ChecksumError, reason)
+        return DownloadedFile(self.file_id, path, self.position, digest)
+
+    def _error(
+        self,
+        kind: type[exceptions.CloudStoreError],
+        reason: str,
+        head: Response | None = None,
+        advice: str = "",
+        *,
+        retryable: bool | None = None,
+    ) -> exceptions.CloudStoreError:
+        return kind(
+            reason,
+            operation=_OPERATION,
+            subject=redact(self.file_id, self.settings.secrets),
+            status=head.status if head else None,
+            sent=kind not in _NEVER_SENT.values(),
+            attempts=self.attempts,
+            retry_after=retry_after(head) if head else None,
+            advice=advice,
+            retryable=retryable,
+        )
