@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.clients.tls import tls_context
 from airflow_provider_cloudstore.doctor.places import constant_part
 from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidResponseError, RequestRejectedError
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID
-from airflow_provider_cloudstore.hooks.masking import mask
+from airflow_provider_cloudstore.hooks.connection import mask
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.content import Content, read_content
 from airflow_provider_cloudstore.protocol.downloads import Download
