@@ -17,6 +17,7 @@ from airflow_provider_cloudstore.clients.streaming import DownloadClient
 from airflow_provider_cloudstore.doctor.report import Report, Step, leaves_of, shown
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
+from airflow_provider_cloudstore.hooks.connection import read_connection
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.guards import is_nothing
@@ -24,7 +25,7 @@ from airflow_provider_cloudstore.protocol.messages import Request, Response, Tra
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, Operation
 from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, RemoteUpload, read_content
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
-from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings, read_extra, warnings_about
+from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 from airflow_provider_cloudstore.protocol.storable import storable
 
 T = TypeVar("T")
@@ -85,13 +86,11 @@ class Checks:
             raise exceptions.InvalidInputError("wait must be from 1 to 86400 seconds; nothing was sent")
         self._wait = wait
         try:
-            self._settings = self._hook.read_settings()
-            connection = self._hook.get_connection(self.report.conn_id)
+            self._settings, warnings = read_connection(self.report.conn_id, self._hook.get_connection)
         except (CloudStoreError, AirflowException) as error:
             reason = f"{error.reason}. {error.advice}" if isinstance(error, CloudStoreError) else type(error).__name__
             self.report.problems.append(f"it cannot be read: {reason.rstrip('. ')}")
             return False
-        warnings = warnings_about(connection.conn_type, read_extra(connection.extra))
         self.report.notes += [f"The connection {warning}" for warning in warnings]
         self._secrets = self._settings.secrets
         if upload is not None:

@@ -1,44 +1,35 @@
-"""The two hooks: the service's operations with an Airflow connection. Nothing above them handles the access token."""
+"""The blocking hook: the service's operations with an Airflow connection, for tasks. Operators and sensors use no other."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from airflow.providers.common.compat.connection import get_async_connection, get_async_extra_dejson
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
+from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_cloudstore.compat import form_widgets
-from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError, NotFoundError, ServiceError
-from airflow_provider_cloudstore.hooks.masking import MaskingLimit, amask, mask
-from airflow_provider_cloudstore.hooks.shared_connection import SharedConnection, shared_connection
+from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError, ServiceError
+from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
+from airflow_provider_cloudstore.hooks.connection import MaskingLimit, mask, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.metrics import count_download, counted_requests
-from airflow_provider_cloudstore.protocol.calls import (
-    Call,
-    CreateDownloadLink,
-    DeleteFolder,
-    UploadFromUrl,
-)
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.failures import is_about_subject
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
-from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
+from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS, DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR
 
 if TYPE_CHECKING:
     import requests
 
-    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
     from airflow_provider_cloudstore.clients.streaming import DownloadClient
     from airflow_provider_cloudstore.hooks.file_reader import FileReader
     from airflow_provider_cloudstore.protocol.download_requests import FileVersion
+
+__all__ = ["MISSING_FILE_ID", "CloudStoreAsyncHook", "CloudStoreHook"]
 
 T = TypeVar("T")
 
@@ -69,8 +60,6 @@ class CloudStoreHook(BaseHook):
         self._client: BlockingClient | None = None
         self._settings: Settings | None = None
         self._masking = MaskingLimit()
-        self._is_tested = False
-        self._warnings: list[str] = []
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -217,12 +206,9 @@ class CloudStoreHook(BaseHook):
         :returns: the link, or the error; :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait` decides whether the
             error means "not yet".
         """
-        return self._poll(file_id, time_budget())
-
-    def _poll(self, file_id: str, seconds: float) -> DownloadLink | CloudStoreError:
         call = CreateDownloadLink(file_id, self.settings, max_attempts=1)
         try:
-            return self._masked(self._perform(call, seconds))
+            return self._masked(self._perform(call))
         except CloudStoreError as error:
             return error
 
@@ -235,31 +221,18 @@ class CloudStoreHook(BaseHook):
 
         The message does not name the connection: the Test button stores what the form shows under a temporary id.
         """
-        self._is_tested = True
+        warnings: list[str] = []
         try:
-            works, message = self._test()
-            return works, "\n".join([message, *self._warnings])
-        finally:
-            self._is_tested = False
-            self.close()
-
-    def _test(self) -> tuple[bool, str]:
-        try:
-            found = self._poll(MISSING_FILE_ID, self.settings.timeout)
+            settings, warnings = self._read()
+            call = CreateDownloadLink(MISSING_FILE_ID, replace(settings, conn_id=""), max_attempts=1)
+            self._perform(call, settings.timeout)
         except CloudStoreError as error:
-            found = error
-        if isinstance(found, DownloadLink):
-            return True, "The connection works: the service accepts the token."
-        if isinstance(found, NotFoundError) and found.message and not found.inconclusive:
-            return True, "The connection works: the service accepts the token (the requested file does not exist)."
-        if found.message and (isinstance(found, ServiceError) or is_about_subject(found)):
-            advice = "If this means that the requested file does not exist, set extra 'not_found_pattern' to match it."
-            found = replace(found, advice=f"{advice} If it is about the token, check the password.")
-        return False, str(replace(found, operation="connection test", subject=""))
-
-    def _warn(self, warning: str) -> None:
-        self.log.warning(warning)
-        self._warnings.append(warning)
+            works, message = _what_it_proves(error)
+        else:
+            works, message = True, "The connection works: the service accepts the token."
+        finally:
+            self.close()
+        return works, "\n".join([message, *(f"The connection {warning}" for warning in warnings)])
 
     def _perform(self, call: Call[T], seconds: float | None = None) -> T:
         with counted_requests(call):
@@ -270,154 +243,21 @@ class CloudStoreHook(BaseHook):
 
         :raises ConfigurationError: if the connection is invalid.
         """
-        self._warnings = []
-        named = "" if self._is_tested else self.cloudstore_conn_id
-        with _named_errors(self.cloudstore_conn_id, named):
-            connection = self.get_connection(self.cloudstore_conn_id)
-            self._settings = _settings_of(connection, named, self._warn)
-        _ = connection.extra_dejson  # Airflow masks the secrets in it on access
-        mask(self._settings.secrets)
-        return self._settings
-
-
-class CloudStoreAsyncHook(BaseHook):
-    """The same operations for event loops: triggers, and tasks with many concurrent calls. Use it with ``async with``.
-
-    All hooks of an event loop share what they read of a connection, and an HTTP session for each address. A connection in use
-    is read again at most once a minute, and at once if the service rejects its token.
-
-    Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent one is also an
-    ``AirflowFailException``.
-
-    :param cloudstore_conn_id: the Airflow connection of type ``cloudstore``.
-    """
-
-    def __init__(self, cloudstore_conn_id: str = CloudStoreHook.default_conn_name, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.cloudstore_conn_id = cloudstore_conn_id
-        self._open = AsyncExitStack()
-        self._masking = MaskingLimit()
-        self._connection: SharedConnection | None = None
-        self._settings: Settings
-        self._client: AsyncClient
-
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as opening:
-            self._open = opening
-            connection = await opening.enter_async_context(shared_connection(self.cloudstore_conn_id, type(self)))
-            await self._use(connection, await connection.open(self._read_settings))
-            self._open, self._connection = opening.pop_all(), connection
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._connection = None
-        await self._open.aclose()
-
-    async def _use(self, connection: SharedConnection, settings: Settings) -> Settings:
-        """Open the session for these settings; an earlier one may still have requests in flight."""
-        from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
-
-        session = await self._open.enter_async_context(shared_session(settings))
-        reload = partial(connection.after_rejection, settings, self._read_settings)
-        self._settings, self._client = settings, AsyncClient(settings, reload, session)
+        settings, warnings = self._read()
+        for warning in warnings:
+            self.log.warning("Connection '%s' %s", self.cloudstore_conn_id, warning)
         return settings
 
-    async def _current(self) -> Settings:
-        """The connection as last read, by whichever hook."""
-        if self._connection is None:
-            raise RuntimeError(
-                "CloudStoreAsyncHook works only inside its context manager: async with CloudStoreAsyncHook() as hook: ..."
-            )
-        settings = self._connection.current(self._read_settings)
-        return settings if settings is self._settings else await self._use(self._connection, settings)
-
-    async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
-        """As :meth:`CloudStoreHook.delete_folder`."""
-        return await self._perform(DeleteFolder(folder_id, await self._current(), ignore_missing=ignore_missing))
-
-    async def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
-        """As :meth:`CloudStoreHook.upload_from_url`."""
-        call = UploadFromUrl(url, await self._current(), retry_unknown_outcome=retry_unknown_outcome)
-        await amask(self._masking.admit(call.secrets, self.log.warning))
-        return await self._perform(call)
-
-    async def create_download_link(self, file_id: str) -> DownloadLink:
-        """As :meth:`CloudStoreHook.create_download_link`."""
-        link = await self._perform(CreateDownloadLink(file_id, await self._current()))
-        await amask(self._masking.admit(link.secrets, self.log.warning))
-        return link
-
-    async def poll_file(self, file_id: str) -> CloudStoreError | None:
-        """Check once whether a file is available; the link is discarded.
-
-        :param file_id: the file.
-        :returns: None if it is available, else the error.
-        """
-        call = CreateDownloadLink(file_id, await self._current(), max_attempts=1)
-        try:
-            await self._perform(call)
-        except CloudStoreError as error:
-            return error
-        return None
-
-    async def _perform(self, call: Call[T]) -> T:
-        with counted_requests(call):
-            return await self._client.perform(call, on_retry=self.log.warning)
-
-    async def _read_settings(self, warned: set[str]) -> Settings:
-        def warn(warning: str) -> None:
-            if warning not in warned:
-                warned.add(warning)
-                self.log.warning(warning)
-
-        with _named_errors(self.cloudstore_conn_id, self.cloudstore_conn_id):
-            connection = await get_async_connection(self.cloudstore_conn_id, hook=self)
-            settings = _settings_of(connection, self.cloudstore_conn_id, warn)
-        await get_async_extra_dejson(connection)  # Airflow masks the secrets in it on access
-        await amask(settings.secrets)
-        return settings
+    def _read(self) -> tuple[Settings, list[str]]:
+        self._settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
+        return self._settings, warnings
 
 
-@contextmanager
-def _named_errors(conn_id: str, named: str) -> Iterator[None]:
-    """Make errors name the connection, and say where to define or to correct one that Airflow does not find.
-
-    :param named: its name in messages; empty if its id is a temporary one.
-    """
-    try:
-        yield
-        return
-    except AirflowNotFoundException:
-        variable = f"AIRFLOW_CONN_{conn_id.upper()}"
-        if os.environ.get(variable) and not named:
-            reason, advice = "Airflow cannot parse the connection", "Check each field of the form."
-        elif os.environ.get(variable):  # Airflow treats one that it cannot parse as missing
-            reason = f"Airflow cannot parse the environment variable {variable}"
-            advice = "It must be a URI, or a JSON object with no other keys than those of an Airflow connection."
-        else:
-            reason = "it is not defined"
-            advice = f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable {variable}."
-    except ConfigurationError as error:
-        reason, advice = error.reason, error.advice
-    raise ConfigurationError(reason, operation="connection", subject=named, advice=advice) from None
-
-
-def _settings_of(connection: Connection, named: str, warn: Callable[[str], None]) -> Settings:
-    extra = read_extra(connection.extra)
-    for warning in warnings_about(connection.conn_type, extra):
-        warn(f"Connection '{named}' {warning}" if named else f"The connection {warning}")
-    settings = Settings.from_connection(
-        host=connection.host,
-        schema=connection.schema,
-        port=connection.port,
-        password=connection.password,
-        extra=extra,
-    )
-    settings = replace(settings, conn_id=named)
-    if settings.proxy:
-        return settings
-    from airflow_provider_cloudstore.clients.proxies import environment_proxy
-
-    return replace(settings, proxy=environment_proxy(settings.base_url), proxy_is_inherited=True)
+def _what_it_proves(error: CloudStoreError) -> tuple[bool, str]:
+    """Whether the connection works although its test failed, and what to show."""
+    if isinstance(error, NotFoundError) and error.message and not error.inconclusive:
+        return True, "The connection works: the service accepts the token (the requested file does not exist)."
+    if error.message and (isinstance(error, ServiceError) or is_about_subject(error)):
+        advice = "If this means that the requested file does not exist, set extra 'not_found_pattern' to match it."
+        error = replace(error, advice=f"{advice} If it is about the token, check the password.")
+    return False, str(replace(error, operation="connection test", subject=""))

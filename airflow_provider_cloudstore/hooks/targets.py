@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -55,18 +54,15 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     :param file_id: names the file if the target ends with ``/``.
     :raises InvalidInputError: if it names no file, or as :func:`object_path`; nothing was sent.
     """
-    is_text = isinstance(target, (str, int)) or target is None
-    if not (is_text or hasattr(target, "open") or isinstance(target, os.PathLike)):
-        raise InvalidInputError(f"target must be a path, not a {type(target).__name__}; nothing was sent")
-    text = validate_present(target, "target") if is_text else str(target)
+    is_path = hasattr(target, "open")
+    text = str(target) if is_path else validate_present(target, "target")
     if text.endswith("/"):
         text += file_name(file_id)
-    path: Any = None
     if hasattr(target, "protocol") or "://" in text:
-        path = object_path(text if is_text else target, "target")
-    elif (text := os.path.expanduser(text)).startswith("~"):
-        raise InvalidInputError(f"target {text!r}: no such user (a file's name may begin './~'); nothing was sent")
-    path = path or Path(text)
+        path = object_path(target if is_path else text, "target")
+    else:
+        text = os.path.expanduser(text)
+        path = Path(text)
     if is_local(path):
         _local_file(path)  # a mistake is reported before a wait
     return path, text
@@ -89,10 +85,9 @@ def atomic_write(target: Any) -> Iterator[_LocalFile | _Upload]:
 
 def _local_file(path: Any) -> Path:
     found = Path(os.path.realpath(getattr(path, "path", path)))  # what a link leads to is replaced, and not the link
-    if not found.exists() or found.is_file():
-        return found
-    problem = "is a folder: end it with '/' to name the file in it by its id" if found.is_dir() else "is not a file"
-    raise InvalidInputError(f"target '{found}' {problem}; nothing was sent")
+    if found.exists() and not found.is_file():
+        raise InvalidInputError(f"target '{found}' is not a file (end the path of a folder with '/'); nothing was sent")
+    return found
 
 
 def _new_part(name: str, exists: Callable[[str], bool], remove: Callable[[str], None]) -> str:
@@ -101,37 +96,27 @@ def _new_part(name: str, exists: Callable[[str], bool], remove: Callable[[str], 
     A lower try that still runs then fails when it completes its part. What is no task, or downloads a file twice, gets a
     random name.
     """
-    start, number = f".{name.encode()[:100].decode(errors='ignore')}", 0
-    own = f"{start}.{secrets.token_hex(6)}.part"
+    start = f".{name.encode()[:100].decode(errors='ignore')}"
+    ti: Any = None
     with suppress(RuntimeError, AirflowException):  # not in a task: Airflow 3, Airflow 2
-        ti: Any = get_current_context()["ti"]
+        ti = get_current_context()["ti"]
+    if ti:
         task = json.dumps([ti.dag_id, ti.run_id, ti.task_id, ti.map_index])
-        start += f".{hashlib.sha256(task.encode()).hexdigest()[:12]}"
-        number = ti.try_number
-    for lower in range(1, number):
-        if exists(old := f"{start}-{lower}.part"):
-            remove(old)
-    by_try = f"{start}-{number}.part"
-    return by_try if number and not exists(by_try) else own
+        by_task = f"{start}.{hashlib.sha256(task.encode()).hexdigest()[:12]}"
+        for lower in range(1, ti.try_number):
+            with suppress(FileNotFoundError):
+                remove(f"{by_task}-{lower}.part")
+        if not exists(part := f"{by_task}-{ti.try_number}.part"):
+            return part
+    return f"{start}.{secrets.token_hex(6)}.part"
 
 
 class _LocalFile:
     def __init__(self, path: Path) -> None:
-        self._path = path
-        problem = ""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            name = _new_part(
-                path.name, lambda part: (path.parent / part).exists(), lambda part: (path.parent / part).unlink(missing_ok=True)
-            )
-            self._part = path.parent / name
-            self._file = self._part.open("xb")
-        except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
-            problem = error.strerror or type(error).__name__
-        if problem:
-            raise InvalidInputError(
-                f"target '{path}' cannot be written ({problem}): check its folder and the permissions; nothing was downloaded"
-            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = _new_part(path.name, lambda name: path.with_name(name).exists(), lambda name: path.with_name(name).unlink())
+        self._path, self._part = path, path.with_name(part)
+        self._file = self._part.open("xb")
         if path.exists():
             os.fchmod(self._file.fileno(), path.stat().st_mode & 0o7777)
         self.write = self._file.write
@@ -146,11 +131,7 @@ class _LocalFile:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        with suppress(FileNotFoundError):
-            self._part.replace(self._path)
-            return
-        gone = "the part was removed while it was written, by a later try of the task or by hand"
-        raise FileNotFoundError(errno.ENOENT, gone, str(self._part))
+        self._part.replace(self._path)  # fails if a later try has removed the part
 
     def discard(self) -> None:
         """Leave nothing behind."""

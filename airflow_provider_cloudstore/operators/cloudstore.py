@@ -113,7 +113,7 @@ class RemoteUrlUploadOperator(CloudStoreOperator):
         given: Any = self.url  # a template can render anything
         if given is None:
             return
-        from airflow_provider_cloudstore.hooks.masking import mask
+        from airflow_provider_cloudstore.hooks.connection import mask
         from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
 
         redacted = redact_url(given) if isinstance(given, str) else MASK

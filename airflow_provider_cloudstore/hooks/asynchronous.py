@@ -1,0 +1,115 @@
+"""The hook for event loops. Users import it from ``hooks/cloudstore.py``, where its blocking twin is."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from airflow.providers.common.compat.sdk import BaseHook
+
+from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.hooks.connection import MaskingLimit, SharedConnection, amask, shared_connection
+from airflow_provider_cloudstore.metrics import counted_requests
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
+from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
+
+T = TypeVar("T")
+
+
+class CloudStoreAsyncHook(BaseHook):
+    """The same operations for event loops: triggers, and tasks with many concurrent calls. Use it with ``async with``.
+
+    All hooks of an event loop share what they read of a connection, and an HTTP session for each address. A connection in use
+    is read again at most once a minute, and at once if the service rejects its token.
+
+    Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent one is also an
+    ``AirflowFailException``.
+
+    :param cloudstore_conn_id: the Airflow connection of type ``cloudstore``.
+    """
+
+    def __init__(self, cloudstore_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cloudstore_conn_id = cloudstore_conn_id
+        self._sessions = AsyncExitStack()
+        self._masking = MaskingLimit()
+        self._connection: SharedConnection | None = None
+        self._settings: Settings | None = None
+        self._client: AsyncClient
+
+    async def __aenter__(self) -> Self:
+        self._connection = shared_connection(self.cloudstore_conn_id)
+        try:
+            await self._current()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
+        self._connection = self._settings = None
+        await self._sessions.aclose()
+
+    async def _current(self) -> Settings:
+        """The connection as last read, by whichever hook."""
+        if self._connection is None:
+            raise RuntimeError(
+                "CloudStoreAsyncHook works only inside its context manager: async with CloudStoreAsyncHook() as hook: ..."
+            )
+        settings = await self._connection.settings()
+        if settings is not self._settings:
+            await self._use(self._connection, settings)
+        return settings
+
+    async def _use(self, connection: SharedConnection, settings: Settings) -> None:
+        """Open the session for these settings; an earlier one may still have requests in flight."""
+        from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
+
+        session = await self._sessions.enter_async_context(shared_session(settings))
+        self._settings = settings
+        self._client = AsyncClient(settings, partial(connection.after_rejection, settings), session)
+
+    async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
+        """As :meth:`CloudStoreHook.delete_folder`."""
+        return await self._perform(DeleteFolder(folder_id, await self._current(), ignore_missing=ignore_missing))
+
+    async def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
+        """As :meth:`CloudStoreHook.upload_from_url`."""
+        call = UploadFromUrl(url, await self._current(), retry_unknown_outcome=retry_unknown_outcome)
+        await amask(self._masking.admit(call.secrets, self.log.warning))
+        return await self._perform(call)
+
+    async def create_download_link(self, file_id: str) -> DownloadLink:
+        """As :meth:`CloudStoreHook.create_download_link`."""
+        link = await self._perform(CreateDownloadLink(file_id, await self._current()))
+        await amask(self._masking.admit(link.secrets, self.log.warning))
+        return link
+
+    async def poll_file(self, file_id: str) -> CloudStoreError | None:
+        """Check once whether a file is available; the link is discarded.
+
+        :param file_id: the file.
+        :returns: None if it is available, else the error.
+        """
+        call = CreateDownloadLink(file_id, await self._current(), max_attempts=1)
+        try:
+            await self._perform(call)
+        except CloudStoreError as error:
+            return error
+        return None
+
+    async def _perform(self, call: Call[T]) -> T:
+        with counted_requests(call):
+            return await self._client.perform(call, on_retry=self.log.warning)

@@ -1,0 +1,201 @@
+"""Reads an Airflow connection, says what is wrong with it, masks its secrets, and shares one read among an event loop's hooks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from airflow.providers.common.compat.connection import get_async_connection
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, Connection, mask_secret
+
+from airflow_provider_cloudstore import compat
+from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError
+from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
+from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
+
+log = logging.getLogger(__name__)
+
+RENEW_SECONDS = 60.0
+"""The age at which the settings that hooks share are read again."""
+_MAX_CALLS = 50
+"""The calls of one hook whose secrets are registered: Airflow's masker recompiles its pattern for every new secret."""
+_ALWAYS_MASKED = 16  # characters; Airflow skips secrets below a configurable length, and some common words
+
+
+def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -> tuple[Settings, list[str]]:
+    """The settings of a connection, and what is probably wrong with it, such as ``has the unknown extra ...``.
+
+    :param conn_id: the Airflow connection.
+    :param get_connection: reads it.
+    :raises ConfigurationError: if it is not defined or invalid.
+    """
+    connection = None
+    with suppress(AirflowNotFoundException):
+        connection = get_connection(conn_id)
+    settings, warnings = _parsed(conn_id, connection)
+    mask(settings.secrets)
+    return settings, warnings
+
+
+async def read_connection_async(conn_id: str) -> tuple[Settings, list[str]]:
+    """As :func:`read_connection`, on an event loop."""
+    connection = None
+    with suppress(AirflowNotFoundException):
+        connection = await get_async_connection(conn_id)
+    settings, warnings = _parsed(conn_id, connection)
+    await amask(settings.secrets)
+    return settings, warnings
+
+
+def _parsed(conn_id: str, connection: Connection | None) -> tuple[Settings, list[str]]:
+    try:
+        if connection is None:
+            raise _undefined(conn_id)
+        extra = read_extra(connection.extra)
+        settings = Settings.from_connection(
+            host=connection.host,
+            schema=connection.schema,
+            port=connection.port,
+            password=connection.password,
+            extra=extra,
+        )
+        if not settings.proxy:
+            from airflow_provider_cloudstore.clients.proxies import environment_proxy
+
+            settings = replace(settings, proxy=environment_proxy(settings.base_url), proxy_is_inherited=True)
+        return replace(settings, conn_id=conn_id), warnings_about(connection.conn_type, extra)
+    except ConfigurationError as error:
+        named = replace(error, operation="connection", subject=conn_id)
+    raise named
+
+
+def _undefined(conn_id: str) -> ConfigurationError:
+    variable = f"AIRFLOW_CONN_{conn_id.upper()}"
+    if os.environ.get(variable):  # Airflow treats one that it cannot parse as missing
+        return ConfigurationError(
+            f"Airflow cannot parse the environment variable {variable}",
+            advice="It must be a URI, or a JSON object with no other keys than those of an Airflow connection.",
+        )
+    return ConfigurationError(
+        "it is not defined",
+        advice=f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable {variable}.",
+    )
+
+
+class SharedConnection:
+    """The settings that all hooks of an event loop share for one connection.
+
+    A triggerer reads connections over one channel, one at a time: if each of thousands of waits read its own, none would ever
+    poll. Reads are tasks of their own, one at a time, so cancelling one user does not affect the others.
+
+    :param conn_id: the Airflow connection.
+    """
+
+    def __init__(self, conn_id: str) -> None:
+        self._conn_id = conn_id
+        self._settings: Settings | None = None
+        self._reading: asyncio.Task[tuple[Settings, list[str]]] | None = None
+        self._renew_at = 0.0
+
+    async def settings(self) -> Settings:
+        """The settings as last read; if that is a minute ago, begin to renew them in the background.
+
+        :raises ConfigurationError: if there are none yet, and the connection is not defined or invalid.
+        """
+        if self._settings is None:
+            return (await asyncio.shield(self._reading or self._begin()))[0]
+        if self._reading is None and time.monotonic() >= self._renew_at:
+            self._begin()
+        return self._settings
+
+    async def after_rejection(self, rejected: Settings) -> Settings:
+        """The settings after the service rejected a token: read again, unless another user has done so already.
+
+        :param rejected: the settings with that token.
+        """
+        if self._reading:  # it may have begun before the token was replaced
+            await asyncio.wait([self._reading])
+        if self._settings and self._settings.access_token != rejected.access_token:
+            return self._settings
+        return (await asyncio.shield(self._reading or self._begin()))[0]
+
+    def _begin(self) -> asyncio.Task[tuple[Settings, list[str]]]:
+        self._renew_at = time.monotonic() + RENEW_SECONDS
+        self._reading = asyncio.create_task(read_connection_async(self._conn_id), name="read a cloudstore connection")
+        self._reading.add_done_callback(self._finish)
+        return self._reading
+
+    def _finish(self, reading: asyncio.Task[tuple[Settings, list[str]]]) -> None:
+        self._reading = None
+        if reading.cancelled():
+            return
+        if error := reading.exception():
+            if self._settings:
+                reason = error.reason if isinstance(error, CloudStoreError) else type(error).__name__
+                log.warning("Connection '%s' could not be read again (%s); using it as it was", self._conn_id, reason)
+            return
+        settings, warnings = reading.result()
+        if settings != self._settings:  # who sees the same object keeps its HTTP session
+            self._settings = settings
+            for warning in warnings:
+                log.warning("Connection '%s' %s", self._conn_id, warning)
+
+
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, SharedConnection]] = WeakKeyDictionary()
+
+
+def shared_connection(conn_id: str) -> SharedConnection:
+    """The connection that the hooks of this event loop share, as long as one of them refers to it.
+
+    :param conn_id: the Airflow connection.
+    """
+    connections = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+    return connections.setdefault(conn_id, SharedConnection(conn_id))
+
+
+@dataclass(slots=True)
+class MaskingLimit:
+    """Limits how many calls of a hook register secrets, so that hundreds of calls do not wait for Airflow's masker."""
+
+    calls: int = 0
+
+    def admit(self, secrets: Iterable[Secret], warn: Callable[[str], None]) -> Iterable[Secret]:
+        """The secrets of a call, or nothing once the limit is reached; the first call over it logs a warning."""
+        self.calls += 1
+        if self.calls == _MAX_CALLS + 1:
+            warn(
+                f"Airflow masks the links and source URLs of only the first {_MAX_CALLS} calls of a hook, because each "
+                "additional secret slows down every log line. Do not log or print those of later calls"
+            )
+        return secrets if self.calls <= _MAX_CALLS else ()
+
+
+def mask(secrets: Iterable[Secret]) -> None:
+    """Mask ``secrets`` in this process, in every printable form; Airflow by itself masks only the raw one."""
+    for form in _forms_to_mask(secrets):
+        mask_secret(form)
+
+
+async def amask(secrets: Iterable[Secret]) -> None:
+    """As :func:`mask`, on an event loop.
+
+    Airflow 3 before 3.3.2 cannot do this there; it then masks only the connection's password. Nothing that this package logs
+    depends on masking.
+    """
+    for form in _forms_to_mask(secrets):
+        await compat.amask_secret(form)
+
+
+def _forms_to_mask(secrets: Iterable[Secret]) -> list[str]:
+    """The fewest strings whose masking hides every form of ``secrets``: a link without its token gives no access."""
+    forms: list[str] = []
+    for form in sorted({form for secret in secrets for form in printed_forms(secret)}, key=len):
+        if not any(len(part) >= _ALWAYS_MASKED and part in form for part in forms):
+            forms.append(form)
+    return forms

@@ -1,0 +1,308 @@
+"""Reads are counted: however many hooks of an event loop use a connection, they read it once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import weakref
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.connection import get_async_connection
+
+from airflow_provider_cloudstore import compat
+from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
+from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.hooks import connection
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
+from airflow_provider_cloudstore.hooks.connection import RENEW_SECONDS, SharedConnection, mask, shared_connection
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.settings import Settings
+from tests.support import settings, store_file
+
+USERS = 200
+
+
+class Clock:
+    """The time as the module sees it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(connection, "time", clock)
+    return clock
+
+
+class Source:
+    """Where the connection is: counts its reads, each of which takes until :attr:`delay` is over."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.token = "first"
+        self.error: Exception | None = None
+        self.delay: Callable[[], Awaitable[Any]] = lambda: asyncio.sleep(0.01)
+
+    async def read(self, conn_id: str) -> tuple[Settings, list[str]]:
+        self.reads += 1
+        token, error = self.token, self.error  # as they are when the read begins
+        await self.delay()
+        if error:
+            raise error
+        return settings(token=token), []
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> Source:
+    source = Source()
+    monkeypatch.setattr(connection, "read_connection_async", source.read)
+    return source
+
+
+async def token_of(user: SharedConnection) -> str:
+    return (await user.settings()).access_token.reveal()
+
+
+async def settle() -> None:
+    """Let what runs in the background finish."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)
+
+
+def test_users_share_one_read_also_of_what_cannot_be_read(source: Source) -> None:
+    async def use(conn_id: str) -> set[str]:
+        users = [shared_connection(conn_id) for _ in range(USERS)]
+        found = await asyncio.gather(*map(token_of, users), return_exceptions=True)
+        return {str(one) for one in found}
+
+    assert asyncio.run(use("c")) == {"first"}
+    source.error = ConfigurationError("no")
+    assert asyncio.run(use("c")) == {str(source.error)}
+    assert source.reads == 2
+
+
+def test_one_in_use_is_renewed_in_the_background_once_a_minute_and_an_unused_one_is_forgotten(
+    source: Source, clock: Clock
+) -> None:
+    async def use() -> None:
+        users = [shared_connection("c") for _ in range(USERS)]
+        for expected in range(1, 4):
+            for _ in range(6):
+                assert {await token_of(user) for user in users} == {source.token}
+                await settle()
+                assert source.reads == expected
+                clock.now += RENEW_SECONDS / 6
+            before, source.token = source.token, f"token-{expected}"
+            assert await token_of(users[0]) == before  # nobody waits for it
+            await settle()
+        users.clear()
+        source.token = "last"
+        assert await token_of(shared_connection("c")) == "last"
+
+    asyncio.run(use())
+    assert source.reads == 5
+
+
+@pytest.mark.parametrize("error", [ConfigurationError("it is not defined"), OSError("the database is away")], ids=repr)
+def test_a_renewal_that_fails_changes_nothing_and_is_logged_once(
+    source: Source, clock: Clock, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    async def use() -> None:
+        users = [shared_connection("c") for _ in range(USERS)]
+        await token_of(users[0])
+        source.error = error
+        clock.now += RENEW_SECONDS
+        for _ in range(3):
+            assert {await token_of(user) for user in users} == {"first"}
+            await settle()
+        source.error, source.token = None, "second"
+        clock.now += RENEW_SECONDS
+        await token_of(users[0])
+        await settle()
+        assert await token_of(users[1]) == "second"
+
+    with caplog.at_level(logging.WARNING, connection.__name__):
+        asyncio.run(use())
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("Connection 'c' could not be read again (")
+    assert source.reads == 3
+
+
+def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source, clock: Clock) -> None:
+    async def use() -> None:
+        user = shared_connection("c")
+        rejected, source.token = await user.settings(), "second"
+        found = await asyncio.gather(*(user.after_rejection(rejected) for _ in range(USERS)))
+        assert {one.access_token.reveal() for one in found} == {"second"}
+        assert (await user.after_rejection(rejected)).access_token.reveal() == "second"  # who comes late
+        assert await token_of(user) == "second"
+
+    asyncio.run(use())
+    assert source.reads == 2
+
+
+def test_a_rejected_token_that_was_not_replaced_costs_the_users_of_a_moment_two_reads(source: Source) -> None:
+    async def use() -> None:
+        user = shared_connection("c")
+        rejected = await user.settings()
+        assert set(await asyncio.gather(*(user.after_rejection(rejected) for _ in range(USERS)))) == {rejected}
+
+    asyncio.run(use())
+    assert source.reads == 3
+
+
+def test_after_a_rejection_an_error_of_the_read_is_the_users(source: Source) -> None:
+    async def use() -> None:
+        user = shared_connection("c")
+        rejected = await user.settings()
+        source.error = OSError("the database is away")
+        with pytest.raises(OSError, match="away"):
+            await user.after_rejection(rejected)
+
+    asyncio.run(use())
+
+
+def test_a_read_that_began_before_the_rejection_does_not_prove_that_the_token_is_the_same(source: Source, clock: Clock) -> None:
+    async def use() -> None:
+        user = shared_connection("c")
+        rejected = await user.settings()
+        goes_on = asyncio.Event()
+        source.delay = goes_on.wait
+        clock.now += RENEW_SECONDS
+        await user.settings()  # renews, and reads the old token
+        await asyncio.sleep(0)
+        source.token = "second"
+        waiting = [asyncio.create_task(user.after_rejection(rejected)) for _ in range(USERS)]
+        await asyncio.sleep(0)
+        goes_on.set()
+        assert {found.access_token.reveal() for found in await asyncio.gather(*waiting)} == {"second"}
+
+    asyncio.run(use())
+    assert source.reads == 3
+
+
+def test_a_cancelled_first_reader_does_not_take_the_others_with_it(source: Source) -> None:
+    async def use() -> list[str]:
+        first = asyncio.create_task(token_of(shared_connection("c")))
+        await asyncio.sleep(0)
+        others = [asyncio.create_task(token_of(shared_connection("c"))) for _ in range(USERS)]
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        return await asyncio.gather(*others)
+
+    assert set(asyncio.run(use())) == {"first"}
+    assert source.reads == 1
+
+
+def test_each_event_loop_and_each_connection_has_its_own_and_no_loop_is_kept(source: Source) -> None:
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def use() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        users = [shared_connection(conn_id) for conn_id in ("a", "b") for _ in range(USERS)]
+        await asyncio.gather(*map(token_of, users))
+
+    threads = [threading.Thread(target=lambda: asyncio.run(use())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert source.reads == 4
+    gc.collect()
+    assert [loop() for loop in loops] == [None, None]
+
+
+class Connections:
+    """Counts what the hooks read from Airflow."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reads = 0
+        monkeypatch.setattr(connection, "get_async_connection", self._read)
+
+    async def _read(self, *args: Any, **kwargs: Any) -> Any:
+        self.reads += 1
+        await asyncio.sleep(0.05)
+        return await get_async_connection(*args, **kwargs)
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
+    return Connections(monkeypatch)
+
+
+def test_a_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_masked_once(
+    emulator: Emulator, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masked: list[str] = []
+
+    async def note(secret: str) -> None:
+        masked.append(secret)
+
+    monkeypatch.setattr(compat, "amask_secret", note)
+    store_file(emulator)
+
+    async def use() -> None:
+        async with AsyncExitStack() as stack:
+            hooks = await asyncio.gather(*(stack.enter_async_context(CloudStoreAsyncHook()) for _ in range(USERS)))
+            assert connections.reads == 1
+            emulator.call(lambda service: setattr(service, "access_token", "rotated-token"))
+            monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection(emulator.url, "rotated-token"))
+            assert set(await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))) == {None}
+            assert (await hooks[0].create_download_link("f1")).token
+
+    asyncio.run(use())
+    assert connections.reads == 2
+    assert masked.count("rotated-token") == 1
+
+
+def test_a_hook_in_use_notices_another_address_and_warns_once_for_all_hooks(
+    emulator: Emulator,
+    clock: Clock,
+    connections: Connections,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def use(other: Emulator) -> None:
+        async with AsyncExitStack() as stack:
+            hooks = [await stack.enter_async_context(CloudStoreAsyncHook()) for _ in range(9)]
+            assert await hooks[0].poll_file("f1") is not None
+            store_file(other)
+            other_type = airflow_connection(other.url, other.access_token).replace('"cloudstore"', '"http"')
+            monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", other_type)
+            clock.now += RENEW_SECONDS
+            assert await hooks[0].poll_file("f1") is not None  # begins to read the connection
+            await settle()
+            assert {await hook.poll_file("f1") for hook in hooks} == {None}
+            clock.now += RENEW_SECONDS
+            await hooks[0].poll_file("f1")
+            await settle()
+
+    with Emulator() as other, caplog.at_level(logging.WARNING, connection.__name__):
+        asyncio.run(use(other))
+    assert connections.reads == 3
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == connection.__name__]
+    assert warning.startswith("Connection 'cloudstore_default' has the type 'http'")
+
+
+def test_what_holds_a_masked_token_is_not_registered_once_more_unless_it_may_be_too_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr(connection, "mask_secret", masked.append)
+    mask([Secret("a-token-of-24-characters"), Secret("https://h/d?t=a-token-of-24-characters")])
+    assert masked == ["a-token-of-24-characters"]
+    masked.clear()
+    mask([Secret("short"), Secret("a-short-one")])
+    assert masked == ["short", "a-short-one"]
