@@ -163,7 +163,7 @@ class Checks:
         elif isinstance(found, exceptions.NotFoundError):
             self._problem("a refused token looks like a missing file")
         else:
-            self.report.notes.append("A refused token is not HTTP 401: after a rotation, the next try reads the new one")
+            self._note("A refused token is not HTTP 401: after a rotation, the next try reads the new one")
 
     # Those that change something, only if asked for.
 
@@ -172,9 +172,11 @@ class Checks:
         if isinstance(found, CloudStoreError):
             self._problem(f"uploads fail: {found.reason}")
             return
+        if self.report.unrecognized:
+            return  # nothing says whether it was queued
         ids = {"file_id": found.file_id} if found.file_id else _candidate_ids(content, found)
         if not ids:
-            self.report.notes.append("The response to an upload has no id: downstream tasks must get it elsewhere")
+            self._note("The response to an upload has no id: downstream tasks must get it elsewhere")
             return
         self._say(f"The upload is queued. Waiting up to {self._wait:g} s for file {' or '.join(ids.values())} ...")
         granted, polls = self._wait_for_link(ids)
@@ -225,7 +227,7 @@ class Checks:
         if error is None:
             self.report.steps.append(Step("download", "GET the download URL", "the file came"))
         elif isinstance(error, exceptions.ConfigurationError):
-            self.report.notes.append(f"Downloads need extra 'download_url': {error.reason}")
+            self._note(f"Downloads need extra 'download_url': {error.reason}")
         elif is_immediate and isinstance(error, exceptions.RequestRejectedError):
             self._problem(f"a link was created before the file was there, so waits end too early ({error.reason})")
         else:
@@ -253,9 +255,9 @@ class Checks:
         if isinstance(missing, exceptions.ServiceError) and missing.message:
             self._propose_pattern(missing.message, missing.subject)
         elif not isinstance(missing, CloudStoreError):
-            self.report.notes.append("Deleting a missing folder looks like deleting one: 'existed' says nothing")
+            self._note("Deleting a missing folder looks like deleting one: 'existed' says nothing")
         elif not isinstance(missing, exceptions.NotFoundError):
-            self.report.notes.append(f"A missing folder is an error that ignore_missing does not cover: {missing.reason}")
+            self._note(f"A missing folder is an error that ignore_missing does not cover: {missing.reason}")
 
     # What is recorded, and what follows from it.
 
@@ -290,6 +292,9 @@ class Checks:
 
     def _problem(self, problem: str) -> None:
         self.report.problems.append(self._redacted(problem))
+
+    def _note(self, note: str) -> None:
+        self.report.notes.append(self._redacted(note))
 
     def _propose(self, extra: str, proven: list[str], possible: list[str]) -> None:
         if len(proven) == 1:
