@@ -86,7 +86,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": _INTEGRATION, "tags": ["service"]}],
         "operators": _modules("operators", "batch", "download"),
         "sensors": _modules("sensors"),
-        "hooks": _modules("hooks"),
+        "hooks": _modules("hooks", "asynchronous"),
         "triggers": _modules("triggers"),
         "filesystems": ["airflow_provider_cloudstore.fs.cloudstore"],
         "asset-uris": ASSET_URIS,
