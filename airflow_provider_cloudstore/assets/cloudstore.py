@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from airflow.providers.common.compat.sdk import Asset, Context
 
@@ -39,13 +39,13 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 
 
 def _sanitized(uri: SplitResult) -> SplitResult:
-    from airflow_provider_cloudstore.protocol.file_uris import SCHEME, connection_of, file_uri, id_of, normalize, path_of
+    from airflow_provider_cloudstore.protocol.file_uris import SCHEME, connection_of, file_uri, normalize, path_of
 
     conn_id = connection_of(uri)
     if conn_id is None or not _in_task():
         return normalize(uri)
     path = path_of(f"{uri.netloc.rpartition('@')[2]}{uri.path}")
-    return urlsplit(file_uri(_base_url(conn_id), id_of(path))) if conn_id else SplitResult(SCHEME, "", f"/{path}", "", "")
+    return urlsplit(file_uri(_base_url(conn_id), unquote(path))) if conn_id else SplitResult(SCHEME, "", f"/{path}", "", "")
 
 
 def _in_task() -> bool:

@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowException, ObjectStorageP
 
 from airflow_provider_cloudstore.batch.folder import is_local
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.file_uris import file_name
+from airflow_provider_cloudstore.protocol.file_uris import segment
 from airflow_provider_cloudstore.protocol.operations import validate_present
 from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 
@@ -60,7 +60,7 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
         raise InvalidInputError(f"target must be a path, not a {type(target).__name__}; nothing was sent")
     text = validate_present(target, "target") if is_text else str(target)
     if text.endswith("/"):
-        text += file_name(file_id)
+        text += segment(file_id)
     path: Any = None
     if hasattr(target, "protocol") or "://" in text:
         path = object_path(text if is_text else target, "target")
