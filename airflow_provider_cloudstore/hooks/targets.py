@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowException, ObjectStorageP
 
 from airflow_provider_cloudstore.batch.folder import is_local
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.file_uris import file_name
+from airflow_provider_cloudstore.protocol.file_uris import segment
 from airflow_provider_cloudstore.protocol.guards import validate_present
 from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 
@@ -57,7 +57,7 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     is_path = hasattr(target, "open")
     text = str(target) if is_path else validate_present(target, "target")
     if text.endswith("/"):
-        text += file_name(file_id)
+        text += segment(file_id)
     if hasattr(target, "protocol") or "://" in text:
         path = object_path(target if is_path else text, "target")
     else:

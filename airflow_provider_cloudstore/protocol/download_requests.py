@@ -238,7 +238,7 @@ class Download:
         version = FileVersion.from_headers(head.headers, total)
         size = str(last - first + 1)
         is_range = first == self.position <= last < min(total, self._end) and head.headers.get("content-length", size) == size
-        is_empty_file = head.status == 416 and content_range == "bytes */0" and self.version is None
+        is_empty_file = head.status == 416 and content_range == "bytes */0"
         if not (is_range or is_empty_file) or self.version not in (None, version):
             raise self._unexpected(head)
         self.version, self._body_end = version, last + 1

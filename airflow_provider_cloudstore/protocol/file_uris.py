@@ -6,6 +6,7 @@ whatever characters it contains.
 
 from __future__ import annotations
 
+import re
 from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
@@ -14,7 +15,7 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 
 SCHEME = "cloudstore"
 _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
-_LONGEST_NAME = 255  # bytes, on most filesystems
+_NO_PATTERN = re.compile(r"[^*?\[]+")
 
 
 def file_uri(base_url: str, file_id: str | int) -> str:
@@ -45,7 +46,7 @@ def path_of(text: str) -> str:
     """The normal form of a path in the filesystem: the file's id as one segment; empty for the root.
 
     :param text: ``cloudstore://CONNECTION@/FILE_ID``, with or without the connection, or what follows it. Unencoded slashes
-        around the id are dropped; a percent sign that begins no escape stands for itself.
+        around the id are dropped; what fsspec takes for a pattern stays as it is.
     :raises ValueError: if it is an asset URI.
     """
     prefix = f"{SCHEME}://"
@@ -56,33 +57,7 @@ def path_of(text: str) -> str:
             wanted = f"{prefix}CONNECTION@/{rest.rpartition('/')[2]}"
             raise ValueError(f"{text!r} is an asset URI, which names a service and no connection: write {wanted}")
         text = f"{start}{slash}{rest}"
-    text = text.strip("/")
-    try:
-        file_id = unquote(text, errors="surrogatepass")
-    except UnicodeDecodeError:  # not percent-encoded text
-        file_id = text
-    return quote(file_id, safe="", errors="surrogatepass")
-
-
-def id_of(path: str) -> str:
-    """The file id in a path's normal form; empty for the root.
-
-    :param path: what :func:`path_of` returned.
-    """
-    return unquote(path, errors="surrogatepass")
-
-
-def file_name(file_id: str | int) -> str:
-    """The name of a file's copy where none was given: its id as one segment, which cannot lead out of a folder.
-
-    :param file_id: the file; the service assigns ids, so any character may be in it.
-    :raises InvalidInputError: if it is no file id, or no filesystem could hold a file of that name.
-    """
-    name = segment(file_id)
-    if name in (".", "..") or len(name) > _LONGEST_NAME:
-        reason = f"file id {name[:40]!r} cannot be a file name (it is '.', '..' or longer than {_LONGEST_NAME} bytes)"
-        raise InvalidInputError(f"{reason}: name the file in the target; nothing was sent")
-    return name
+    return _NO_PATTERN.sub(lambda found: quote(unquote(found[0]), safe=""), text.strip("/"))
 
 
 def normalize(uri: SplitResult) -> SplitResult:
