@@ -57,6 +57,12 @@ def test_what_is_stored_comes_back_from_every_serializer_of_airflow_as_it_was(va
     assert storable(stored) == stored
 
 
+def test_a_float_stays_one_as_long_as_every_database_returns_it_as_it_was() -> None:
+    for number in (1000.5, -0.25, 2.0**53, -(2.0**53)):
+        assert storable(number) == number
+    assert storable(2.0**53 + 2) == "9007199254740994.0"
+
+
 @pytest.mark.parametrize("key", SERIALIZER_KEYS)
 def test_a_key_that_serializers_give_a_meaning_to_is_stored_under_another_name(key: str) -> None:
     assert storable({"a": {key: 1}}) == {"a": {f"key{key}": 1}}
