@@ -121,8 +121,9 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         :param callback: is told the size.
         :param outfile: an open file.
         """
-        if outfile is not None or hasattr(lpath, "write"):
-            super().get_file(rpath, lpath, callback, outfile, **kwargs)
+        outfile = lpath if hasattr(lpath, "write") else outfile
+        if outfile is not None:
+            super().get_file(rpath, "", callback, outfile, **kwargs)  # fsspec 2024.12 takes no open file for lpath
             return
         path = self._strip_protocol(rpath)
         with CloudStoreHook(self.conn_id) as hook, _missing_is_not_found(path):
