@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m airflow_provider_cloudstore.doctor",
         allow_abbrev=False,
         description="Checks an Airflow connection against the service. Without the flags for more, it only reads.",
-        epilog="Exit status: 0 if tasks can rely on the connection, as far as tried; 1 if not; 2 if nothing was sent.",
+        epilog="Exit status: 0 if tasks can rely on the connection, as far as tried; 1 if not; 2 if an argument was refused.",
     )
     add = parser.add_argument
     add("--conn-id", default=DEFAULT_CONN_ID, help="the Airflow connection; default: %(default)s")

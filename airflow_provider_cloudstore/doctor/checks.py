@@ -23,10 +23,10 @@ from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.guards import is_nothing
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, Operation
-from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, RemoteUpload, read_content
+from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, RemoteUpload, read_content, value_at
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
-from airflow_provider_cloudstore.protocol.storable import storable
+from airflow_provider_cloudstore.protocol.storable import Json, storable
 
 T = TypeVar("T")
 
@@ -194,11 +194,12 @@ class Checks:
 
     def _wait_for_link(self, ids: dict[str, str]) -> tuple[dict[str, tuple[Any, Content]], int]:
         """Those ids for which the service answers as it does where a file is there, and after how many requests for each."""
+        granted: dict[str, tuple[Any, Content]] = {}
         ends_at, polls, steps = time.monotonic() + self._wait, 0, self.report.steps
         begin = len(steps)
         while True:
             polls += 1
-            granted, shown = {}, []
+            seen_before, granted, shown = granted, {}, []
             for path, file_id in ids.items():
                 found, content = self._ask("link", CreateDownloadLink(file_id, self._settings, max_attempts=1))
                 has_no_token = isinstance(found, exceptions.InvalidResponseError) and not content.problem
@@ -206,13 +207,13 @@ class Checks:
                     granted[path] = found, content
                     shown.append(steps[-1])
             steps[begin:] = shown or steps[-1:]
-            if granted or time.monotonic() >= ends_at:
-                return granted, polls
+            if (granted and (seen_before or len(ids) == 1)) or time.monotonic() >= ends_at:
+                return granted, polls  # of several ids, only after a second look: the file may have come in between
             time.sleep(min(_PAUSE, max(0.0, ends_at - time.monotonic())))
 
     def _find_token(self, content: Content, file_id: str) -> Settings | None:
         """The settings with which a link's response has a token; None if only a human can tell where it is."""
-        leaves = [(path, value) for path, value in leaves_of(content.data) if isinstance(value, str) and value != file_id]
+        leaves = [(path, value) for path, value in _reachable(content.data) if isinstance(value, str) and value != file_id]
         able = []
         for path, value in leaves:
             settings = replace(self._settings, token_path=tuple(path.split(".")))
@@ -274,11 +275,11 @@ class Checks:
             self._secrets += found.secrets
         status = f"HTTP {client.response.status}, " if client.response else ""
         meaning = found.reason if isinstance(found, CloudStoreError) else f"{status}no sign of an error"
-        self._record(name, call.operation, meaning, content)
+        is_link = name == "link" and isinstance(found, (DownloadLink, exceptions.InvalidResponseError))
+        self._record(name, call.operation, meaning, content, is_link=is_link)
         return found, content
 
-    def _record(self, name: str, operation: Operation, seen: str, content: Content) -> None:
-        is_link = name == "link" and content.data is not None
+    def _record(self, name: str, operation: Operation, seen: str, content: Content, *, is_link: bool = False) -> None:
         plain = storable(content.data, self._redacted) if not content.problem else None
         leaves = [(path, _hidden(value) if is_link else shown(value)) for path, value in leaves_of(plain)]
         step = Step(name, f"{operation.method} {operation.path}", self._redacted(seen), [] if plain is None else leaves)
@@ -313,17 +314,22 @@ class Checks:
 
 def _hidden(value: Any) -> str:
     """A leaf of a link's response, any text of which may be the token."""
-    return "***" if isinstance(value, str) and len(value) > 8 else shown(value)
+    return "***" if isinstance(value, str) else shown(value)
 
 
 def _is_bad_request(error: CloudStoreError) -> bool:
     return isinstance(error, exceptions.BadRequestError) and not error.inconclusive
 
 
+def _reachable(data: Json) -> list[tuple[str, Any]]:
+    """The leaves that a dotted path can name: not those whose keys have dots."""
+    return [(path, value) for path, value in leaves_of(data) if value_at(data, tuple(path.split("."))) is value]
+
+
 def _candidate_ids(content: Content, upload: RemoteUpload) -> dict[str, str]:
     """The leaves of an upload's response that could be the file's id."""
     found = {}
-    for path, value in leaves_of(content.data):
+    for path, value in _reachable(content.data):
         text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
         is_word = text.isalpha() and len(text) < 12
         if _ID.fullmatch(text) and not is_word and not is_nothing(text) and "://" not in text and text != upload.url:

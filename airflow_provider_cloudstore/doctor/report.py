@@ -115,9 +115,11 @@ def _fitting(lines: Iterator[str]) -> Iterator[str]:
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()))
         text = line
-        while len(text) > WIDTH and not text.startswith("{") and (at := text.rfind(" ", len(indent) + 1, WIDTH + 1)) > 0:
+        while len(text) > WIDTH and not text.startswith("{"):
+            at = text.rfind(" ", len(indent) + 1, WIDTH + 1)
+            at = WIDTH if at < 0 else at
             yield text[:at]
-            text = f"{indent}{text[at + 1 :]}"
+            text = f"{indent}{text[at:].lstrip()}"
         yield text
 
 

@@ -65,7 +65,7 @@ class FileVersion:
     @property
     def is_certain(self) -> bool:
         """Whether what has the same size and ``ETag`` has the same bytes: the size is known, and the ``ETag`` strong."""
-        return self.total is not None and self.etag.startswith('"')
+        return self.total is not None and self.etag.startswith('"') and len(self.etag) > 2
 
 
 def download_url(link: DownloadLink, settings: Settings) -> Secret:

@@ -190,9 +190,9 @@ def classify_response(
         verdict = _classify_success(context, content, reason, is_error=is_error)
     else:
         # A front end's page says nothing of what the service did: Varnish sends one with a time after its backend timed out. Nor
-        # does a head that may have been cut off before it.
-        is_complete = not response.headers.keys().isdisjoint(("content-length", "transfer-encoding"))
-        is_clear_503 = is_rate_limit(response) and (context.operation.idempotent or (is_complete and not content.problem))
+        # does what may have been cut off, or a response that has the file's id.
+        says_enough = "content-length" in response.headers and not content.problem and not has_result
+        is_clear_503 = is_rate_limit(response) and (context.operation.idempotent or says_enough)
         verdict = _classify_error(context, status, reason, is_limit=status in _LIMITS or is_clear_503)
     if isinstance(verdict, Success):
         return verdict

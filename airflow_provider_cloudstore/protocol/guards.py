@@ -106,13 +106,15 @@ def folder_id_problem(folder_id: str) -> str:
             return f"the character {char!a} in it could be read in several ways"
     if unicodedata.normalize("NFKC", folder_id) != folder_id or _INVISIBLE.search(folder_id):
         return "a character in it is invisible, or a variant of another one (NFKC)"
-    segments = folder_id.removeprefix("/").removesuffix("/").split("/")
-    return "it may mean the root, whose deletion would delete every file" if not all(map(_is_name, segments)) else ""
+    if not all(map(_is_name, folder_id.split("/"))):
+        return "it may mean the root or another folder, as a part of it is empty or names none"
+    return ""
 
 
 def _is_name(segment: str) -> bool:
     return (
         segment == segment.strip(" ")
+        and not is_nothing(segment)
         and not segment.endswith(".")
         and any(char.isalnum() and unicodedata.numeric(char, 1) for char in segment)
         and not any(map(_is_zero, segment.split(":")))

@@ -24,12 +24,13 @@ from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Respon
 from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
 from airflow_provider_cloudstore.protocol.storable import Json
 
+_CODINGS = ("gzip", "x-gzip", "deflate")
 _PAGE_TYPES = ("text/html", "application/xhtml")
 # How a JSON object says that the operation failed, at its top level.
 _STATES = ("_status", "status", "result")
 _ERROR_WORD = re.compile(r"error(-.*)?|fail(ed|ure)?|ko|nok", re.DOTALL)
 _STATUSES = ("_status", "status", "code")
-_ERROR_STATUS = re.compile(r"[45][0-9]{2}")
+_ERROR_STATUS = re.compile(r"[45][0-9]{2}(\.0+)?")
 _ERRORS = ("error", "errors")
 _NO_ERROR = ("", "0", "none", "ok")
 _MESSAGES = ("response", "message", "msg", "error", "errors")
@@ -62,8 +63,8 @@ class Content:
     @property
     def stated_statuses(self) -> list[int]:
         """The HTTP statuses of errors that a JSON object names in ``_status``, ``status`` and ``code``, such as 404."""
-        texts = [str(value).strip() for value in self._values(_STATUSES) if isinstance(value, (int, str))]
-        return [int(text) for text in texts if _ERROR_STATUS.fullmatch(text)]
+        texts = [str(value).strip() for value in self._values(_STATUSES) if isinstance(value, (int, float, str))]
+        return [int(text[:3]) for text in texts if _ERROR_STATUS.fullmatch(text)]
 
     @property
     def is_error(self) -> bool:
@@ -127,7 +128,8 @@ def read_content(response: Response) -> Content:
             body = inflater.decompress(body, MAX_BODY_BYTES + 1)
         except zlib.error:
             body = b""
-        if not inflater.eof and len(body) <= MAX_BODY_BYTES:
+        is_whole = coding in _CODINGS and inflater.eof and not inflater.unused_data  # one coding, and one member of it
+        if not is_whole and len(body) <= MAX_BODY_BYTES:
             return Content(problem="a body in an unknown content coding, or damaged")
     if len(body) > MAX_BODY_BYTES:
         return Content(problem="a body of more than 1 MiB, which was cut off")
@@ -238,7 +240,7 @@ def find_link(
     :param secrets: the secrets of the call. A value that repeats one of them is neither a token nor a URL.
     """
     known = tuple(secrets)
-    candidates = [_at(data, token_path)] if token_path else _candidates(data)
+    candidates = [value_at(data, token_path)] if token_path else _candidates(data)
     token = next((text for text in _texts(candidates, known) if not re.search(r"\s", text)), None)
     if token is None:
         return None
@@ -257,7 +259,7 @@ def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Se
     :param secrets: a value that repeats one of them is not an id.
     """
     bare = [data] if isinstance(data, str) and _BARE_ID.fullmatch(data) else []
-    candidates = [_at(data, file_id_path)] if file_id_path else [*_fields(data, "file_id"), *bare]
+    candidates = [value_at(data, file_id_path)] if file_id_path else [*_fields(data, "file_id"), *bare]
     return next(_texts(candidates, tuple(secrets)), None)
 
 
@@ -268,7 +270,8 @@ def _fields(data: Json, *names: str) -> Iterator[Any]:
         yield from (place[name] for place in places if isinstance(place, dict) and name in place)
 
 
-def _at(data: Json, path: tuple[str, ...]) -> Any:
+def value_at(data: Json, path: tuple[str, ...]) -> Any:
+    """The value at a path of keys and positions; None if there is none."""
     value: Any = data
     for key in path:
         if isinstance(value, list):

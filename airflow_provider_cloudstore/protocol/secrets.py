@@ -78,7 +78,7 @@ def printed_forms(secret: Secret) -> tuple[str, ...]:
     encoded = {quote(raw, safe=safe) for safe in ("", "/", _SAFE_IN_REQUESTS, _SAFE_IN_YARL)}
     encoded |= {quote_plus(raw, safe=safe) for safe in ("", _SAFE_IN_YARL)}
     lower = {re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form) for form in encoded}
-    escaped = {json.dumps(raw)[1:-1], repr(raw)[1:-1], ascii(raw)[1:-1]}
+    escaped = {json.dumps(raw)[1:-1], json.dumps(raw)[1:-1].replace("/", "\\/"), repr(raw)[1:-1], ascii(raw)[1:-1]}
     return tuple(sorted({value, raw} | encoded | lower | escaped, key=lambda form: (-len(form), form)))
 
 

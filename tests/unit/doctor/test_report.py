@@ -18,7 +18,7 @@ def test_the_first_line_is_the_verdict_and_what_matters_most_comes_first() -> No
 
 def test_a_response_is_shown_with_the_path_of_every_leaf_and_cut_at_twenty_lines_of_eighty_columns() -> None:
     leaves = [(path, "x" * 200) for path, _ in leaves_of({"a": [{"b": n} for n in range(30)]})]
-    text = str(Report("c", steps=[Step("upload", "POST /x", "HTTP 200, " + "word " * 40, leaves)]))
+    text = str(Report("c", steps=[Step("upload", "POST /x", "HTTP 200, " + "word " * 40 + "x" * 200, leaves)]))
     assert "    a.0.b: xxx" in text
     assert "    ... and 10 more" in text
     assert max(map(len, text.splitlines())) == WIDTH

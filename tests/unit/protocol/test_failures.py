@@ -234,9 +234,17 @@ def test_a_page_with_503_and_a_time_leaves_an_upload_in_doubt_because_varnish_se
 
 
 def test_a_503_with_a_time_that_may_have_been_cut_off_leaves_an_upload_in_doubt() -> None:
-    cut = replace(response(503), headers={"retry-after": "5"})
-    assert judged(UPLOAD_FROM_URL, cut) is exceptions.OutcomeUnknownError
-    assert judged(DELETE_FOLDER, cut) is exceptions.RateLimitError
+    for headers in ({}, {"transfer-encoding": "chunked"}):
+        cut = replace(response(503), headers={"retry-after": "5", **headers})
+        assert judged(UPLOAD_FROM_URL, cut) is exceptions.OutcomeUnknownError
+        assert judged(DELETE_FOLDER, cut) is exceptions.RateLimitError
+
+
+def test_a_503_with_a_time_and_a_files_id_leaves_an_upload_in_doubt() -> None:
+    got = response(503, {"file_id": "f1"}, retry_after="5")
+    verdict = classify_response(CallContext(UPLOAD_FROM_URL), got, read_content(got), has_result=True)
+    assert isinstance(verdict, Failure)
+    assert verdict.error is exceptions.OutcomeUnknownError
 
 
 @pytest.mark.parametrize("body", [{"status": 409, "code": 500}, {"_status": 503, "code": 403}, {"status": "401", "code": "429"}])

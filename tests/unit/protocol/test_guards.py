@@ -69,7 +69,7 @@ UNCLEAR = [
     "a\u202eb", "\U0001f600",
 ]  # fmt: skip
 ORDINARY = [
-    "10", "0a", "folder-0", "a/b", "/a/b", "a/b/", "..a", "2024", "1.0", "0x1", "ordner-ä", "\u6587\u4ef6\u5939", "a&b",
+    "10", "0a", "folder-0", "a/b", "..a", "2024", "1.0", "0x1", "ordner-ä", "\u6587\u4ef6\u5939", "a&b",
     "R&D", "NA", "none-a", "dict", "Reports (2024)", "O'Neil", "Q1, Q2 + Q3!", "user@example.com", "urn:folder:7", "~home", "a b",
     "नमस्ते", "مجلد \u0667",
     "550e8400-e29b-41d4-a716-446655440000",
@@ -80,7 +80,9 @@ NOTHING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("folder_id", [*ROOTS, *UNCLEAR, *(f"{root}/" for root in ROOTS), *(f"a/{root}/b" for root in ROOTS)])
+@pytest.mark.parametrize(
+    "folder_id", [*ROOTS, *UNCLEAR, "a/", "/a", "a//b", "a/None", "[]/a", *(f"a/{root}/b" for root in ROOTS)]
+)
 def test_what_is_not_plainly_the_id_of_one_folder_is_never_deleted(folder_id: str) -> None:
     with pytest.raises(InvalidInputError, match="nothing was sent"):
         DELETE_FOLDER.validate(folder_id, settings(protected_folder_ids=frozenset()))
@@ -106,11 +108,11 @@ def test_an_id_that_passes_is_sent_as_it_is_and_is_the_same_however_it_is_decode
     assert all(any(char.isalnum() and char != "0" for char in segment) for segment in sent.strip("/").split("/"))
 
 
-@pytest.mark.parametrize("folder_id", ["finance", " finance ", "/finance", "finance/", "/finance/", "Finance", "FINANCE"])
+@pytest.mark.parametrize("folder_id", ["finance", " finance ", "Finance", "FINANCE"])
 @pytest.mark.parametrize("spelling", ["finance", "/finance/", "Finance"])
 def test_a_protected_folder_is_not_deleted_in_any_case_and_with_any_slashes_around_it(folder_id: str, spelling: str) -> None:
     own = settings(protected_folder_ids=frozenset({spelling}))
-    with pytest.raises(InvalidInputError, match="is protected"):
+    with pytest.raises(InvalidInputError, match="is protected: extra"):
         DELETE_FOLDER.validate(folder_id, own)
     assert DELETE_FOLDER.validate("finances", own) == "finances"
 

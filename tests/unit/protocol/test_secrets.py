@@ -49,6 +49,7 @@ def test_two_secrets_are_equal_when_their_texts_are() -> None:
         quote_plus(AWKWARD),
         quote(AWKWARD, safe="").lower(),
         json.dumps(AWKWARD)[1:-1],
+        json.dumps(AWKWARD)[1:-1].replace("/", "\\/"),  # as PHP writes it
         repr(AWKWARD)[1:-1],
         ascii(AWKWARD)[1:-1],
         str(requests.Request("GET", "http://h/", params={"t": AWKWARD}).prepare().url).partition("t=")[2],

@@ -208,6 +208,13 @@ class Nested(Storage):
         return Reply(200, {"result": {"ticket": token, "fileId": "f1a"}})
 
 
+class Ambiguous(Storage):
+    """Repeats the id under several names, one of which no dotted path can reach."""
+
+    def queued(self, number: int, file_id: str) -> Reply:
+        return Reply(200, {"file.id": file_id, "upload": {"id": file_id, "title": file_id}})
+
+
 class BareText(Storage):
     """Responds with lines of text."""
 

@@ -66,6 +66,12 @@ CASES: dict[type[Storage], Case] = {
         {"token_path": "result.ticket", "download_url": "{url}/get/{{token}}"},
         says="Set extra 'token_path' by hand; it could be: result.ticket.",
     ),
+    services.Ambiguous: Case(
+        f"{CAN} with other settings",
+        candidates={"file_id_path": ["upload.id", "upload.title"]},
+        chosen={"file_id_path": "upload.id"},
+        says="Set extra 'file_id_path' by hand; it could be: upload.id, upload.title.",
+    ),
     services.BareText: Case(f"{CAN}, as far as tried.", says="Downloads need extra 'download_url'"),
     services.TooEarly: Case(f"{CANNOT}a link was created before the file was there"),
     services.RejectsUploads: Case(
