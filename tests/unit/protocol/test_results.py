@@ -102,7 +102,8 @@ def test_what_cannot_be_the_services_own_is_known_and_not_quoted(body: bytes, he
 @pytest.mark.parametrize(
     ("data", "number"),
     [
-        ({"code": 404}, 404), ({"code": 429.0}, 429), ({"status": "401"}, 401), ({"_status": " 500 "}, 500), ({"status": 200, "code": "599"}, 599),
+        ({"code": 404}, 404), ({"code": 429.0}, 429),
+        ({"status": "401"}, 401), ({"_status": " 500 "}, 500), ({"status": 200, "code": "599"}, 599),
         ({"_status": 404, "code": 500}, 404),
         ({"code": 399}, None), ({"code": 600}, None), ({"code": 4040}, None), ({"code": "404 Not Found"}, None),
         ({"code": True}, None), ({"code": [404]}, None), ({"result": 404}, None), ({"data": {"code": 404}}, None),
