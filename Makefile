@@ -22,7 +22,7 @@ ALONE := -n $(shell expr 2 \* $(CORES))
 PARALLEL := -n $(shell expr $(CORES) + $(CORES) / 2)
 MEASURE := --cov --cov-report=
 COVERAGE := --cov-append --cov-report=term --cov-fail-under=95
-PROPERTIES := $(patsubst %,tests/unit/protocol/test_%.py,any_response identifiers secrets storable)
+PROPERTIES := $(patsubst %,tests/unit/protocol/test_%.py,any_response guards secrets storable)
 ON_AIRFLOW := $(filter-out %/__pycache__/ tests/unit/batch/ tests/unit/protocol/,$(wildcard tests/unit/*/)) \
   $(wildcard tests/unit/*.py) tests/unit/protocol/test_storable.py tests/docs tests/project
 DOCTOR := tests/unit/doctor tests/wire/doctor
