@@ -163,7 +163,7 @@ class Checks:
         elif isinstance(found, exceptions.NotFoundError):
             self._problem("a refused token looks like a missing file")
         else:
-            self._note("A refused token is not HTTP 401: after a rotation, the next try reads the new one")
+            self._note("A refused token is not HTTP 401, so a task whose token was rotated ends, and its retry reads the new one")
 
     # Those that change something, only if asked for.
 
@@ -206,6 +206,8 @@ class Checks:
                 if isinstance(found, DownloadLink) or (has_no_token and not self.report.unrecognized):
                     granted[path] = found, content
                     shown.append(steps[-1])
+                elif isinstance(found, exceptions.ServiceError) and self._pattern:
+                    self._propose_pattern(found.message, file_id)  # with a pattern, tasks wait for what it matches alone
             steps[begin:] = shown or steps[-1:]
             if (granted and (seen_before or len(ids) == 1)) or time.monotonic() >= ends_at:
                 return granted, polls  # of several ids, only after a second look: the file may have come in between
@@ -250,7 +252,7 @@ class Checks:
     def _try_deletion(self, call: DeleteFolder, again: DeleteFolder) -> None:
         found, _ = self._ask("deletion", call)
         if isinstance(found, CloudStoreError):
-            self._problem(f"deletions fail: {found.reason}")
+            self._problem(f"deletions fail: {found.reason}; try it with a folder that exists")
             return
         missing, _ = self._ask("second deletion", again)
         if isinstance(missing, exceptions.ServiceError) and missing.message:
@@ -304,12 +306,15 @@ class Checks:
             self.report.candidates[extra] = proven or possible
 
     def _propose_pattern(self, message: str, subject: str) -> None:
-        """Propose what matches a message about a missing file or folder, whatever its id."""
-        pattern = ".*".join(map(re.escape, message.split(subject))).replace(r"\ ", " ")
-        known = self.report.extras.get("not_found_pattern") or (
-            self._settings.not_found_pattern.pattern if self._settings.not_found_pattern else ""
-        )
-        self.report.extras["not_found_pattern"] = f"{known}|{pattern}" if known else pattern
+        """Propose what matches a message about a missing file or folder, whatever its id, unless a pattern does so already."""
+        if message and not (self._pattern and re.search(self._pattern, message, re.IGNORECASE)):
+            pattern = ".*".join(map(re.escape, message.split(subject))).replace(r"\ ", " ")
+            self.report.extras["not_found_pattern"] = f"{self._pattern}|{pattern}" if self._pattern else pattern
+
+    @property
+    def _pattern(self) -> str:
+        own = self._settings.not_found_pattern
+        return self.report.extras.get("not_found_pattern") or (own.pattern if own else "")
 
 
 def _hidden(value: Any) -> str:

@@ -168,6 +168,13 @@ class OkEnvelopes(Storage):
         return Reply(200, {"ok": True, "result": {"file": {"uid": file_id, "queue": f"q{number}"}}})
 
 
+class NotReady(OkEnvelopes):
+    """The same, with other words for a file that is not there yet."""
+
+    def link(self, file_id: str, file: StoredFile | None) -> Reply:
+        return Reply(200, {"ok": False, "error": "not ready yet"}) if file and file.polls <= 2 else super().link(file_id, file)
+
+
 class RejectsUploads(OkEnvelopes):
     """The same, and accepts no upload."""
 

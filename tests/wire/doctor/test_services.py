@@ -54,6 +54,10 @@ CASES: dict[type[Storage], Case] = {
         f"{CAN} with other settings",
         {"file_id_path": "result.file.uid", "not_found_pattern": "no file .*|no folder .*"},
     ),
+    services.NotReady: Case(
+        f"{CAN} with other settings",
+        {"file_id_path": "result.file.uid", "not_found_pattern": "no file .*|not ready yet|no folder .*"},
+    ),
     services.SuccessEnvelopes: Case(
         f"{CAN} with other settings",
         {"token_path": "link.href", "not_found_pattern": "There is no file .*|There is no folder .*"},
