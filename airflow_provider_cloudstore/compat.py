@@ -15,6 +15,13 @@ HAS_RETRY_POLICIES = hasattr(BaseOperator, "retry_policy")
 """Airflow 3.3 and later."""
 
 
+def __getattr__(name: str) -> Any:
+    """Import ``RetryDecision`` and ``RetryPolicy`` on first use; ``object`` before Airflow 3.3."""
+    if name not in ("RetryDecision", "RetryPolicy"):
+        raise AttributeError(name)
+    return getattr(sdk, name) if HAS_RETRY_POLICIES else object
+
+
 def task_state_store(context: Context) -> Any:
     """The task's state store, with ``get``, ``set`` and ``delete``; None before Airflow 3.3."""
     return context.get("task_state_store")

@@ -14,7 +14,8 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.streaming import DownloadClient
-from airflow_provider_cloudstore.doctor.report import Report, Step, leaves_of, shown
+from airflow_provider_cloudstore.doctor.leaves import ID, candidate_ids, hidden, leaves_of, reachable, shown
+from airflow_provider_cloudstore.doctor.report import Report, Step
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import read_connection
@@ -23,16 +24,15 @@ from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.guards import is_nothing
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, Operation
-from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, RemoteUpload, read_content, value_at
+from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, read_content
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
-from airflow_provider_cloudstore.protocol.storable import Json, storable
+from airflow_provider_cloudstore.protocol.storable import storable
 
 T = TypeVar("T")
 
 _NOT_A_TOKEN = Secret("not-a-token-" + "0" * 20)
 _PAUSE = 1.0  # seconds between two requests for a link of the uploaded file
-_ID = re.compile(r"[^\s{}]{1,200}")
 
 
 class _RecordingClient(BlockingClient):
@@ -174,7 +174,7 @@ class Checks:
             return
         if self.report.unrecognized:
             return  # nothing says whether it was queued
-        ids = {"file_id": found.file_id} if found.file_id else _candidate_ids(content, found)
+        ids = {"file_id": found.file_id} if found.file_id else candidate_ids(content.data, found)
         if not ids:
             self._note("The response to an upload has no id: downstream tasks must get it elsewhere")
             return
@@ -215,13 +215,13 @@ class Checks:
 
     def _find_token(self, content: Content, file_id: str) -> Settings | None:
         """The settings with which a link's response has a token; None if only a human can tell where it is."""
-        leaves = [(path, value) for path, value in _reachable(content.data) if isinstance(value, str) and value != file_id]
+        leaves = [(path, value) for path, value in reachable(content.data) if isinstance(value, str) and value != file_id]
         able = []
         for path, value in leaves:
             settings = replace(self._settings, token_path=tuple(path.split(".")))
             if urlsplit(value).scheme in ("http", "https") and self._downloaded(file_id, settings) is None:
                 able.append(path)
-        others = [path for path, value in leaves if _ID.fullmatch(value) and not is_nothing(value)]
+        others = [path for path, value in leaves if ID.fullmatch(value) and not is_nothing(value)]
         self._propose("token_path", able, others)
         return replace(self._settings, token_path=tuple(able[0].split("."))) if len(able) == 1 else None
 
@@ -283,7 +283,7 @@ class Checks:
 
     def _record(self, name: str, operation: Operation, seen: str, content: Content, *, is_link: bool = False) -> None:
         plain = storable(content.data, self._redacted) if not content.problem else None
-        leaves = [(path, _hidden(value) if is_link else shown(value)) for path, value in leaves_of(plain)]
+        leaves = [(path, hidden(value) if is_link else shown(value)) for path, value in leaves_of(plain)]
         step = Step(name, f"{operation.method} {operation.path}", self._redacted(seen), [] if plain is None else leaves)
         self.report.steps.append(step)
 
@@ -317,26 +317,5 @@ class Checks:
         return self.report.extras.get("not_found_pattern") or (own.pattern if own else "")
 
 
-def _hidden(value: Any) -> str:
-    """A leaf of a link's response, any text of which may be the token."""
-    return "***" if isinstance(value, str) else shown(value)
-
-
 def _is_bad_request(error: CloudStoreError) -> bool:
     return isinstance(error, exceptions.BadRequestError) and not error.inconclusive
-
-
-def _reachable(data: Json) -> list[tuple[str, Any]]:
-    """The leaves that a dotted path can name: not those whose keys have dots."""
-    return [(path, value) for path, value in leaves_of(data) if value_at(data, tuple(path.split("."))) is value]
-
-
-def _candidate_ids(content: Content, upload: RemoteUpload) -> dict[str, str]:
-    """The leaves of an upload's response that could be the file's id."""
-    found = {}
-    for path, value in _reachable(content.data):
-        text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
-        is_word = text.isalpha() and len(text) < 12
-        if _ID.fullmatch(text) and not is_word and not is_nothing(text) and "://" not in text and text != upload.url:
-            found[path] = text
-    return found

@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_provider_cloudstore.exceptions import one_line
-from airflow_provider_cloudstore.protocol.storable import Json
-
 WIDTH = 80
 _MAX_LEAVES = 20
 _FLAGS = {
@@ -121,21 +118,3 @@ def _fitting(lines: Iterator[str]) -> Iterator[str]:
             yield text[:at]
             text = f"{indent}{text[at:].lstrip()}"
         yield text
-
-
-def leaves_of(data: Json, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of a response that is no object or list, with its dotted path.
-
-    :param data: parsed JSON.
-    """
-    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else None
-    if inner is None:
-        yield path or "(body)", data
-        return
-    for name, value in inner:
-        yield from leaves_of(value, f"{path}.{name}" if path else str(name))
-
-
-def shown(value: Any) -> str:
-    """A leaf's value on one line."""
-    return one_line(value if isinstance(value, str) else json.dumps(value))

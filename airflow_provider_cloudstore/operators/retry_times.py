@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import Context, RetryDecision, RetryPolicy
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context, RetryDecision, RetryPolicy
+else:
+    from airflow_provider_cloudstore.compat import RetryDecision, RetryPolicy
 
 
 class RetryAfterPolicy(RetryPolicy):

@@ -189,8 +189,7 @@ def classify_response(
     elif is_success and not stated:
         verdict = _classify_success(context, content, reason, is_error=is_error)
     else:
-        # A front end's page says nothing of what the service did: Varnish sends one with a time after its backend timed out. Nor
-        # does what may have been cut off, or a response that has the file's id.
+        # A front end's page (Varnish's, after a timeout), what may be cut off, and a file's id leave an upload in doubt.
         says_enough = "content-length" in response.headers and not content.problem and not has_result
         is_clear_503 = is_rate_limit(response) and (context.operation.idempotent or says_enough)
         verdict = _classify_error(context, status, reason, is_limit=status in _LIMITS or is_clear_503)

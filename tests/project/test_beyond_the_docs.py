@@ -119,10 +119,7 @@ def is_ours(kind: type) -> bool:
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
-    """Every module that can be imported with the running Airflow."""
     for file in PACKAGE.rglob("*.py"):
-        if file.name == "retry_times.py" and Version("3.3") > AIRFLOW:
-            continue
         yield ".".join(file.relative_to(ROOT).with_suffix("").parts), ast.parse(file.read_text())
 
 

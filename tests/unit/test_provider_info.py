@@ -14,7 +14,6 @@ from airflow.providers.common.compat.sdk import BaseHook, BaseOperator, BaseSens
 from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_cloudstore import __version__
-from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.provider_info import get_provider_info
 
@@ -37,8 +36,7 @@ def test_every_module_of_glue_is_listed_and_every_listed_one_is_there() -> None:
     kinds = {"operators": BaseOperator, "sensors": BaseSensorOperator, "hooks": BaseHook, "triggers": BaseTrigger}
     for kind, base in kinds.items():
         listed = {module for entry in info[kind] for module in entry["python-modules"]}
-        names = {file.stem for file in (PACKAGE / kind).glob("[a-z]*.py")} - (set() if HAS_RETRY_POLICIES else {"retry_times"})
-        modules = [importlib.import_module(f"{PACKAGE.name}.{kind}.{name}") for name in names]
+        modules = [importlib.import_module(f"{PACKAGE.name}.{kind}.{file.stem}") for file in (PACKAGE / kind).glob("[a-z]*.py")]
         there = {module.__name__ for module in modules if defines(module, base)}
         assert listed == there
 

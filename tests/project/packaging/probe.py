@@ -9,7 +9,6 @@ import sys
 from typing import Any
 
 import airflow_provider_cloudstore as package
-from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 
 
 def connection_form() -> dict[str, Any]:
@@ -27,10 +26,8 @@ def connection_form() -> dict[str, Any]:
 def modules() -> list[str]:
     """Import every module of the package and return their names."""
     names = [info.name for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    skipped = () if HAS_RETRY_POLICIES else (".retry_times",)  # Airflow before 3.3
     for name in names:
-        # The fixtures are imported by pytest.
-        if not name.endswith(("__main__", "emulator.fixtures", *skipped)):
+        if not name.endswith(("__main__", "emulator.fixtures")):  # pytest imports the fixtures
             importlib.import_module(name)
     return names
 

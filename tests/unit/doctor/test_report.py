@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from airflow_provider_cloudstore.doctor.report import WIDTH, Report, Step, leaves_of
+from airflow_provider_cloudstore.doctor.leaves import leaves_of
+from airflow_provider_cloudstore.doctor.report import WIDTH, Report, Step
 
 
 def test_the_first_line_is_the_verdict_and_what_matters_most_comes_first() -> None:
