@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
-from airflow_provider_cloudstore.emulator.app import Service
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.emulator.store import StoredFile
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -56,15 +54,7 @@ def settings(base_url: str = "https://files.example.com", token: str = TOKEN, **
 
 def store_file(emulator: Emulator, content: bytes = b"hello", file_id: str = "f1", folder_id: str = "staging") -> str:
     """Put a file into the emulator without an upload."""
-
-    def put(service: Service) -> None:
-        stored = StoredFile(file_id, folder_id, "test", "stored", len(content))
-        service.store.folders.add(folder_id)
-        service.store.files[file_id] = stored
-        service.store.path_of(stored).write_bytes(content)
-
-    emulator.call(put)
-    return file_id
+    return emulator.put_file(content, file_id, folder_id)
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import shlex
 import signal
 import sys
 
-from airflow_provider_cloudstore.emulator.faults import Fault, Kind
-from airflow_provider_cloudstore.emulator.responses import Shape
 from airflow_provider_cloudstore.emulator.runner import HOST, Options, airflow_connection, running
 
 
@@ -34,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_cloudstore.emulator",
         description=f"The cloud file storage service (API version 2) on {HOST}, for demos and tests. Ctrl-C stops it.",
-        epilog="GET /_emulator/state returns its state and counters.",
+        epilog="GET /_emulator/state returns its state and counters; POST /_emulator/faults injects a fault.",
     )
     parser.add_argument("--port", type=int, default=0, help="port to listen on; default: 0, a free one")
     parser.add_argument(
@@ -42,30 +39,9 @@ def _parser() -> argparse.ArgumentParser:
         default=os.environ.get("CLOUDSTORE_EMULATOR_TOKEN", ""),
         help="token to accept; default: $CLOUDSTORE_EMULATOR_TOKEN, else a random one",
     )
-    parser.add_argument(
-        "--answers", choices=[shape.value for shape in Shape], default=Options.answers, help="shape of the responses"
-    )
     parser.add_argument("--token-ttl", type=float, default=Options.token_ttl, help="seconds until a download token expires")
-    parser.add_argument("--upload-folder", default=Options.upload_folder, help="id of the folder that uploads land in")
     parser.add_argument("--fetch-delay", type=float, default=Options.fetch_delay, help="seconds an upload waits in the queue")
-    parser.add_argument(
-        "--fault",
-        dest="faults",
-        type=_fault,
-        action="append",
-        default=[],
-        metavar="JSON",
-        help='fault to inject, such as {"kind": "status", "operation": "upload", "status": 503, "times": 2}; '
-        f"kinds: {', '.join(kind.value for kind in Kind)}; may be repeated",
-    )
     return parser
-
-
-def _fault(text: str) -> Fault:
-    try:
-        return Fault.parse(json.loads(text))
-    except (ValueError, TypeError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 async def _serve(options: Options) -> None:

@@ -1,25 +1,25 @@
-"""The emulator's HTTP interface: the three operations of the API document, the download address, and the state endpoint."""
+"""The emulator's HTTP interface: the operations of the API document, the download address, and what controls the emulator."""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakSet
 
+import pendulum
 from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.faults import Fault, Faults
-from airflow_provider_cloudstore.emulator.ranges import RangedFile
-from airflow_provider_cloudstore.emulator.responses import Shape, failure, success
-from airflow_provider_cloudstore.emulator.store import Store
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, OPERATIONS, UPLOAD_FROM_URL
+from airflow_provider_cloudstore.emulator.store import Store, StoredFile
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STATE_PATH = "/_emulator/state"
 SOURCES_PATH = "/_emulator/sources"
-_MAX_PUT_SIZE = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -31,34 +31,32 @@ class Service:
 
     store: Store
     access_token: str
-    shape: Shape
     faults: Faults = field(default_factory=Faults)
     connections: Callable[[], Collection[object]] = tuple
     """Returns the open connections, once the service runs."""
     _seen: WeakSet[object] = field(default_factory=WeakSet)
 
     def app(self) -> web.Application:
-        """Create the application for aiohttp's server."""
-        app = web.Application(middlewares=[self._errors_in_shape], client_max_size=_MAX_PUT_SIZE)
-        handlers = {DELETE_FOLDER: self._delete_folder, UPLOAD_FROM_URL: self._upload, CREATE_DOWNLOAD_LINK: self._link}
+        """Create the application for aiohttp's server.
+
+        :raises LookupError: if an operation has no handler.
+        """
+        app = web.Application(middlewares=[_errors_as_envelopes])
         app.add_routes(
             [
-                *(web.route(one.method, one.path, self._operation(one.key, handlers[one])) for one in OPERATIONS),
-                web.get("/download", self._operation("download", self._download), allow_head=False),
+                *(web.route(one.method, one.path, self._with_faults(one.key, self._handler_of(one))) for one in OPERATIONS),
+                web.get("/download", self._with_faults("download", self._download), allow_head=False),
                 web.get(STATE_PATH, self._state, allow_head=False),
-                web.put("/_emulator/folders/{folder_id}", self._put_folder),
-                web.put("/_emulator/files/{file_id}", self._put_file),
-                web.put(f"{SOURCES_PATH}/{{name}}", self._put_source),
                 web.get(f"{SOURCES_PATH}/{{name}}", self._get_source),
                 web.put("/_emulator/access-token", self._put_access_token),
                 web.post("/_emulator/faults", self._post_faults),
                 web.delete("/_emulator/faults", self._delete_faults),
             ]
         )
-        app.on_cleanup.append(self._close)
+        app.on_cleanup.append(lambda _: self.store.close())
         return app
 
-    def _operation(self, name: str, work: Handler) -> Handler:
+    def _with_faults(self, name: str, work: Handler) -> Handler:
         """Wrap a handler: count the request and apply the scripted fault, if any."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -76,68 +74,50 @@ class Service:
             counters["opened"] += 1
         counters["peak"] = max(counters["peak"], len(self.connections()))
 
-    async def _close(self, app: web.Application) -> None:
-        await self.store.close()
+    def _handler_of(self, operation: Operation) -> Handler:
+        """What every operation does: check the token, read the only parameter, count the effect."""
+        handlers = {"delete": self._delete_folder, "upload": self._upload, "link": self._link}
+        if operation.key not in handlers:
+            raise LookupError(f"emulator/app.py has no handler for the operation '{operation.key}'")
+        work = handlers[operation.key]
 
-    @web.middleware
-    async def _errors_in_shape(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except web.HTTPException as error:
-            return failure(self.shape, error.status, error.reason)
+        async def handle(request: web.Request) -> web.Response:
+            self._authorize(request, in_query=operation.token_in_query)
+            given = request.query if operation.method == "GET" else await request.post()
+            subject = given.get(operation.field)
+            if not isinstance(subject, str) or not subject:
+                raise web.HTTPBadRequest(reason=f"Missing field {operation.field}")
+            data = work(request, subject)
+            self.store.effects[operation.key] += 1
+            return _respond(200, {"response": "OK", "data": data, "_status": "success"})
 
-    async def _delete_folder(self, request: web.Request) -> web.StreamResponse:
-        self._authorize_header(request)
-        folder_id = await self._form_field(request, DELETE_FOLDER.field)
-        if not await self.store.delete_folder(folder_id):
+        return handle
+
+    def _delete_folder(self, request: web.Request, folder_id: str) -> dict[str, Any]:
+        if not self.store.delete_folder(folder_id):
             raise web.HTTPNotFound(reason="Could not find the folder")
-        return success(self.shape, "Folder deleted", {"folder_id": folder_id}, "Folder deleted")
+        return {"folder_id": folder_id}
 
-    async def _upload(self, request: web.Request) -> web.StreamResponse:
-        self._authorize_header(request)
-        stored = self.store.queue_upload(await self._form_field(request, UPLOAD_FROM_URL.field))
-        data = {"file_id": stored.file_id, "folder_id": stored.folder_id}
-        return success(self.shape, "Upload queued", data, stored.file_id)
+    def _upload(self, request: web.Request, url: str) -> dict[str, Any]:
+        stored = self.store.queue_upload(url)
+        return {"file_id": stored.file_id, "folder_id": stored.folder_id}
 
-    async def _link(self, request: web.Request) -> web.StreamResponse:
-        self._authorize(request.query.get("access_token"))
-        file_id = request.query.get(CREATE_DOWNLOAD_LINK.field)
-        if not file_id:
-            raise web.HTTPBadRequest(reason=f"Missing field {CREATE_DOWNLOAD_LINK.field}")
+    def _link(self, request: web.Request, file_id: str) -> dict[str, Any]:
         token = self.store.create_token(file_id)
         if token is None:
             raise web.HTTPNotFound(reason="Could not find the file")
-        expires_at = token.expires_at.format("YYYY-MM-DD HH:mm:ss")
-        if self.shape is Shape.ENVELOPE:
-            url = request.url.origin().with_path("/download").with_query(download_token=token.token)
-            data = {"download_url": str(url), "expires_at": expires_at}
-        else:
-            data = {"download_token": token.token, "expires_at": expires_at}
-        return success(self.shape, "Link created", data, token.token)
+        url = request.url.origin().with_path("/download").with_query(download_token=token.token)
+        return {"download_url": str(url), "expires_at": token.expires_at.format("YYYY-MM-DD HH:mm:ss")}
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
         token = self.store.valid_token(request.query.get("download_token", ""))
         if token is None:
             raise web.HTTPForbidden(reason="The download token is unknown or expired")
         token.downloads += 1
-        stored = self.store.files[token.file_id]
-        return RangedFile(self.store.path_of(stored), request)
+        return _ranged(self.store.files[token.file_id], request)
 
     async def _state(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(self.store.snapshot())
-
-    async def _put_folder(self, request: web.Request) -> web.StreamResponse:
-        self.store.folders.add(request.match_info["folder_id"])
-        return web.Response(status=204)
-
-    async def _put_file(self, request: web.Request) -> web.StreamResponse:
-        folder_id = request.query.get("folder_id", self.store.upload_folder)
-        self.store.put_file(await request.read(), request.match_info["file_id"], folder_id)
-        return web.Response(status=204)
-
-    async def _put_source(self, request: web.Request) -> web.StreamResponse:
-        self.store.sources[request.match_info["name"]] = await request.read()
-        return web.Response(status=204)
 
     async def _get_source(self, request: web.Request) -> web.StreamResponse:
         content = self.store.sources.get(request.match_info["name"])
@@ -151,9 +131,8 @@ class Service:
 
     async def _post_faults(self, request: web.Request) -> web.StreamResponse:
         try:
-            given = await request.json()
-            self.faults.script += [Fault.parse(one) for one in (given if isinstance(given, list) else [given])]
-        except (ValueError, TypeError) as error:
+            self.faults.script.append(Fault.parse(await request.json()))
+        except ValueError as error:
             return web.Response(status=400, text=str(error))
         return web.Response(status=204)
 
@@ -161,17 +140,39 @@ class Service:
         self.faults.script.clear()
         return web.Response(status=204)
 
-    def _authorize_header(self, request: web.Request) -> None:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        self._authorize(token if scheme == "Bearer" else None)
-
-    def _authorize(self, token: str | None) -> None:
-        given = (token or "").encode("utf-8", "replace")
-        if not any(hmac.compare_digest(given, valid.encode()) for valid in self.access_token.splitlines()):
+    def _authorize(self, request: web.Request, *, in_query: bool) -> None:
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        if in_query:
+            given = request.query.get("access_token", "")
+        elif scheme != "Bearer":
+            given = ""
+        encoded = given.encode("utf-8", "replace")
+        if not any(hmac.compare_digest(encoded, valid.encode()) for valid in self.access_token.splitlines()):
             raise web.HTTPUnauthorized(reason="Could not validate the access token")
 
-    async def _form_field(self, request: web.Request, name: str) -> str:
-        value = (await request.post()).get(name)
-        if not isinstance(value, str) or not value:
-            raise web.HTTPBadRequest(reason=f"Missing field {name}")
-        return value
+
+@web.middleware
+async def _errors_as_envelopes(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return _respond(error.status, {"status": "error", "response": error.reason})
+
+
+def _ranged(stored: StoredFile, request: web.Request) -> web.Response:
+    """Respond with a file, or with one range of it if the file still has the ``ETag`` in ``If-Range`` (RFC 9110 section 14)."""
+    etag, part = hashlib.sha256(stored.content).hexdigest(), range(len(stored.content))
+    response = web.Response(content_type="application/octet-stream")
+    response.etag, response.last_modified = etag, stored.modified
+    if "Range" in request.headers and request.headers.get("If-Range", f'"{etag}"') == f'"{etag}"':
+        part = part[request.http_range]
+        response.set_status(206 if part else 416)
+        span = f"{part.start}-{part.stop - 1}" if part else "*"
+        response.headers["Content-Range"] = f"bytes {span}/{len(stored.content)}"
+    response.body = stored.content[part.start : part.stop]
+    return response
+
+
+def _respond(status: int, envelope: dict[str, Any]) -> web.Response:
+    now = pendulum.now("UTC").format("YYYY-MM-DD HH:mm:ss")
+    return web.json_response({**envelope, "_datetime": now}, status=status)

@@ -48,27 +48,22 @@ def run_dag(dag: Any, conf: Mapping[str, Any] | None = None, *, logical_date: da
     :param conf: the configuration of the run; it overrides ``params``.
     :param logical_date: the logical date of the run; default: now.
     """
-    # Airflow 2 calls it the execution date.
-    name = "logical_date" if "logical_date" in inspect.signature(dag.test).parameters else "execution_date"
-    when = {name: logical_date} if logical_date else {}
+    date = "logical_date" if "logical_date" in inspect.signature(dag.test).parameters else "execution_date"  # Airflow 2
+    when = {date: logical_date} if logical_date else {}
     with _collected_errors() as errors:
         run = dag.test(run_conf=dict(conf or {}), **when)
-    instances = run.get_task_instances()
+    instances = {_name(ti): ti for ti in run.get_task_instances()}
+    xcoms = {name: _xcoms(ti) for name, ti in instances.items()}
     return DagRunResult(
         state=str(run.state),
-        tasks={_name(ti): str(ti.state) for ti in instances},
-        values={_name(ti): _pull(ti, "return_value") for ti in instances},
-        errors={name: errors[name] for name in map(_name, instances) if name in errors},
-        xcoms={_name(ti): {key: _pull(ti, key) for key in _keys(ti)} for ti in instances},
+        tasks={name: str(ti.state) for name, ti in instances.items()},
+        values={name: of_task.get("return_value") for name, of_task in xcoms.items()},
+        errors={name: errors[name] for name in instances if name in errors},
+        xcoms=xcoms,
     )
 
 
-def _pull(task_instance: Any, key: str) -> Any:
-    return task_instance.xcom_pull(task_ids=task_instance.task_id, map_indexes=task_instance.map_index, key=key)
-
-
-def _keys(task_instance: Any) -> list[str]:
-    """Return the keys of the XComs that a task pushed."""
+def _xcoms(task_instance: Any) -> dict[str, Any]:
     from airflow.models import xcom
     from airflow.utils.session import create_session
 
@@ -76,7 +71,9 @@ def _keys(task_instance: Any) -> list[str]:
     where = ("dag_id", "run_id", "task_id", "map_index")
     with create_session() as session:
         query = session.query(table.key).filter_by(**{name: getattr(task_instance, name) for name in where})
-        return sorted(key for (key,) in query)
+        keys = sorted(key for (key,) in query)
+    of_task = {"task_ids": task_instance.task_id, "map_indexes": task_instance.map_index}
+    return {key: task_instance.xcom_pull(key=key, **of_task) for key in keys}
 
 
 @contextmanager

@@ -6,21 +6,19 @@ import asyncio
 import json
 import secrets
 import ssl
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.app import SOURCES_PATH, Service
-from airflow_provider_cloudstore.emulator.faults import Fault, Faults
-from airflow_provider_cloudstore.emulator.responses import Shape
-from airflow_provider_cloudstore.emulator.store import Store
+from airflow_provider_cloudstore.emulator.faults import Fault
+from airflow_provider_cloudstore.emulator.store import UPLOAD_FOLDER, Store
 
 T = TypeVar("T")
 
@@ -32,23 +30,17 @@ class Options:
     """The options of the emulator.
 
     :param access_token: the token that it accepts; default: a random one.
-    :param answers: the shape of its responses: ``envelope``, ``plain`` or ``text``.
     :param token_ttl: seconds until a download token expires.
-    :param upload_folder: the id of the folder that uploads land in.
     :param fetch_delay: seconds that an upload waits in the queue before it is fetched.
     :param port: the port on 127.0.0.1; 0 for a free one.
     :param tls: serve https with this context.
-    :param faults: the faults to inject from the start.
     """
 
     access_token: str = ""
-    answers: str = Shape.ENVELOPE.value
     token_ttl: float = 3600.0
-    upload_folder: str = "staging"
     fetch_delay: float = 0.0
     port: int = 0
     tls: ssl.SSLContext | None = None
-    faults: tuple[Fault, ...] = ()
 
 
 @asynccontextmanager
@@ -58,10 +50,8 @@ async def running(options: Options) -> AsyncIterator[tuple[Service, str]]:
     :param options: its options.
     :raises OSError: if the port is taken.
     """
-    folder = Path(tempfile.mkdtemp(prefix="cloudstore-emulator-"))
-    store = Store(folder, options.upload_folder, options.token_ttl, options.fetch_delay)
-    token = options.access_token or secrets.token_urlsafe(24)
-    service = Service(store, token, Shape(options.answers), Faults([replace(fault) for fault in options.faults]))
+    store = Store(options.token_ttl, options.fetch_delay)
+    service = Service(store, options.access_token or secrets.token_urlsafe(24))
     runner = web.AppRunner(service.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
     await runner.setup()
     service.connections = lambda: runner.server.connections if runner.server else []
@@ -83,8 +73,7 @@ class Emulator:
     def __init__(self, **options: Any) -> None:
         self._options = Options(**options)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="cloudstore-emulator", daemon=True)
-        self._started = threading.Event()
-        self._failed: BaseException | None = None
+        self._started: Future[None] = Future()
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
         self.service: Service
@@ -93,14 +82,23 @@ class Emulator:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._started.wait()
-        if self._failed:
-            raise self._failed
+        self._started.result()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            async with running(self._options) as (self.service, self.url):
+                self._started.set_result(None)
+                await self._stop.wait()
+        except Exception as error:  # the port is taken, or an operation has no handler: raised where it is started
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
 
     @property
     def access_token(self) -> str:
@@ -125,15 +123,14 @@ class Emulator:
         self.call(lambda service: service.store.folders.add(folder_id))
         return folder_id
 
-    def put_file(self, content: bytes, file_id: str, folder_id: str = "") -> str:
-        """Store a file without an upload.
+    def put_file(self, content: bytes, file_id: str, folder_id: str = UPLOAD_FOLDER) -> str:
+        """Store a file without an upload, or replace one.
 
         :param content: its bytes.
         :param file_id: its id.
-        :param folder_id: its folder, created when needed; default: the one that uploads land in.
+        :param folder_id: its folder, created when needed.
         :returns: the file id.
         """
-        folder_id = folder_id or self._options.upload_folder
         return self.call(lambda service: service.store.put_file(content, file_id, folder_id)).file_id
 
     def expire_links(self) -> None:
@@ -170,18 +167,6 @@ class Emulator:
             return work(self.service)
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
-
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            async with running(self._options) as (self.service, self.url):
-                self._started.set()
-                await self._stop.wait()
-        except Exception as error:  # the port is taken, or an operation has no handler: raised where it is started
-            if self._started.is_set():
-                raise
-            self._failed = error
-            self._started.set()
 
 
 def airflow_connection(url: str, access_token: str) -> str:

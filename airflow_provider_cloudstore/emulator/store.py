@@ -1,22 +1,19 @@
-"""The emulated service's state: folders, files on disk, the upload queue, tokens, and counters."""
+"""The emulated service's state: folders, files, the upload queue, tokens, and counters."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
 import secrets
-import shutil
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pendulum
 from pendulum import DateTime
 
-_CHUNK = 256 * 1024
+UPLOAD_FOLDER = "staging"
+"""The id of the folder that uploads land in."""
 _FETCH_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
 
 
@@ -31,9 +28,8 @@ class StoredFile:
     folder_id: str
     source: str
     state: str = "queued"
-    size: int = 0
-    sha256: str = ""
-    error: str = ""
+    content: bytes = b""
+    modified: DateTime = field(default_factory=lambda: pendulum.now("UTC"))
 
 
 @dataclass(slots=True)
@@ -50,70 +46,54 @@ class Token:
 class Store:
     """The service's state. One event loop owns it.
 
-    :param folder: the directory for the bytes.
-    :param upload_folder: the id of the folder that uploads land in.
     :param token_ttl: seconds until a download token expires.
     :param fetch_delay: seconds that an upload waits in the queue before it is fetched.
     """
 
-    folder: Path
-    upload_folder: str
     token_ttl: float
     fetch_delay: float
     files: dict[str, StoredFile] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
-    folders: set[str] = field(default_factory=set)
+    folders: set[str] = field(default_factory=lambda: {UPLOAD_FOLDER})
     sources: dict[str, bytes] = field(default_factory=lambda: {"report.csv": b"name,value\nfirst,1\nsecond,2\n"})
     """Files served without a token, as by any web server, for uploads to fetch."""
     requests: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
     connections: Counter[str] = field(default_factory=Counter)
-    _fetches: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _session: aiohttp.ClientSession | None = None
-
-    def __post_init__(self) -> None:
-        self.folders.add(self.upload_folder)
+    _fetches: set[asyncio.Task[None]] = field(default_factory=set)
 
     def queue_upload(self, url: str) -> StoredFile:
         """Queue a fetch; it runs after the response is sent."""
-        stored = StoredFile(f"f{secrets.token_hex(6)}", self.upload_folder, url)
-        self.folders.add(self.upload_folder)
+        stored = StoredFile(f"f{secrets.token_hex(6)}", UPLOAD_FOLDER, url)
+        self.folders.add(UPLOAD_FOLDER)
         self.files[stored.file_id] = stored
-        self.effects["upload"] += 1
         task = asyncio.get_running_loop().create_task(self._fetch(stored))
-        self._fetches[stored.file_id] = task
-        task.add_done_callback(lambda _: self._fetches.pop(stored.file_id, None))
+        self._fetches.add(task)
+        task.add_done_callback(self._fetches.discard)
         return stored
 
-    def put_file(self, content: bytes, file_id: str, folder_id: str) -> StoredFile:
+    def put_file(self, content: bytes, file_id: str, folder_id: str = UPLOAD_FOLDER) -> StoredFile:
         """Store a file without an upload.
 
         :param folder_id: its folder, created when needed.
         """
-        stored = StoredFile(file_id, folder_id, "put", "stored", len(content), hashlib.sha256(content).hexdigest())
-        self.path_of(stored).write_bytes(content)
+        stored = StoredFile(file_id, folder_id, "put", "stored", content)
         self.folders.add(folder_id)
         self.files[file_id] = stored
         return stored
 
     async def _fetch(self, stored: StoredFile) -> None:
         await asyncio.sleep(self.fetch_delay)
-        part = self.path_of(stored).with_suffix(".part")
-        digest = hashlib.sha256()
         try:
-            self._session = self._session or aiohttp.ClientSession(timeout=_FETCH_TIMEOUT)
-            async with self._session.get(stored.source, raise_for_status=True) as response:
-                with part.open("wb") as sink:
-                    async for chunk in response.content.iter_chunked(_CHUNK):
-                        sink.write(chunk)
-                        digest.update(chunk)
-                        stored.size += len(chunk)
-            part.rename(self.path_of(stored))
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            part.unlink(missing_ok=True)
-            stored.state, stored.error = "failed", type(error).__name__
+            async with (
+                aiohttp.ClientSession(timeout=_FETCH_TIMEOUT) as session,
+                session.get(stored.source, raise_for_status=True) as response,
+            ):
+                stored.content = await response.read()
+        except (aiohttp.ClientError, OSError, ValueError):
+            stored.state = "failed"
         else:
-            stored.state, stored.sha256 = "stored", digest.hexdigest()
+            stored.state = "stored"
 
     def create_token(self, file_id: str) -> Token | None:
         """Create a token for a stored file, or return None if the file is not stored (yet)."""
@@ -123,7 +103,6 @@ class Store:
         expires_at = pendulum.now("UTC").add(seconds=self.token_ttl)
         token = Token(secrets.token_urlsafe(32), file_id, expires_at)
         self.tokens[token.token] = token
-        self.effects["link"] += 1
         return token
 
     def expire_tokens(self) -> None:
@@ -136,7 +115,7 @@ class Store:
         token = self.tokens.get(text)
         return token if token and pendulum.now("UTC") < token.expires_at else None
 
-    async def delete_folder(self, folder_id: str) -> bool:
+    def delete_folder(self, folder_id: str) -> bool:
         """Delete a folder with its files, their tokens and its queued uploads.
 
         :returns: whether the folder existed.
@@ -144,19 +123,9 @@ class Store:
         if folder_id not in self.folders:
             return False
         self.folders.remove(folder_id)
-        deleted = [stored for stored in self.files.values() if stored.folder_id == folder_id]
-        for stored in deleted:
-            await self._cancel(self._fetches.get(stored.file_id))
-            self.path_of(stored).unlink(missing_ok=True)
-            del self.files[stored.file_id]
-        ids = {stored.file_id for stored in deleted}
-        self.tokens = {text: token for text, token in self.tokens.items() if token.file_id not in ids}
-        self.effects["delete"] += 1
+        self.files = {file_id: stored for file_id, stored in self.files.items() if stored.folder_id != folder_id}
+        self.tokens = {text: token for text, token in self.tokens.items() if token.file_id in self.files}
         return True
-
-    def path_of(self, stored: StoredFile) -> Path:
-        """Return the path of a file's bytes."""
-        return self.folder / hashlib.sha256(stored.file_id.encode()).hexdigest()  # an id may hold what a file name may not
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state as JSON-serializable data."""
@@ -165,21 +134,15 @@ class Store:
             "effects": dict(self.effects),
             "connections": dict(self.connections),
             "folders": sorted(self.folders),
-            "files": [asdict(stored) for stored in self.files.values()],
+            "files": [
+                {"file_id": one.file_id, "folder_id": one.folder_id, "source": one.source, "state": one.state}
+                for one in self.files.values()
+            ],
             "tokens": [asdict(token) | {"expires_at": token.expires_at.isoformat()} for token in self.tokens.values()],
         }
 
     async def close(self) -> None:
-        """Stop the queue and remove the files."""
-        for task in list(self._fetches.values()):
-            await self._cancel(task)
-        if self._session:
-            await self._session.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @staticmethod
-    async def _cancel(task: asyncio.Task[None] | None) -> None:
-        if task:
+        """Stop the queue."""
+        for task in self._fetches:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._fetches, return_exceptions=True)

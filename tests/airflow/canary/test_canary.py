@@ -65,10 +65,12 @@ def faults(echo: str) -> dict[str, dict[str, Any]]:
 def download_faults() -> dict[str, list[dict[str, Any]]]:
     """Return the faults that affect only downloads, by the service's name."""
     elsewhere = {"Location": f"http://files.example.com/{quote(DOWNLOAD_TOKEN, safe='')}?t={quote(DOWNLOAD_TOKEN, safe='')}"}
+    again = {"Location": f"/download?download_token={quote(DOWNLOAD_TOKEN, safe='')}"}
+    moved = {"kind": "status", "status": 302}
     return {
-        "download_broken": [{"kind": "redirect"}, {"kind": "drop_body", "after": 1000}, {"kind": "status", "status": 410}],
+        "download_broken": [{**moved, "headers": again}, {"kind": "drop_body", "after": 1000}, {"kind": "status", "status": 410}],
         "download_refused": [{"kind": "status", "status": 403, "body": f"{ECHO_TOKEN} {DOWNLOAD_TOKEN}", "times": 0}],
-        "download_redirected": [{"kind": "redirect", "headers": elsewhere, "times": 0}],
+        "download_redirected": [{**moved, "headers": elsewhere, "times": 0}],
     }
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -109,26 +108,6 @@ def test_an_invalid_request_gets_its_error_status_in_an_envelope(
     assert response.json()["status"] == "error"
 
 
-@pytest.mark.parametrize(
-    ("shape", "uploaded", "linked", "refused"),
-    [
-        ("envelope", '"_status": "success"', '"download_url"', '"status": "error"'),
-        ("plain", '"file_id"', '"download_token"', '"message"'),
-        ("text", "", "", "Could not"),
-    ],
-)
-def test_results_come_in_three_shapes(shape: str, uploaded: str, linked: str, refused: str) -> None:
-    with Emulator(answers=shape) as emulator:
-        store_file(emulator)
-        upload, link = queue(emulator, "http://127.0.0.1:9/x").text, make_link(emulator, "f1").text
-        assert uploaded in upload
-        assert linked in link
-        assert refused in make_link(emulator, "unknown").text
-        if shape == "text":
-            assert upload == emulator.state()["files"][-1]["file_id"]
-            assert link == emulator.state()["tokens"][0]["token"]
-
-
 def test_a_rotation_may_overlap_and_ends_with_only_the_new_token(emulator: Emulator) -> None:
     def rotate(valid: str) -> list[int]:
         assert requests.put(f"{emulator.url}/_emulator/access-token", data=valid, timeout=5).status_code == 204
@@ -141,48 +120,9 @@ def test_a_rotation_may_overlap_and_ends_with_only_the_new_token(emulator: Emula
     assert emulator.access_token == "new"
 
 
-def test_faults_are_injected_over_http_and_used_up_in_order(emulator: Emulator) -> None:
-    base = f"{emulator.url}/_emulator/faults"
-    script = [{"kind": "status", "status": 503, "operation": "link", "times": 2}, {"kind": "status", "status": 418}]
-    assert requests.post(base, json=script, timeout=5).status_code == 204
-    assert queue(emulator, "ftp://h/f").status_code == 418
-    assert [make_link(emulator, "x").status_code for _ in range(3)] == [503, 503, 404]
-    assert requests.post(base, json={"kind": "status", "times": 0, "body": "b", "headers": {"X": "y"}}, timeout=5).ok
-    responses = [make_link(emulator, "x") for _ in range(3)]
-    assert {(response.status_code, response.text, response.headers["X"]) for response in responses} == {(500, "b", "y")}
-    assert requests.delete(base, timeout=5).status_code == 204
-    assert make_link(emulator, "x").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        (5, "must be an object with a 'kind'"),
-        ({}, "must be an object with a 'kind'"),
-        ({"kind": "unknown"}, "'kind' must be one of status, delay"),
-        ({"kind": "status", "operation": "x"}, "'operation' must be one of"),
-        ({"kind": "status", "times": True}, "'times' must be of the type int"),
-        ({"kind": "status", "status": "500"}, "'status' must be of the type int"),
-        ({"kind": "status", "headers": "X: y"}, "'headers' must be of the type dict"),
-        ({"kind": "status", "body": None}, "'body' must be of the type str"),
-        ({"kind": "delay", "seconds": "1"}, "'seconds' must be of the type float"),
-        ({"kind": "status", "effect": "yes"}, "'effect' must be of the type bool"),
-    ],
-)
-def test_an_invalid_fault_is_rejected_with_a_reason(
-    emulator: Emulator, capsys: pytest.CaptureFixture[str], fault: Any, reason: str
-) -> None:
-    response = requests.post(f"{emulator.url}/_emulator/faults", data=json.dumps(fault), timeout=5)
-    assert response.status_code == 400
-    assert reason in response.text
-    with pytest.raises(SystemExit):
-        main(["--fault", json.dumps(fault)])
-    assert reason in capsys.readouterr().err
-
-
 @pytest.fixture
 def program() -> Iterator[subprocess.Popen[str]]:
-    arguments = ["--access-token", "abc", "--fault", '{"kind": "status", "status": 418}']
+    arguments = ["--access-token", "abc"]
     with subprocess.Popen(
         [sys.executable, "-m", "airflow_provider_cloudstore.emulator", *arguments],
         stdout=subprocess.PIPE,
@@ -201,7 +141,7 @@ def test_the_program_prints_its_address_and_an_airflow_connection_and_stops_clea
     first, second = program.stdout.readline(), program.stdout.readline()
     url = first.split()[2]
     assert f'"host": "{url}", "password": "abc"' in second
-    assert requests.get(f"{url}{API}/file/download", timeout=5).status_code == 418
+    assert requests.get(f"{url}{API}/file/download?access_token=abc&file_id=f1", timeout=5).status_code == 404
     os.kill(program.pid, number)
     rest, errors = program.communicate(timeout=10)
     own = [
@@ -219,27 +159,40 @@ def test_a_port_in_use_is_reported_with_the_way_out(capsys: pytest.CaptureFixtur
             pytest.fail("it started on a port in use")
 
 
-def test_nothing_is_left_on_disk_when_it_stops() -> None:
-    with Emulator() as emulator:
-        store_file(emulator)
-        folder = emulator.service.store.folder
-        assert list(folder.iterdir())
-    assert not folder.exists()
-
-
-def test_it_creates_folders_and_files_and_serves_sources_from_python_and_over_http(emulator: Emulator) -> None:
-    base = f"{emulator.url}/_emulator"
+def test_it_creates_folders_and_files_and_serves_sources(emulator: Emulator) -> None:
     assert emulator.make_folder("tmp") == "tmp"
-    assert emulator.put_file(b"one", "f1", "tmp") == "f1"
-    assert requests.put(f"{base}/folders/new", timeout=5).status_code == 204
-    assert requests.put(f"{base}/files/f2?folder_id=other", data=b"two", timeout=5).status_code == 204
-    assert requests.get(f"{base}/state", timeout=5).json()["folders"] == ["new", "other", "staging", "tmp"]
-    urls = [make_link(emulator, file_id).json()["data"]["download_url"] for file_id in ("f1", "f2")]
-    assert [requests.get(url, timeout=5).content for url in urls] == [b"one", b"two"]
-    assert requests.put(f"{base}/sources/by-http", data=b"three", timeout=5).status_code == 204
-    assert requests.get(f"{base}/sources/by-http", timeout=5).content == b"three"
-    assert requests.get(f"{base}/sources/unknown", timeout=5).status_code == 404
+    assert emulator.put_file(b"one", "f1", "other") == "f1"
+    assert emulator.state()["folders"] == ["other", "staging", "tmp"]
+    assert requests.get(f"{emulator.url}/_emulator/sources/unknown", timeout=5).status_code == 404
     large = os.urandom(3_000_000)
     file_id = queue(emulator, emulator.serve(large, "my report.csv")).json()["data"]["file_id"]
     eventually(lambda: emulator.state()["files"][-1]["state"] == "stored")
     assert requests.get(make_link(emulator, file_id).json()["data"]["download_url"], timeout=5).content == large
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "body", "content_range"),
+    [
+        (None, 200, b"0123456789", None),
+        ("bytes=3-5", 206, b"345", "bytes 3-5/10"),
+        ("bytes=8-", 206, b"89", "bytes 8-9/10"),
+        ("bytes=10-", 416, b"", "bytes */10"),
+    ],
+)
+def test_a_range_is_what_the_request_names(
+    emulator: Emulator, wanted: str | None, status: int, body: bytes, content_range: str | None
+) -> None:
+    emulator.put_file(b"0123456789", "f1")
+    url = make_link(emulator, "f1").json()["data"]["download_url"]
+    found = requests.get(url, headers={"Range": wanted} if wanted else {}, timeout=5)
+    assert (found.status_code, found.content, found.headers.get("Content-Range")) == (status, body, content_range)
+
+
+def test_a_range_is_sent_only_of_the_version_that_if_range_names(emulator: Emulator) -> None:
+    emulator.put_file(b"0123456789", "f1")
+    url = make_link(emulator, "f1").json()["data"]["download_url"]
+    headers = {"Range": "bytes=5-", "If-Range": requests.get(url, timeout=5).headers["ETag"]}
+    assert requests.get(url, headers=headers, timeout=5).content == b"56789"
+    emulator.put_file(b"abcdefghij", "f1")
+    whole = requests.get(url, headers=headers, timeout=5)
+    assert (whole.status_code, whole.content) == (200, b"abcdefghij")

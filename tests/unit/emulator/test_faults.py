@@ -1,120 +1,112 @@
 from __future__ import annotations
 
-import re
-import socket
+import http.client
 import time
-from collections import Counter
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+import requests
 
 from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS
-from tests.support import CALLS, settings
+from tests.support import CALLS, settings, store_file
 
-API = "/cloud/api/v2"
-CONTENT = b"hello world " * 10
-SLOW = 0.5
-RANDOM = re.compile(rb"f[0-9a-f]{12}|[\w-]{43}|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|127\.0\.0\.1:\d+")
-"""Everything in a response that differs from one emulator to the next."""
-
-FAULTS: dict[Kind, dict[str, Any]] = {
-    Kind.DELAY: {"seconds": SLOW},
-    Kind.DROP_BODY: {"after": 1},
-}
-"""The fields that a kind needs, and those whose defaults would take too long."""
-
-WITHOUT_EFFECT = {Kind.STATUS, Kind.REDIRECT, Kind.DROP_BEFORE}
+SLOW = 0.3
+FAULTS: list[tuple[dict[str, Any], str, bool]] = [
+    ({"kind": "status", "status": 418, "body": "body", "headers": {"Retry-After": 1}}, "418 body", False),
+    ({"kind": "status", "status": 504, "effect": True}, "504 ", True),
+    ({"kind": "delay", "seconds": SLOW}, "late", True),
+    ({"kind": "no_response"}, "timeout", True),
+    ({"kind": "drop_before"}, "lost", False),
+    ({"kind": "drop_after"}, "lost", True),
+    ({"kind": "drop_body", "after": 4}, "4 bytes", True),
+]
+"""Each fault, what a client sees of it, and whether the operation has its effect."""
 
 
-@dataclass(frozen=True)
-class Observed:
-    """What a client sees of one request, and the effects that the request had."""
-
-    status: bytes
-    content_type: bytes
-    location: bytes
-    body: bytes
-    length: int
-    complete: bool
-    slow: bool
-    effects: Counter[str]
-
-
-def request(emulator: Emulator, operation: str) -> bytes:
+def send(emulator: Emulator, operation: str) -> http.client.HTTPConnection:
+    """Send the request of an operation, on a connection of its own."""
+    connection = http.client.HTTPConnection(emulator.url.removeprefix("http://"), timeout=2 * SLOW)
     if operation == "download":
         token = emulator.call(lambda service: service.store.create_token("f1"))
         assert token
-        return f"GET /download?download_token={token.token} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
-    kind, subject = CALLS[operation]
-    sent = kind(subject, settings(emulator.url, emulator.access_token)).request()
-    body = sent.body or b""
-    headers = {**sent.headers, "Host": "h", "Connection": "close", "Content-Length": str(len(body))}
-    lines = [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join([f"{sent.method} {sent.url.removeprefix(emulator.url)} HTTP/1.1", *lines, "", ""]).encode() + body
+        connection.request("GET", f"/download?download_token={token.token}")
+    else:
+        kind, subject = CALLS[operation]
+        sent = kind(subject, settings(emulator.url, emulator.access_token)).request()
+        connection.request(sent.method, sent.url.removeprefix(emulator.url), sent.body, dict(sent.headers))
+    return connection
 
 
-def exchange(emulator: Emulator, sent: bytes) -> bytes:
-    host, port = emulator.url.removeprefix("http://").split(":")
-    received = b""
-    with socket.create_connection((host, int(port)), 2) as client, suppress(TimeoutError):  # of no response
-        client.sendall(sent)
-        while data := client.recv(2**20):
-            received += data
-    return received
+def outcome(emulator: Emulator, operation: str) -> str:
+    """Return what a client sees of an operation."""
+    began = time.monotonic()
+    connection = send(emulator, operation)
+    try:
+        response = connection.getresponse()
+        body = response.read()
+    except http.client.IncompleteRead as cut:
+        return f"{len(cut.partial)} bytes"
+    except ConnectionError:
+        return "lost"
+    except TimeoutError:
+        return "timeout"
+    finally:
+        connection.close()
+    if response.status != 200:
+        return f"{response.status} {body.decode()}"
+    return "late" if time.monotonic() - began >= SLOW else "usual"
 
 
-def header(head: bytes, name: bytes) -> bytes:
-    found = re.search(rb"(?i)^%s: ([^\r]*)" % name, head, re.MULTILINE)
-    return found[1] if found else b""
+def effects(emulator: Emulator, operation: str) -> int:
+    state = emulator.state()
+    if operation == "download":
+        return sum(token["downloads"] for token in state["tokens"])
+    return int(state["effects"].get(operation, 0))
 
 
-def observe(operation: str, kind: Kind | None = None) -> Observed:
-    with Emulator(fetch_delay=60) as emulator:
-        emulator.put_file(CONTENT, "f1")
-        sent = request(emulator, operation)
-        before = Counter(emulator.state()["effects"])
-        if kind is not None:
-            emulator.fault(kind.value, operation=operation, **FAULTS.get(kind, {}))
-        started = time.monotonic()
-        received = exchange(emulator, sent)
-        slow = time.monotonic() - started >= SLOW
-        state = emulator.state()
-    head, _, body = received.partition(b"\r\n\r\n")
-    effects = Counter(state["effects"]) - before
-    effects["download"] = sum(token["downloads"] for token in state["tokens"])
-    return Observed(
-        status=head.partition(b"\r\n")[0],
-        content_type=header(head, b"Content-Type"),
-        location=header(head, b"Location"),
-        body=RANDOM.sub(b"*", body),
-        length=len(body),
-        complete=header(head, b"Content-Length") == str(len(body)).encode(),
-        slow=slow,
-        effects=+effects,
-    )
+@pytest.mark.parametrize("operation", [*CALLS, "download"])
+@pytest.mark.parametrize(("fault", "seen", "has_effect"), FAULTS)
+def test_a_fault_is_seen_once_and_has_the_effect_that_it_documents(
+    emulator: Emulator, operation: str, fault: dict[str, Any], seen: str, has_effect: bool
+) -> None:
+    emulator.fault(operation=operation, **fault)
+    for expected, effect in ((seen, has_effect), ("usual", True)):
+        before = effects(emulator, operation)
+        store_file(emulator)
+        assert outcome(emulator, operation) == expected
+        assert effects(emulator, operation) - before == effect
 
 
-@pytest.fixture(scope="module", params=[*(operation.key for operation in OPERATIONS), "download"])
-def usual(request: pytest.FixtureRequest) -> tuple[str, Observed]:
-    """An operation and what is observed of it without a fault, every time."""
-    first, second = observe(request.param), observe(request.param)
-    assert first == second
-    assert first.status == b"HTTP/1.1 200 OK"
-    assert first.effects == {request.param: 1}
-    return request.param, first
+def test_every_kind_of_fault_is_tried_here() -> None:
+    assert {fault["kind"] for fault, _, _ in FAULTS} == {kind.value for kind in Kind}
 
 
-@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.value)
-def test_every_fault_is_observable_and_has_the_effect_that_it_documents(usual: tuple[str, Observed], kind: Kind) -> None:
-    operation, without = usual
-    observed = observe(operation, kind)
-    assert observed != without
-    assert observed.effects == ({} if kind in WITHOUT_EFFECT else without.effects)
-    if kind is Kind.DELAY:
-        assert observed == replace(without, slow=True)
-    if kind is Kind.DROP_BODY:
-        assert observed == replace(without, body=observed.body, length=FAULTS[kind]["after"], complete=False)
+def test_faults_are_injected_over_http_and_used_up_in_order(emulator: Emulator) -> None:
+    base = f"{emulator.url}/_emulator/faults"
+    for fault in ({"kind": "status", "status": 503, "operation": "link", "times": 2}, {"kind": "status", "status": 418}):
+        assert requests.post(base, json=fault, timeout=5).status_code == 204
+    assert outcome(emulator, "upload") == "418 "
+    assert [outcome(emulator, "link")[:3] for _ in range(3)] == ["503", "503", "404"]
+    assert requests.post(base, json={"kind": "status", "times": 0}, timeout=5).ok
+    assert [outcome(emulator, "link")[:3] for _ in range(3)] == ["500"] * 3
+    assert requests.delete(base, timeout=5).status_code == 204
+    assert outcome(emulator, "link")[:3] == "404"
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (5, "a fault has a kind"),
+        ({}, "a fault has a kind"),
+        ({"kind": "unknown"}, "a fault has a kind"),
+        ({"kind": "status", "unknown": 1}, "no other fields than operation, times"),
+        ({"kind": "status", "operation": "x"}, "'operation' must be one of delete, upload, link"),
+        ({"kind": "status", "status": "500"}, "'status' must be of type int"),
+        ({"kind": "delay", "seconds": "1"}, "'seconds' must be of type float"),
+    ],
+)
+def test_an_invalid_fault_is_rejected_with_a_reason(emulator: Emulator, fault: Any, reason: str) -> None:
+    response = requests.post(f"{emulator.url}/_emulator/faults", json=fault, timeout=5)
+    assert response.status_code == 400
+    assert reason in response.text

@@ -101,16 +101,17 @@ def test_a_target_whose_scheme_nothing_provides_is_permanent_and_creates_no_link
     assert emulator.state()["requests"] == {}
 
 
-def test_a_service_that_gives_no_url_needs_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with Emulator(answers="plain") as emulator:
-        emulator.put_file(DATA, "f1")
-        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
-        with pytest.raises(exceptions.ConfigurationError, match="Set extra 'download_url'"):
-            CloudStoreHook().download("f1", tmp_path / "f")
-        connection = json.loads(emulator.connection)
-        connection["extra"] = {"download_url": f"{emulator.url}/download?download_token={{token}}"}
-        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
-        assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
+def test_a_service_that_gives_no_url_needs_the_extra(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    emulator.put_file(DATA, "f1")
+    token = emulator.call(lambda service: service.store.create_token("f1"))
+    assert token
+    emulator.fault("status", operation="link", times=0, status=200, body=json.dumps({"download_token": token.token}))
+    with pytest.raises(exceptions.ConfigurationError, match="Set extra 'download_url'"):
+        CloudStoreHook().download("f1", tmp_path / "f")
+    connection = json.loads(emulator.connection)
+    connection["extra"] = {"download_url": f"{emulator.url}/download?download_token={{token}}"}
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+    assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
 
 
 @pytest.mark.parametrize("read", [whole, block])

@@ -150,9 +150,8 @@ def test_with_the_extras_pasted_the_readmes_pipeline_runs(
     assert FOLDER not in service.folders
 
 
-@pytest.mark.parametrize("shape", ["envelope", "plain", "text"])
-def test_the_emulator_is_usable_in_each_of_its_shapes(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
-    with Emulator(answers=shape, fetch_delay=0.2) as emulator:
+def test_the_emulator_is_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Emulator(fetch_delay=0.2) as emulator:
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
         report = diagnose(wrong_token=True, upload=emulator.serve(b"name\n"), delete_folder=emulator.make_folder(FOLDER))
         assert report.usable, report
