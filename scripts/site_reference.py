@@ -15,8 +15,10 @@ _NEVER_CREATED_BY_USERS = (CloudStoreError, DagRunResult, Report, Step)
 
 
 def _complete(*event: Any) -> None:
-    """Add an operator's template fields, and how an error is handled."""
+    """Add an operator's template fields, and how an error is handled; a module's docstring is for its readers alone."""
     _, what, _, thing, _, lines = event
+    if what == "module":
+        lines.clear()
     if what == "class" and hasattr(thing, "template_fields"):
         lines += ["", ":Template fields: " + ", ".join(f"``{field}``" for field in thing.template_fields), ""]
     if what == "class" and issubclass(thing, CloudStoreError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -18,24 +19,34 @@ from typing import Any
 
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.calls import Call
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.real_airflow import AIRFLOW_2
 
 TOKEN = "s3cret-access-token"
-CALLS: dict[str, tuple[type[Call[Any]], str]] = {
-    "delete": (DeleteFolder, "staging"),
-    "upload": (UploadFromUrl, "ftp://127.0.0.1:9/file"),  # never fetched: the emulator's queue fails it
-    "link": (CreateDownloadLink, "f1"),
+SUBJECTS = {
+    "folder_id": "staging",
+    "file_id": "f1",
+    "url": "ftp://127.0.0.1:9/file",  # never fetched: the emulator's queue fails it
 }
-"""For each operation its type of call, and a subject for which it succeeds once :func:`store_file` was called."""
-assert [*CALLS] == [operation.key for operation in OPERATIONS], "an operation needs a row in CALLS, in the same order"
+"""For each field of an operation a value for which it succeeds once :func:`store_file` was called."""
+KINDS: dict[str, type[Call[Any]]] = {
+    kind.operation.key: kind for kind in Call.__subclasses__() if kind.__module__ == Call.__module__
+}
+"""For each operation its type of call."""
+CALLS = {one.key: (KINDS[one.key], SUBJECTS[one.field]) for one in OPERATIONS if one.key in KINDS and one.field in SUBJECTS}
+"""For each operation its type of call and its subject. ``tests/unit/protocol/test_operations.py`` says what is missing."""
 NO_RESPONSE: dict[str, Any] = {"kind": "no_response"}
 """A fault: the operation takes effect, and no response ever comes."""
 CUT_OFF: dict[str, Any] = {"kind": "drop_body", "after": 10}
 """A fault: the operation takes effect, and the connection closes in the middle of the response."""
+
+
+def method_of(kind: type[Call[Any]]) -> str:
+    """Return the name of a call's method in both hooks, such as ``delete_folder`` of ``DeleteFolder``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def error_envelope(message: str) -> dict[str, Any]:

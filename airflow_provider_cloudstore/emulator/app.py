@@ -37,10 +37,7 @@ class Service:
     _seen: WeakSet[object] = field(default_factory=WeakSet)
 
     def app(self) -> web.Application:
-        """Create the application for aiohttp's server.
-
-        :raises LookupError: if an operation has no handler.
-        """
+        """Create the application for aiohttp's server."""
         app = web.Application(middlewares=[_errors_as_envelopes])
         app.add_routes(
             [
@@ -76,10 +73,7 @@ class Service:
 
     def _handler_of(self, operation: Operation) -> Handler:
         """What every operation does: check the token, read the only parameter, count the effect."""
-        handlers = {"delete": self._delete_folder, "upload": self._upload, "link": self._link}
-        if operation.key not in handlers:
-            raise LookupError(f"emulator/app.py has no handler for the operation '{operation.key}'")
-        work = handlers[operation.key]
+        work = {"delete": self._delete_folder, "upload": self._upload, "link": self._link}.get(operation.key)
 
         async def handle(request: web.Request) -> web.Response:
             self._authorize(request, in_query=operation.token_in_query)
@@ -87,6 +81,8 @@ class Service:
             subject = given.get(operation.field)
             if not isinstance(subject, str) or not subject:
                 raise web.HTTPBadRequest(reason=f"Missing field {operation.field}")
+            if work is None:
+                raise web.HTTPNotImplemented(reason=f"emulator/app.py has no handler for the operation '{operation.key}'")
             data = work(request, subject)
             self.store.effects[operation.key] += 1
             return _respond(200, {"response": "OK", "data": data, "_status": "success"})

@@ -95,7 +95,7 @@ class Emulator:
             async with running(self._options) as (self.service, self.url):
                 self._started.set_result(None)
                 await self._stop.wait()
-        except Exception as error:  # the port is taken, or an operation has no handler: raised where it is started
+        except Exception as error:  # the port is taken: raised where it is started
             if self._started.done():
                 raise
             self._started.set_exception(error)

@@ -24,6 +24,9 @@ from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Respon
 from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
 from airflow_provider_cloudstore.protocol.storable import Json
 
+__all__ = ["DownloadLink", "DownloadedFile", "FolderDeletion", "RemoteUpload"]
+"""What users get: the reference lists these."""
+
 _CODINGS = ("gzip", "x-gzip", "deflate")
 _PAGE_TYPES = ("text/html", "application/xhtml")
 # How a JSON object says that the operation failed, at its top level.

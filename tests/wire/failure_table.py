@@ -11,8 +11,6 @@ from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
 _DOCS = Path(__file__).parents[2] / "docs"
 _PAGES = [page.read_text() for folder in ("operate", "reference") for page in sorted((_DOCS / folder).glob("*.md"))]
-OPERATION_KEYS = tuple(operation.key for operation in OPERATIONS)
-"""The columns of the tables, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +54,21 @@ class Row:
         cell = self.cells[operation]
         if named := re.search(r"`(\w+Error)`", cell):
             return str(named[1])
-        if cell == "-":
-            return ""
         exact = [str(status)] if str(status) in statuses_in(self.what) else []  # a 503 of the row "other 5xx" is one of them
         statuses = [*exact, f"{status // 100}xx", "5xx"]
         return next(name for one in statuses for name, row in ERRORS.items() if one in row.statuses)
+
+
+def by_operation(header: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a table with columns for operations: what the first cell says, and by operation the cell that is for it.
+
+    The header of a column names its operations, such as ``download link, file info``.
+    """
+    keys = {operation.name: operation.key for operation in OPERATIONS}
+    (line,) = {line for page in _PAGES for line in page.splitlines() if line.startswith(header)}
+    columns = [cell.strip().split(", ") for cell in line.strip("|").split("|")][1:]
+    for what, *cells in rows(header):
+        yield what, {keys[name]: cell for names, cell in zip(columns, cells, strict=True) for name in names if name in keys}
 
 
 def rows(header: str) -> Iterator[list[str]]:
@@ -72,9 +80,10 @@ def rows(header: str) -> Iterator[list[str]]:
 
 
 def _outcomes() -> Iterator[Row]:
-    for what, *cells in rows("| what happened | delete folder | remote upload |"):
-        told = [cells[0] if cell == "the same" else cell for cell in cells]
-        yield Row(re.sub(r"\[(.+?)\]\(.+?\)", r"\1", what), dict(zip(OPERATION_KEYS, told, strict=True)))
+    for what, cells in by_operation("| what happened | delete folder |"):
+        first = next(iter(cells.values()))
+        told = {operation: first if cell == "the same" else cell for operation, cell in cells.items()}
+        yield Row(re.sub(r"\[(.+?)\]\(.+?\)", r"\1", what), told)
 
 
 def statuses_in(text: str) -> tuple[str, ...]:
@@ -90,9 +99,9 @@ ERRORS: dict[str, ErrorRow] = {
 OUTCOMES = list(_outcomes())
 ANSWERS = [
     (body, operation, cell.strip("`"))
-    for bodies, *cells in rows("| body of a response with HTTP 200 |")
+    for bodies, cells in by_operation("| body of a response with HTTP 200 |")
     for body in re.findall(r"`({.*?})`", bodies)
-    for operation, cell in zip(OPERATION_KEYS, cells, strict=True)
+    for operation, cell in cells.items()
 ]
 """The bodies of responses with HTTP 200, and how each operation ends with them: its error's name, or ``success``."""
 

@@ -23,7 +23,7 @@ from airflow_provider_cloudstore.protocol.calls import Call
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import RawServer
-from tests.support import CALLS, TOKEN, settings, store_file
+from tests.support import CALLS, KINDS, TOKEN, settings, store_file
 from tests.wire.failure_table import ANSWERS, ERRORS, OUTCOMES, row_for
 
 Perform = Callable[..., Any]
@@ -97,7 +97,6 @@ FAULTS: dict[str, dict[str, Any]] = {
     "web page": status(200, body="<!doctype html><title>Sign in</title>"),
     "broken JSON": status(200, body="{broken or not"),
     "more than 1 MiB": status(200, body=" " * 1024 * 1025),
-    "2xx without a download token": status(204),
 }
 """A fault of the service for each cause in the table; what comes before the effect leaves none."""
 AFTER_THE_EFFECT = ("lost connection after the effect", "incomplete response", "other 5xx (504) after the effect")
@@ -157,12 +156,12 @@ def end_in_the_table(name: str, lasts: bool, operation: str) -> tuple[int, int, 
     error = row.error(operation, FAULTS[name].get("status", 500))
     if not row.is_retried(operation):
         return 1, effect, error
-    if effect and operation == "delete":
+    if effect and KINDS[operation].operation.missing_is_success:
         return 2, 1, ""  # the second deletion finds nothing, which is success
     return (ATTEMPTS, ATTEMPTS * effect, error) if lasts else (2, 1 + effect, "")
 
 
-CELLS = [(name, False, operation) for name in FAULTS for operation in CALLS]
+CELLS = [(name, False, operation) for name in FAULTS for operation in row_for(name).cells]
 CELLS += [(name, True, operation) for name, _, operation in CELLS if row_for(name).is_retried(operation)]
 
 
@@ -178,7 +177,7 @@ def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says
     state = fresh.state()
     requests, effects, error = end_in_the_table(name, lasts, operation)
     assert failed is None or failed.attempts == requests
-    if perform is asynchronous and operation == "link" and lasts and name.startswith("lost connection"):
+    if perform is asynchronous and kind.operation.method == "GET" and lasts and name.startswith("lost connection"):
         requests, effects = 2 * requests, 2 * effects  # aiohttp itself sends a lost GET once more
     seen = state["requests"][operation], state["effects"].get(operation, 0), type(failed).__name__ if failed else ""
     assert seen == (requests, effects, error)

@@ -28,7 +28,7 @@ from airflow_provider_cloudstore.protocol import calls
 from scripts.processes import free_port
 from tests.guarantees import Proof, guarantee
 from tests.support import eventually, store_file
-from tests.wire.failure_table import ERRORS, OPERATION_KEYS, rows
+from tests.wire.failure_table import ERRORS, by_operation
 from tests.wire.neighbours.servers import HAPROXY, LOCATION, PROXY_LOGIN, PROXY_PASSWORD, Haproxy, Nginx, Squid, limit, server
 
 pytestmark = pytest.mark.slow
@@ -199,7 +199,7 @@ GUARANTEES = [
     guarantee("front-ends", "squid: 407, because the proxy's credentials are wrong (http)"),
 ]
 MARKS = {mark.args[1]: mark for mark in GUARANTEES}
-DOCUMENTED = {name: dict(zip(OPERATION_KEYS, ends, strict=True)) for name, *ends in rows("| behavior |")}
+DOCUMENTED = dict(by_operation("| behavior |"))
 """How each operation ends: an error in backticks, or ``succeeds``."""
 
 

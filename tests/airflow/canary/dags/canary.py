@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import datetime
 from typing import Any
@@ -57,11 +58,20 @@ def use_link(link: dict[str, Any]) -> None:
     mask_secret(link["token"])
 
 
+@task
+def call_hook(method: str, subject: str, conn_id: str) -> dict[str, Any]:
+    """A user's own task that calls the hook: for an operation without an operator."""
+    with CloudStoreHook(conn_id) as hook:
+        return dict(getattr(hook, method)(subject).to_dict())
+
+
 with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
     for conn_id in os.environ["CANARY_CONNECTIONS"].split(","):
         DeleteFolderOperator(task_id=f"delete.{conn_id}", folder_id="doomed", cloudstore_conn_id=conn_id)
         RemoteUrlUploadOperator(task_id=f"upload.{conn_id}", url=SOURCE, cloudstore_conn_id=conn_id)
         link = DownloadLinkOperator(task_id=f"link.{conn_id}", file_id="f1", cloudstore_conn_id=conn_id)
+        for operation, (method, subject) in json.loads(os.environ["CANARY_WITHOUT_OPERATOR"]).items():
+            call_hook.override(task_id=f"{operation}.{conn_id}")(method, subject, conn_id)
         if conn_id == "canary_ok":
             use_token(token=link.output)
             use_link(link=link.output["download_link"])
