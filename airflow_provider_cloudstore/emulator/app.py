@@ -73,7 +73,8 @@ class Service:
 
     def _handler_of(self, operation: Operation) -> Handler:
         """What every operation does: check the token, read the only parameter, count the effect."""
-        work = {"delete": self._delete_folder, "upload": self._upload, "link": self._link}.get(operation.key)
+        handlers = {"delete": self._delete_folder, "upload": self._upload, "link": self._link}
+        work = handlers.get(operation.key)
 
         async def handle(request: web.Request) -> web.Response:
             self._authorize(request, in_query=operation.token_in_query)

@@ -228,7 +228,7 @@ UNREACHABLE: dict[str, Callable[[Emulator, int, int], Settings]] = {
 """Settings with which no request reaches the service, for each cause in the table."""
 
 
-@pytest.mark.parametrize("operation", CALLS)
+@pytest.mark.parametrize("operation", row_for("DNS").cells)
 @pytest.mark.parametrize("name", UNREACHABLE)
 def test_what_does_not_reach_the_service_is_known_as_never_sent(
     perform: Perform, fresh: Emulator, name: str, operation: str

@@ -125,6 +125,7 @@ OTHER_VALUES: dict[str, Any] = {
 
 @pytest.mark.parametrize("key", sorted(EXTRA_KEYS))
 def test_every_extra_changes_its_setting(key: str) -> None:
+    assert key in OTHER_VALUES, f"tests/unit/protocol/test_settings.py needs a value for '{key}' in OTHER_VALUES"
     assert getattr(read(**{key: OTHER_VALUES[key]}), key) != getattr(read(), key)
 
 
