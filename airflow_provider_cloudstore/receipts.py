@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.manifest import Entry, FileManifest
-from airflow_provider_cloudstore.batch.receipts import Status, parts_by_batch, read_mark, read_part
+from airflow_provider_cloudstore.batch.receipts import Status, parts_by_batch, read_part
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -53,22 +53,21 @@ def write_failed(
     The lines are as they were, with the manifest's header and compression; a URL that it lists twice is written once. Lines that
     were not sent are left out: clearing the task sends them. The target is complete or absent.
 
-    :param receipts: the folder of one run's receipts.
-    :param manifest: the manifest of that run.
+    :param receipts: the folder of one batch's receipts.
+    :param manifest: the manifest of that batch.
     :param target: the file to write, a local path or a path for ``ObjectStoragePath``. It holds the credentials of its URLs.
     :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
     :param unknown: whether to add the lines whose outcome is unknown: those uploads may have arrived.
     :returns: how many lines were written.
-    :raises InvalidInputError: if the folder has no receipts, or those of several runs, or the manifest cannot be read to its end.
+    :raises InvalidInputError: if the folder has no receipts, or those of several batches, or the manifest cannot be read to its end.
     :raises BatchStoppedError: if a receipt is damaged.
     """
     from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path
 
     folder, place = _open(receipts)
-    marks = [read_mark(folder, name, place) for name in folder.names() if name.startswith("batch-")]
-    if len({mark["scope"][:3] for mark in marks if mark}) > 1:  # shards differ in the map index alone
+    if sum(name.startswith("batch-") for name in folder.names()) > 1:
         raise InvalidInputError(
-            f"{place} holds the receipts of several runs or tasks, whose manifests may differ; nothing was written",
+            f"{place} holds the receipts of several batches, whose manifests may differ; nothing was written",
             advice="Give each run a folder of its own, such as .../receipts/{{ run_id }}, and name that one.",
         )
     if not isinstance(manifest, (str, PathLike)) and not hasattr(manifest, "open"):

@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def digest(self) -> bytes:
-        """Its identity in receipts and shards: the SHA-256 of the URL exactly as in the manifest, in UTF-8.
+        """Its identity in receipts: the SHA-256 of the URL exactly as in the manifest, in UTF-8.
 
         Of a line without a URL, that of its number.
         """
@@ -64,11 +64,6 @@ Manifest = Callable[[], Iterator[Entry]]
 def list_manifest(urls: Sequence[Any]) -> Manifest:
     """A list of URLs as a manifest."""
     return lambda: (Entry(line, url) for line, url in enumerate(urls, 1))
-
-
-def shard_of(manifest: Manifest, number: int, count: int) -> Manifest:
-    """One of ``count`` shards, counted from 0. The same URL is always in the same one."""
-    return lambda: (entry for entry in manifest() if int.from_bytes(entry.digest[-8:]) % count == number)
 
 
 class FileManifest:

@@ -44,12 +44,11 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     :param max_consecutive_failures: end the batch when this many requests in a row failed; None for never.
     :param allowed_failures: succeed, with a warning, if no more URLs failed. Unknown ones are never allowed.
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
-    :param shard: ``(k, n)`` sends the k-th of n parts of the manifest, counted from 0, split by URL (templated).
     :param cloudstore_conn_id: the Airflow connection (templated).
     :raises ValueError: if an argument is invalid.
     """
 
-    template_fields: Sequence[str] = ("urls", "receipts", "shard", "cloudstore_conn_id")
+    template_fields: Sequence[str] = ("urls", "receipts", "cloudstore_conn_id")
     ui_color = "#b9d6f2"
 
     def __init__(
@@ -63,7 +62,6 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         max_consecutive_failures: int | None = 100,
         allowed_failures: int = 0,
         retry_unknown_outcome: bool = False,
-        shard: Sequence[int | str] | str | None = None,
         cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
@@ -85,10 +83,9 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         self.max_consecutive_failures = max_consecutive_failures
         self.allowed_failures = allowed_failures
         self.retry_unknown_outcome = retry_unknown_outcome
-        self.shard = shard
         self.cloudstore_conn_id = cloudstore_conn_id
-        # As written: a template that renders to None is a mistake, and not a batch without receipts or shards.
-        self._has_receipts, self._is_sharded = receipts is not None, shard is not None
+        # As written: a template that renders to None is a mistake, and not a batch without receipts.
+        self._has_receipts = receipts is not None
         self._unredacted_urls: Secret | None = None
         self._problem = ""
         # Airflow may copy the task before running it, and call `on_kill` on either copy: they share this list.
@@ -151,20 +148,18 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         return self._unredacted_urls is None and isinstance(self.urls, str)
 
     def _read(self) -> Manifest:
-        from airflow_provider_cloudstore.batch.manifest import FileManifest, list_manifest, shard_of
+        from airflow_provider_cloudstore.batch.manifest import FileManifest, list_manifest
         from airflow_provider_cloudstore.exceptions import InvalidInputError
         from airflow_provider_cloudstore.hooks.targets import object_path
 
         if self._problem:
             raise InvalidInputError(f"{self._problem}; nothing was sent")
-        manifest: Manifest
-        if self._is_file:
-            manifest = FileManifest(object_path(self.urls, "urls"), self.urls, self.url_column)
-            if next(manifest(), None) is None:  # a folder of an object store looks like an empty file
-                raise InvalidInputError(f"the manifest {self.urls} is empty, or a folder; nothing was sent")
-        else:
-            manifest = list_manifest(json.loads(self._unredacted_urls.reveal()) if self._unredacted_urls else self.urls)
-        return shard_of(manifest, *arguments.parse_shard(self.shard)) if self._is_sharded else manifest
+        if not self._is_file:
+            return list_manifest(json.loads(self._unredacted_urls.reveal()) if self._unredacted_urls else self.urls)
+        manifest = FileManifest(object_path(self.urls, "urls"), self.urls, self.url_column)
+        if next(manifest(), None) is None:  # a folder of an object store looks like an empty file
+            raise InvalidInputError(f"the manifest {self.urls} is empty, or a folder; nothing was sent")
+        return manifest
 
     def _finalize(self, context: Context, report: Report) -> dict[str, Any]:
         from airflow_provider_cloudstore.exceptions import BatchFailedError, BatchInterruptedError

@@ -162,15 +162,11 @@ def test_unknown_lines_are_written_only_if_asked_for_and_the_last_receipt_decide
     assert (tmp_path / "failed").read_text() == "https://h/b\nhttps://h/c\n"
 
 
-def test_the_shards_of_a_run_make_one_manifest_and_two_runs_make_none(tmp_path: Path) -> None:
-    (tmp_path / "urls").write_text("https://h/a\nhttps://h/b\n")
-    for shard, url in enumerate(("https://h/a", "https://h/b")):
-        receipts = Receipts(PathFolder(tmp_path / "receipts"), Try(("dag", "run", "task", str(shard))))
-        receipts.begin()
-        receipts.write([line_of(url, FAILED, 1, 0)])
-    assert write_failed(tmp_path / "receipts", tmp_path / "urls", tmp_path / "failed") == 2
-    write(tmp_path / "receipts", 1, ("https://h/a", FAILED), run="another")
-    with pytest.raises(InvalidInputError, match=r"(?s)the receipts of several runs or tasks.*Give each run a folder"):
+def test_the_receipts_of_two_batches_make_no_manifest(tmp_path: Path) -> None:
+    (tmp_path / "urls").write_text("https://h/a\n")
+    for run in ("run", "another"):
+        write(tmp_path / "receipts", 1, ("https://h/a", FAILED), run=run)
+    with pytest.raises(InvalidInputError, match=r"(?s)the receipts of several batches.*Give each run a folder"):
         write_failed(tmp_path / "receipts", tmp_path / "urls", tmp_path / "none")
     assert not (tmp_path / "none").exists()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.manifest import MAX_LINE_LENGTH, Entry, FileManifest, list_manifest, shard_of
+from airflow_provider_cloudstore.batch.manifest import MAX_LINE_LENGTH, Entry, FileManifest, list_manifest
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, InvalidInputError
 from tests.unit.batch.folders import digest_of
 
@@ -64,14 +64,6 @@ def test_an_entry_does_not_print_its_url_and_is_identified_by_it() -> None:
     assert Entry(1, "a").digest == Entry(2, "a").digest == digest_of("a")
     assert len({Entry(1, "a").digest, Entry(1, "A").digest, Entry(1, problem="x").digest, Entry(2, problem="x").digest}) == 4
     assert len(Entry(1, "\udcff").digest) == 32
-
-
-def test_shards_split_a_manifest_by_url() -> None:
-    urls = [f"https://h/{number}" for number in range(300)] * 2
-    shards = [[entry.url for entry in shard_of(list_manifest(urls), number, 3)()] for number in range(3)]
-    assert sum(map(len, shards)) == 600
-    assert set().union(*shards) == set(urls)
-    assert sum(len(set(shard)) for shard in shards) == 300
 
 
 # --- the copy

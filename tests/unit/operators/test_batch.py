@@ -196,15 +196,6 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
     assert emulator.state()["requests"] == {}
 
 
-@pytest.mark.parametrize("shard", ["1/3", "(1, 1)", "", "None", None])
-def test_a_shard_that_makes_no_sense_is_refused(emulator: Emulator, shard: Any) -> None:
-    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts=None, shard="{{ params.shard }}")
-    operator.shard = shard  # as Airflow renders it
-    with pytest.raises(exceptions.InvalidInputError, match="shard is"):
-        operator.execute(context())
-    assert emulator.state()["requests"] == {}
-
-
 @pytest.mark.parametrize(
     ("place", "words"),
     [
@@ -259,18 +250,11 @@ def test_a_path_with_credentials_is_refused_and_redacted_in_the_rendered_fields(
     assert emulator.state()["requests"] == {}
 
 
-def test_shards_may_be_rendered_and_receipts_are_joined_by_digest(emulator: Emulator, tmp_path: Path) -> None:
+def test_receipts_are_joined_to_the_manifest_by_digest(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.csv"
-    manifest.write_text("\n".join(["id,url", *(f"k{number},{url}" for number, url in enumerate(urls(60)))]))
-    shards: list[Any] = ["(0, 3)", "[1, 3]", [2, "3"]]
-    for number, shard in enumerate(shards):
-        operator = RemoteUrlBatchUploadOperator(
-            task_id="t", urls=str(manifest), shard=("{{ params.k }}", 3), receipts=f"{tmp_path}/r{number}"
-        )
-        operator.shard = shard  # as Airflow renders it
-        operator.execute(context())
-    assert arrived(emulator) == sorted(urls(60))
-    lines = [line for part in tmp_path.glob("r*/part-*.jsonl") for line in part.read_text().splitlines()]
+    manifest.write_text("\n".join(["id,link", *(f"k{number},{url}" for number, url in enumerate(urls(60)))]))
+    rendered(str(manifest), str(tmp_path / "r")).execute(context())
+    lines = [line for part in tmp_path.glob("r/part-*.jsonl") for line in part.read_text().splitlines()]
     found = {receipt["digest"]: receipt for receipt in map(json.loads, lines)}
     assert len(found) == 60
     assert found[hashlib.sha256(urls(60)[7].encode()).hexdigest()]["line"] == 9
