@@ -59,7 +59,7 @@ def write_failed(
     :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
     :param unknown: whether to add the lines whose outcome is unknown: those uploads may have arrived.
     :returns: how many lines were written.
-    :raises InvalidInputError: if the folder has no receipts, or those of several batches, or the manifest cannot be read to its end.
+    :raises InvalidInputError: if the folder has no receipts or those of several batches, or the manifest cannot be read to its end.
     :raises BatchStoppedError: if a receipt is damaged.
     """
     from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path

@@ -99,6 +99,7 @@ async def report_progress(ledger: Ledger, throttle: Throttle, report: Callable[[
         before, done = done, ledger.finished
         rate = (done - before) / _PROGRESS_INTERVAL
         left = f", about {(ledger.total - done) / rate:,.0f} s left" if rate else ""
-        now = f"; {throttle.waits_for}" if throttle.waits_for else f", {rate:,.0f} a second{left}"
+        waiting = throttle.waits_for_service
+        now = f"; {waiting}" if waiting else f", {rate:,.0f} a second{left}"
         failed, unknown = ledger.count(Status.FAILED), ledger.count(Status.UNKNOWN)
         report(f"{done:,} of {_urls(ledger.total)} done, {failed:,} failed, {unknown:,} unknown{now}")

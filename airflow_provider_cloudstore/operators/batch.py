@@ -41,7 +41,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
     :param max_concurrency: maximum number of requests in flight, up to 500.
     :param requests_per_second: a steady rate for the whole batch; None for no limit.
-    :param max_consecutive_failures: end the batch when this many requests in a row failed; None for never.
+    :param max_consecutive_failures: end the batch when the service refused this many requests in a row; None for never.
     :param allowed_failures: succeed, with a warning, if no more URLs failed. Unknown ones are never allowed.
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
     :param cloudstore_conn_id: the Airflow connection (templated).

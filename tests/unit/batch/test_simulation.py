@@ -22,7 +22,7 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch import receipts
+from airflow_provider_cloudstore.batch import receipts, sending
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.lease import LEASE, Lease
 from airflow_provider_cloudstore.batch.ledger import Ledger
@@ -301,8 +301,9 @@ def verdict(world: World, report: Report, interruptions: int, seed: int) -> None
 
 
 @pytest.fixture(autouse=True)
-def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receipts, "PART_SIZE", 2_000)
+    monkeypatch.setattr(sending, "_READ_AHEAD", 5)
 
 
 @pytest.fixture(autouse=True)
@@ -371,4 +372,9 @@ def test_a_batch_that_takes_a_failed_url_for_settled_is_found(monkeypatch: pytes
         note(self, [(digest, Status.QUEUED) for digest, _ in outcomes])
 
     monkeypatch.setattr(Ledger, "note_earlier", settle)
+    assert is_found()
+
+
+def test_a_batch_that_resends_what_may_have_arrived_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "_WITHOUT_EFFECT", (exceptions.RateLimitError, exceptions.OutcomeUnknownError))
     assert is_found()

@@ -218,11 +218,11 @@ def test_a_receipts_folder_that_no_worker_would_find_is_refused_and_not_created(
 
 def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp_path: Path) -> None:
     pushed: dict[str, Any] = {}
-    emulator.fault("status", status=503, times=100)
-    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), receipts=None, max_consecutive_failures=1, max_concurrency=1)
+    emulator.fault("status", status=429, headers={"Retry-After": "901"}, times=0)
+    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), receipts=None, max_concurrency=1)
     with pytest.raises(exceptions.BatchInterruptedError, match="With receipts, the task resumes"):
         batch.execute(context(pushed))
-    assert (pushed["return_value"]["total"], pushed["return_value"]["unsent"]) == (3, 2)
+    assert (pushed["return_value"]["total"], pushed["return_value"]["unsent"]) == (3, 3)
 
 
 @pytest.mark.parametrize("bad", ["not-a-url", "https:/h/x?sig=hunter2"])
