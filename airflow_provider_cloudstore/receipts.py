@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.folder import PathFolder
-from airflow_provider_cloudstore.batch.manifest import Entry, FileManifest
+from airflow_provider_cloudstore.batch.manifest import FileManifest
 from airflow_provider_cloudstore.batch.receipts import Status, parts_by_batch, read_part
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 
@@ -46,20 +46,18 @@ def write_failed(
     target: str | PathLike[str] | ObjectStoragePath,
     *,
     url_column: str = "url",
-    unknown: bool = False,
 ) -> int:
     """Write a manifest of what failed, to be corrected and sent again: the malformed lines, and those whose last receipt says so.
 
-    The lines are as they were, with the manifest's header and compression; a URL that it lists twice is written once. Lines that
+    The lines are as they were, with the manifest's header, uncompressed; a URL that it lists twice is written once. Lines that
     were not sent are left out: clearing the task sends them. The target is complete or absent.
 
     :param receipts: the folder of one batch's receipts.
     :param manifest: the manifest of that batch.
     :param target: the file to write, a local path or a path for ``ObjectStoragePath``. It holds the credentials of its URLs.
     :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
-    :param unknown: whether to add the lines whose outcome is unknown: those uploads may have arrived.
     :returns: how many lines were written.
-    :raises InvalidInputError: if the folder has no receipts or those of several batches, or the manifest cannot be read to its end.
+    :raises InvalidInputError: if the folder has not the receipts of one batch, or the manifest cannot be read to its end.
     :raises BatchStoppedError: if a receipt is damaged.
     """
     from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path
@@ -75,16 +73,19 @@ def write_failed(
     source_path, target_path = object_path(manifest, "manifest"), object_path(target, "target")
     if str(source_path) == str(target_path):
         raise InvalidInputError("the target is the manifest itself; nothing was written", advice="Name another file.")
-    statuses = {Status.FAILED.value, Status.UNKNOWN.value} if unknown else {Status.FAILED.value}
-    wanted = {bytes.fromhex(one["digest"]) for one in _last_outcomes(folder, place) if one["status"] in statuses}
+    failed = {bytes.fromhex(one["digest"]) for one in _last_outcomes(folder, place) if one["status"] == Status.FAILED.value}
     source = FileManifest(source_path, str(manifest), url_column)
-    chosen: dict[bytes, Entry] = {}
+    first = next((entry.line for entry in source()), 0)
+    chosen: dict[bytes, int] = {}
     for entry in source():
-        if entry.digest in wanted:
-            chosen.setdefault(entry.digest, entry)  # the first line of a URL is the one that was sent
+        if entry.digest in failed:
+            chosen.setdefault(entry.digest, entry.line)  # the first line of a URL is the one that was sent
+    wanted = set(chosen.values())
     with atomic_write(target_path) as file:
-        source.write(chosen.values(), file)
-    return len(chosen)
+        for number, line in source.lines():
+            if number < first or number in wanted:
+                file.write(line.encode("utf-8", "surrogateescape"))
+    return len(wanted)
 
 
 def _open(path: Any) -> tuple[PathFolder, str]:
