@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.manifest import FileManifest
-from airflow_provider_cloudstore.batch.receipts import Status, parts_by_batch, read_part
+from airflow_provider_cloudstore.batch.recording import Status, parts_by_batch, read_part
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, in_daemon_thread, retry_until
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Manifest
-from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.recording import Receipts
 from airflow_provider_cloudstore.batch.report import Report, conclude, plan, report_progress
 from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Any
 
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 
 FAILURES_REPORTED = 20

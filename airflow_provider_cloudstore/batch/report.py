@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_cloudstore.batch.ledger import Ledger
-from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.batch.sending import Options
 from airflow_provider_cloudstore.batch.throttle import Throttle
 from airflow_provider_cloudstore.exceptions import BatchFailedError, CloudStoreError

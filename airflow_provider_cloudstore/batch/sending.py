@@ -15,7 +15,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.lease import InThread
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.batch.throttle import Drained, Throttle
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.calls import Call, UploadFromUrl

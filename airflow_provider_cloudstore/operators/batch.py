@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_cloudstore.batch.job import Job
     from airflow_provider_cloudstore.batch.manifest import Manifest
-    from airflow_provider_cloudstore.batch.receipts import Receipts
+    from airflow_provider_cloudstore.batch.recording import Receipts
     from airflow_provider_cloudstore.batch.report import Report
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
@@ -181,7 +181,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
 def open_receipts(text: str | None, context: Context) -> Receipts:
     """The running try's receipts in a folder; ``InvalidInputError`` if another worker would not find it."""
     from airflow_provider_cloudstore.batch.folder import PathFolder
-    from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+    from airflow_provider_cloudstore.batch.recording import Receipts, Try
     from airflow_provider_cloudstore.exceptions import InvalidInputError
     from airflow_provider_cloudstore.hooks.targets import object_path
     from airflow_provider_cloudstore.protocol.operations import validate_present

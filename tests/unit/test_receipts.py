@@ -13,7 +13,7 @@ from upath import UPath
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.receipts import Receipts, Status, Try
+from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
 from airflow_provider_cloudstore.exceptions import BatchStoppedError, InvalidInputError
 from airflow_provider_cloudstore.receipts import read_receipts, write_failed
 from tests.unit.batch.folders import digest_of

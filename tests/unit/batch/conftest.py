@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.manifest import Entry, Manifest, list_manifest
-from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
+from airflow_provider_cloudstore.batch.recording import Folder, Receipts, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
 from airflow_provider_cloudstore.emulator.runner import Emulator

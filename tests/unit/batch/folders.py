@@ -9,7 +9,7 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Status, Try
+from airflow_provider_cloudstore.batch.recording import Folder, Receipts, Status, Try
 
 SCOPE = ("dag", "run")
 

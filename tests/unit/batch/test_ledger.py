@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_cloudstore.batch.ledger import FAILURES_REPORTED, Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry, list_manifest
-from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.batch.recording import Status
 from tests.unit.batch.folders import digest_of
 
 

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import list_manifest
-from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.batch.report import Report, conclude, plan
 from airflow_provider_cloudstore.batch.sending import Options
 from tests.unit.batch.folders import digest_of

@@ -22,12 +22,12 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch import receipts, sending
+from airflow_provider_cloudstore.batch import recording, sending
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.lease import LEASE, Lease
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import list_manifest
-from airflow_provider_cloudstore.batch.receipts import Receipts, Status, Try
+from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
@@ -302,7 +302,7 @@ def verdict(world: World, report: Report, interruptions: int, seed: int) -> None
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receipts, "PART_SIZE", 2_000)
+    monkeypatch.setattr(recording, "PART_SIZE", 2_000)
     monkeypatch.setattr(sending, "_READ_AHEAD", 5)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.job import Job
-from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
+from airflow_provider_cloudstore.batch.recording import Folder, Receipts, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
 from tests.support import settings

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.emulator.faults import Fault, Kind, Work
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -75,7 +75,7 @@ def test_time_in_which_the_process_was_frozen_counts(tmp_path: Any) -> None:
         from airflow_provider_cloudstore.batch.folder import PathFolder
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.manifest import list_manifest
-        from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+        from airflow_provider_cloudstore.batch.recording import Receipts, Try
         from airflow_provider_cloudstore.batch.sending import Options
         from airflow_provider_cloudstore.protocol.secrets import Secret
         from airflow_provider_cloudstore.protocol.settings import Settings
