@@ -28,7 +28,7 @@ def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dic
     ``status``      ``queued``, ``failed`` or ``unknown``
     ``try``         the try that recorded it
     ``file_id``     only with ``queued``: the id of the file; empty if the response had none
-    ``response``    only with ``queued``: the service's response; null if it has more than 16 KiB, missing if it was empty
+    ``response``    only with ``queued``: the service's response; missing if it was empty
     ``error``       only with ``failed`` and ``unknown``: why
     ==============  ============================================================================================
 

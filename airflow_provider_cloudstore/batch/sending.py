@@ -64,13 +64,10 @@ class Sender:
     entries: Iterator[Entry]
     options: Options
     in_thread: InThread
-    error: CloudStoreError | None = field(default=None, init=False)
-    """Why the batch ended before the end of the manifest."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _queue: deque[Entry] = field(default_factory=deque, init=False)
     _refusals: int = field(default=0, init=False)
     """Consecutive ones."""
-    _is_drained: bool = field(default=False, init=False)
 
     async def run(self) -> None:
         """Send until nothing is left or an error ends the batch, then wait for the requests in flight."""
@@ -78,17 +75,8 @@ class Sender:
         try:
             await asyncio.gather(*workers)
         finally:
-            self.drain()
+            self.throttle.drain()
             await asyncio.wait(workers)
-
-    def drain(self) -> None:
-        """Start no more uploads; those in flight finish normally."""
-        self._is_drained = True
-        self.throttle.drain()
-
-    def _fail(self, error: CloudStoreError) -> None:
-        self.error = self.error or error
-        self.drain()
 
     async def _work(self) -> None:
         try:
@@ -97,15 +85,15 @@ class Sender:
         except Drained:
             return
         except CloudStoreError as error:
-            self._fail(error)
+            self.throttle.fail(error)
 
     async def _next(self) -> Entry | None:
-        """The next entry to send, or None if nothing is left or the batch ends."""
+        """The next entry to send, or None if nothing is left."""
         async with self._reading:
-            if not self._queue and not self._is_drained:
+            if not self._queue:
                 read = await self.in_thread(lambda: list(islice(filter(self.ledger.admit, self.entries), _READ_AHEAD)))
                 self._queue.extend(read)
-        return self._queue.popleft() if self._queue and not self._is_drained else None
+        return self._queue.popleft() if self._queue else None
 
     async def _send(self, entry: Entry) -> None:
         if entry.problem:
@@ -123,7 +111,7 @@ class Sender:
             raise exceptions.BatchStoppedError(
                 error.reason, operation="batch upload", status=error.status, cause="token"
             ) from None
-        except (exceptions.ConfigurationError, exceptions.BatchInterruptedError):
+        except exceptions.ConfigurationError:
             raise
         except CloudStoreError as error:
             is_unknown = isinstance(error, (exceptions.OutcomeUnknownError, exceptions.TransientServiceError))
@@ -153,4 +141,6 @@ class Sender:
         self._refusals += 1
         if self._refusals == self.options.max_consecutive_failures:
             what = f"{self._refusals:,} requests in a row were refused (max_consecutive_failures), last: {error.reason}"
-            self._fail(exceptions.BatchStoppedError(what, operation="batch upload", subject=error.subject, cause="refused"))
+            self.throttle.fail(
+                exceptions.BatchStoppedError(what, operation="batch upload", subject=error.subject, cause="refused")
+            )

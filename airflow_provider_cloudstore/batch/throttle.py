@@ -39,7 +39,9 @@ class Throttle:
         self._next_slot = self._paused_until = 0.0
         self._last_healthy = self._time()
         self._in_flight = self._failures = 0
-        self._ended_by: Exception | None = None
+        self._is_drained = False
+        self.error: CloudStoreError | None = None
+        """Why the batch ended early."""
         self._turn = asyncio.Lock()  # one task waits for the next request, and the others for it
         self._changed = asyncio.Event()
 
@@ -58,7 +60,6 @@ class Throttle:
     async def acquire(self) -> None:
         """Wait until the next request may be sent.
 
-        :raises CloudStoreError: if the service has failed for too long.
         :raises Drained: if nothing more is sent.
         """
         async with self._turn:
@@ -72,8 +73,8 @@ class Throttle:
 
     def _delay(self) -> float | None:
         """Seconds until a request may be sent, as far as is known; None until something changes."""
-        if self._ended_by:
-            raise self._ended_by
+        if self._is_drained:
+            raise Drained
         if not self._lease.is_valid or (self._is_probing and self._in_flight):
             return None
         return max(self._next_slot, self._paused_until) - self._time()
@@ -84,8 +85,13 @@ class Throttle:
 
     def drain(self) -> None:
         """Send nothing more: what waits raises :class:`Drained`."""
-        self._ended_by = self._ended_by or Drained()
+        self._is_drained = True
         self.wake()
+
+    def fail(self, error: CloudStoreError) -> None:
+        """Send nothing more, because of an error."""
+        self.error = self.error or error
+        self.drain()
 
     def record_success(self) -> None:
         """Record that the service accepted an upload."""
@@ -113,7 +119,7 @@ class Throttle:
                 pause = max(pause, 2.0 ** min(self._failures - FAILURES_TO_PROBE, _DOUBLINGS))
         self._paused_until = max(self._paused_until, now + pause)
         if self._paused_until - self._last_healthy > _OUTAGE_LIMIT:
-            self._ended_by = self._ended_by or _service_error(error)
+            self.fail(_service_error(error))
 
 
 def _service_error(error: CloudStoreError) -> exceptions.BatchInterruptedError:

@@ -140,7 +140,6 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
             allowed_failures=self.allowed_failures,
             killed=lambda: bool(self._killed),
             time_limit=max(0.1, time_left() - _TIME_TO_END),
-            report=self.log.info,
         )
 
     @property

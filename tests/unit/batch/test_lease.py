@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch import lease as lease_module
-from airflow_provider_cloudstore.batch.lease import LEASE, Clock, Lease, in_daemon_thread
+from airflow_provider_cloudstore.batch.lease import LEASE, Lease, in_daemon_thread
 from tests.unit.batch.virtual import in_virtual_time, now
 
 
@@ -74,14 +73,12 @@ async def test_a_checkpoint_allows_sending_for_two_seconds_from_its_snapshot_and
 
 
 @in_virtual_time
-async def test_a_store_that_always_takes_longer_than_two_seconds_is_told_and_ends_the_batch(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with pytest.raises(exceptions.BatchInterruptedError, match="writing the receipts takes longer than 2 s") as ended:
-        await Store(2.5).renew()
-    assert ended.value.cause == "store"
-    assert 300 < now() <= 305
-    assert "Sending is paused: writing the receipts takes longer than 2 s" in caplog.text
+async def test_a_store_that_takes_longer_than_two_seconds_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(2.5)
+    _task = store.renew()
+    await asyncio.sleep(6)
+    assert not store.lease.is_valid
+    assert set(caplog.messages) == {"Sending is paused: writing the receipts takes longer than 2 s"}
 
 
 # --- checkpoints
@@ -191,10 +188,3 @@ def test_the_result_of_work_that_was_given_up_is_dropped(caplog: pytest.LogCaptu
 
     asyncio.run(main())
     assert caplog.messages == []
-
-
-def test_the_leases_clock_counts_a_step_of_either_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = iter([(0.0, 100.0), (1.0, 101.0), (61.0, 101.5), (62.0, 4000.0), (63.0, 100.0)])
-    monkeypatch.setattr(lease_module.Clock, "_read", staticmethod(lambda: next(readings)))
-    clock = Clock()
-    assert [clock() for _ in range(4)] == [1.0, 61.0, 61.0 + 3898.5, 62.0 + 3898.5]

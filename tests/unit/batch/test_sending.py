@@ -13,7 +13,6 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle
 from tests.unit.batch.conftest import manifest_of
@@ -46,8 +45,8 @@ class Sending:
         self.manifest = manifest_of(wanted)
         self.ledger = Ledger()
         self.entries = self.manifest()
-        self.sender: Sender
         self.took = self.reading_takes = 0.0
+        self.error: Any = None
 
     def run(self, during: Callable[[Sending], Any] | None = None) -> Sending:
         """Send, and let ``during`` run at the same time."""
@@ -63,10 +62,10 @@ class Sending:
 
         throttle = Throttle(valid_lease(), self.options.requests_per_second)
         async with self.service.connect(SETTINGS, reload, 99) as client:
-            self.sender = Sender(client, lambda: SETTINGS, throttle, self.ledger, self.entries, self.options, self._in_thread)
+            sender = Sender(client, lambda: SETTINGS, throttle, self.ledger, self.entries, self.options, self._in_thread)
             other = asyncio.create_task(during(self)) if during else None
-            await self.sender.run()
-            self.took = loop.time()
+            await sender.run()
+            self.took, self.error = loop.time(), throttle.error
             if other:
                 await other
 
@@ -78,13 +77,9 @@ class Sending:
         return asyncio.get_running_loop().create_task(run())
 
     @property
-    def error(self) -> Any:
-        return self.sender.error
-
-    @property
     def counts(self) -> dict[str, int]:
-        assert sum(self.ledger.count(status) for status in Status) == self.ledger.total == len(self.wanted)
-        return {status.value: self.ledger.count(status) for status in Status if self.ledger.count(status)}
+        assert sum(self.ledger.counts.values()) == self.ledger.total == len(self.wanted)
+        return {status.value: count for status, count in self.ledger.counts.items() if count}
 
 
 def send(wanted: list[Any], answers: Callable[[str, float], Answer] | None = None, **options: Any) -> Sending:

@@ -106,7 +106,6 @@ class Process:
             Options(**self.world.options),
             Receipts(self, Try(("simulated",), self.number)),
             killed=lambda: self.terminated,
-            report=lambda line: None,
             connect=self.connect,
             clock=self.loop.time,
             in_thread=self.in_thread,

@@ -233,7 +233,7 @@ def test_the_error_of_one_bad_line_says_once_what_happened(emulator: Emulator, t
         RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest), receipts=None).execute(context())
     text = str(failed.value)
     assert text.count("line 11") == 1
-    assert "of 21 URLs 1 failed; the first, in line 11: url" in text
+    assert "1 failed of 21 URLs; the first, in line 11: url" in text
     assert ("not-a-url" in text) is (bad == "not-a-url")
     for wrong in ("hunter2", "nothing was sent"):
         assert wrong not in text
