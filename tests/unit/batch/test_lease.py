@@ -48,18 +48,6 @@ class Store:
 
 
 @in_virtual_time
-async def test_nothing_is_allowed_before_the_first_checkpoint_is_durable() -> None:
-    store = Store(0.5)
-    _task = store.renew()
-    valid = list[bool]()
-    for seconds in (0.49, 0.02):
-        await asyncio.sleep(seconds)
-        valid.append(store.lease.is_valid)
-    assert valid == [False, True]
-    assert store.renewed == [0.5]
-
-
-@in_virtual_time
 async def test_a_checkpoint_allows_sending_for_two_seconds_from_its_snapshot_and_not_from_its_write() -> None:
     store = Store(0.75)
     _task = store.renew()
@@ -84,31 +72,6 @@ async def test_a_store_that_takes_longer_than_two_seconds_is_told(caplog: pytest
 # --- checkpoints
 
 
-@in_virtual_time
-async def test_a_checkpoint_is_written_every_second_however_long_a_write_takes() -> None:
-    store = Store(0.3)
-    _task = store.renew()
-    await asyncio.sleep(5.5)
-    assert [moment for moment, _ in store.begun] == pytest.approx([0, 1, 2, 3, 4, 5])
-    store.seconds = 1.5
-    await asyncio.sleep(10)
-    moments = [moment for moment, _ in store.begun]
-    assert moments[-1] - moments[-2] == pytest.approx(1.5)  # one after the other
-
-
-@in_virtual_time
-async def test_a_write_that_failed_is_repeated_with_the_same_snapshot_after_pauses_of_up_to_15_seconds() -> None:
-    store = Store()
-    store.fails = lambda: OSError("s3cret") if now() < 60 else None
-    _task = store.renew()
-    await asyncio.sleep(70)
-    moments = [0, 0.6, 1.7, 3.8, 7.9, 16, 31.1, 46.2, 61.3]
-    assert [moment for moment, _ in store.begun[: len(moments)]] == pytest.approx(moments)
-    assert {snapshot for _, snapshot in store.begun[: len(moments)]} == {0.0}
-    assert store.written[0] == 0.0
-    assert store.written[1] > 61.3
-
-
 # --- when it gives up
 
 
@@ -122,15 +85,6 @@ async def test_a_store_that_is_away_for_five_minutes_ends_the_batch(seconds: flo
     assert now() == pytest.approx(300)
     assert ended.value.reason == f"the receipts cannot be written: retried for 300 s ({reason})"
     assert (ended.value.cause, ended.value.operation) == ("store", "batch upload")
-
-
-@in_virtual_time
-async def test_an_error_of_ours_ends_the_batch_at_once() -> None:
-    store = Store()
-    store.fails = lambda: exceptions.BatchStoppedError("it is a file", cause="receipts")
-    with pytest.raises(exceptions.BatchStoppedError, match="it is a file"):
-        await store.renew()
-    assert now() == pytest.approx(0.1)
 
 
 # --- the end

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -21,7 +20,6 @@ from tests.unit.batch.virtual import (
     UNREACHABLE,
     Answer,
     VirtualService,
-    response,
     run_virtually,
     valid_lease,
 )  # fmt: skip
@@ -103,14 +101,6 @@ def test_every_url_is_sent_once_and_queued(count: int) -> None:
 @pytest.mark.parametrize(("count", "allowed", "peak"), [(50, 7, 7), (50, 16, 16), (3, 16, 3)])
 def test_as_many_requests_are_in_flight_as_allowed(count: int, allowed: int, peak: int) -> None:
     assert send(urls(count), max_concurrency=allowed).service.peak == peak
-
-
-@pytest.mark.parametrize(("body", "kept"), [(b'{"id": 7}', {"id": 7}), (b'{"id": NaN}', {"id": "NaN"})])
-def test_the_receipt_has_the_response(body: bytes, kept: Any) -> None:
-    sent = send(urls(1), lambda url, now: response(200, body=body))
-    assert (sent.counts, sent.error) == ({"queued": 1}, None)
-    (line,) = (json.loads(line) for line in sent.ledger.drain_receipts())
-    assert (line["response"], line["url"], line["status"]) == (kept, "https://source.example/0?***", "queued")
 
 
 def test_a_line_that_holds_nothing_to_send_has_failed_and_costs_no_request() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import gzip
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,18 +71,6 @@ def test_failures_fail_the_task_after_all_the_rest_and_are_told(emulator: Emulat
     assert (summary["total"], summary["queued"], summary["failed"], summary["unknown"]) == (22, 18, 2, 2)
     assert len(summary["failures"]) == 4
     assert len(arrived(emulator)) == 20
-
-
-def test_the_services_message_is_one_line_wherever_it_is_stored(emulator: Emulator, tmp_path: Path) -> None:
-    hostile = "no\n[2026-01-01] ERROR forged\r\u2028\u0085\x1b[2K\u202e"
-    emulator.fault("status", status=400, body=json.dumps({"response": hostile}), times=0)
-    pushed: dict[str, Any] = {}
-    with pytest.raises(exceptions.CloudStoreError):
-        rendered(urls(1), str(tmp_path)).execute(context(pushed))
-    (receipt,) = [json.loads(line) for part in tmp_path.glob("part-*.jsonl") for line in part.read_text().split("\n") if line]
-    (failure,) = pushed["return_value"]["failures"]
-    for told in (receipt["error"], failure["error"]):
-        assert told == r"HTTP 400: no [2026-01-01] ERROR forged \x1b[2K\u202e"
 
 
 @pytest.mark.parametrize(
@@ -161,22 +148,6 @@ def test_a_template_of_receipts_that_renders_to_none_is_refused(emulator: Emulat
     assert emulator.state()["requests"] == {}
 
 
-def test_a_later_try_on_a_worker_without_the_receipts_sends_nothing(emulator: Emulator, tmp_path: Path) -> None:
-    with pytest.raises(exceptions.BatchStoppedError, match=r"no receipts of an earlier try in .*: is the folder shared by all"):
-        rendered(urls(5), str(tmp_path)).execute(context(try_number=2))
-    assert emulator.state()["requests"] == {}
-
-
-def test_the_mark_of_a_try_is_left_even_if_the_connection_is_missing(
-    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.delenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT")
-        with pytest.raises(Exception, match="cloudstore_default"):
-            rendered(urls(5), str(tmp_path)).execute(context())
-    assert rendered(urls(5), str(tmp_path)).execute(context(try_number=2))["queued"] == 5
-
-
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
@@ -247,25 +218,6 @@ def test_a_path_with_credentials_is_refused_and_redacted_in_the_rendered_fields(
     with pytest.raises(exceptions.InvalidInputError) as refused:
         operator.execute(context())
     assert "hunter2" not in str(refused.value)
-    assert emulator.state()["requests"] == {}
-
-
-def test_receipts_are_joined_to_the_manifest_by_digest(emulator: Emulator, tmp_path: Path) -> None:
-    manifest = tmp_path / "urls.csv"
-    manifest.write_text("\n".join(["id,link", *(f"k{number},{url}" for number, url in enumerate(urls(60)))]))
-    rendered(str(manifest), str(tmp_path / "r")).execute(context())
-    lines = [line for part in tmp_path.glob("r/part-*.jsonl") for line in part.read_text().splitlines()]
-    found = {receipt["digest"]: receipt for receipt in map(json.loads, lines)}
-    assert len(found) == 60
-    assert found[hashlib.sha256(urls(60)[7].encode()).hexdigest()]["line"] == 9
-
-
-def test_a_manifest_that_cannot_be_opened_is_an_error_of_ours_that_airflow_retries(emulator: Emulator, tmp_path: Path) -> None:
-    manifest = tmp_path / "urls.txt"
-    manifest.symlink_to(manifest)
-    with pytest.raises(exceptions.BatchInterruptedError, match=r"urls.txt cannot be copied .* \(Too many levels") as failed:
-        RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest), receipts=None).execute(context())
-    assert not failed.value.permanent
     assert emulator.state()["requests"] == {}
 
 
