@@ -7,8 +7,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.folder import PathFolder
-from airflow_provider_cloudstore.batch.manifest import Entry, FileManifest
-from airflow_provider_cloudstore.batch.receipts import Status, parts_by_batch, read_mark, read_part
+from airflow_provider_cloudstore.batch.manifest import FileManifest
+from airflow_provider_cloudstore.batch.recording import Status, parts_by_batch, read_part
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dic
     ``status``      ``queued``, ``failed`` or ``unknown``
     ``try``         the try that recorded it
     ``file_id``     only with ``queued``: the id of the file; empty if the response had none
-    ``response``    only with ``queued``: the service's response; null if it has more than 16 KiB, missing if it was empty
+    ``response``    only with ``queued``: the service's response; missing if it was empty
     ``error``       only with ``failed`` and ``unknown``: why
     ==============  ============================================================================================
 
@@ -46,29 +46,26 @@ def write_failed(
     target: str | PathLike[str] | ObjectStoragePath,
     *,
     url_column: str = "url",
-    unknown: bool = False,
 ) -> int:
     """Write a manifest of what failed, to be corrected and sent again: the malformed lines, and those whose last receipt says so.
 
-    The lines are as they were, with the manifest's header and compression; a URL that it lists twice is written once. Lines that
+    The lines are as they were, with the manifest's header, uncompressed; a URL that it lists twice is written once. Lines that
     were not sent are left out: clearing the task sends them. The target is complete or absent.
 
-    :param receipts: the folder of one run's receipts.
-    :param manifest: the manifest of that run.
+    :param receipts: the folder of one batch's receipts.
+    :param manifest: the manifest of that batch.
     :param target: the file to write, a local path or a path for ``ObjectStoragePath``. It holds the credentials of its URLs.
     :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
-    :param unknown: whether to add the lines whose outcome is unknown: those uploads may have arrived.
     :returns: how many lines were written.
-    :raises InvalidInputError: if the folder has no receipts, or those of several runs, or the manifest cannot be read to its end.
+    :raises InvalidInputError: if the folder has not the receipts of one batch, or the manifest cannot be read to its end.
     :raises BatchStoppedError: if a receipt is damaged.
     """
     from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path
 
     folder, place = _open(receipts)
-    marks = [read_mark(folder, name, place) for name in folder.names() if name.startswith("batch-")]
-    if len({mark["scope"][:3] for mark in marks if mark}) > 1:  # shards differ in the map index alone
+    if sum(name.startswith("batch-") for name in folder.names()) > 1:
         raise InvalidInputError(
-            f"{place} holds the receipts of several runs or tasks, whose manifests may differ; nothing was written",
+            f"{place} holds the receipts of several batches, whose manifests may differ; nothing was written",
             advice="Give each run a folder of its own, such as .../receipts/{{ run_id }}, and name that one.",
         )
     if not isinstance(manifest, (str, PathLike)) and not hasattr(manifest, "open"):
@@ -76,16 +73,19 @@ def write_failed(
     source_path, target_path = object_path(manifest, "manifest"), object_path(target, "target")
     if str(source_path) == str(target_path):
         raise InvalidInputError("the target is the manifest itself; nothing was written", advice="Name another file.")
-    statuses = {Status.FAILED.value, Status.UNKNOWN.value} if unknown else {Status.FAILED.value}
-    wanted = {bytes.fromhex(one["digest"]) for one in _last_outcomes(folder, place) if one["status"] in statuses}
+    failed = {bytes.fromhex(one["digest"]) for one in _last_outcomes(folder, place) if one["status"] == Status.FAILED.value}
     source = FileManifest(source_path, str(manifest), url_column)
-    chosen: dict[bytes, Entry] = {}
+    first = next((entry.line for entry in source()), 0)
+    chosen: dict[bytes, int] = {}
     for entry in source():
-        if entry.digest in wanted:
-            chosen.setdefault(entry.digest, entry)  # the first line of a URL is the one that was sent
+        if entry.digest in failed:
+            chosen.setdefault(entry.digest, entry.line)  # the first line of a URL is the one that was sent
+    wanted = set(chosen.values())
     with atomic_write(target_path) as file:
-        source.write(chosen.values(), file)
-    return len(chosen)
+        for number, line in source.lines():
+            if number < first or number in wanted:
+                file.write(line.encode("utf-8", "surrogateescape"))
+    return len(wanted)
 
 
 def _open(path: Any) -> tuple[PathFolder, str]:

@@ -230,7 +230,7 @@ def make_job(url: str, manifest: str, folder: str, number: int = 1, concurrency:
     from airflow_provider_cloudstore.batch.folder import PathFolder
     from airflow_provider_cloudstore.batch.job import Job
     from airflow_provider_cloudstore.batch.manifest import FileManifest
-    from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+    from airflow_provider_cloudstore.batch.recording import Receipts, Try
     from airflow_provider_cloudstore.batch.sending import Options
     from airflow_provider_cloudstore.clients import asynchronous
     from airflow_provider_cloudstore.protocol.secrets import Secret

@@ -20,7 +20,7 @@ from pathlib import Path
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.receipts import PART_SIZE, Receipts, Status, Try
+from airflow_provider_cloudstore.batch.recording import PART_SIZE, Receipts, Status, Try
 
 RATES = (10, 100, 1_000)
 _SPREAD = 2_654_435_761  # odd, so that each number of a part becomes another one of 32 bits

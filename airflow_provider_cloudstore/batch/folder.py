@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from airflow_provider_cloudstore.batch.receipts import unusable
+from airflow_provider_cloudstore.batch.recording import unusable
 
 _LOCAL = ("", "file", "local")
 # Here a file appears when its only request is complete, and a folder is only a prefix of names, which needs no creation.

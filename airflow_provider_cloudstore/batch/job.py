@@ -11,10 +11,10 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.batch.lease import Clock, InThread, Lease, in_daemon_thread, retry_until
+from airflow_provider_cloudstore.batch.lease import InThread, Lease, clock, in_daemon_thread, retry_until
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Manifest
-from airflow_provider_cloudstore.batch.receipts import Receipts
+from airflow_provider_cloudstore.batch.recording import Receipts
 from airflow_provider_cloudstore.batch.report import Report, conclude, plan, report_progress
 from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle
@@ -51,7 +51,6 @@ class Job:
     :param allowed_failures: as many URLs may fail.
     :param killed: whether the task is being terminated; polled ten times a second.
     :param time_limit: seconds after which the batch ends.
-    :param report: logs a line.
     :param counted: surrounds each call, to count its requests.
     """
 
@@ -63,10 +62,9 @@ class Job:
     allowed_failures: int = 0
     killed: Callable[[], bool] = lambda: False
     time_limit: float = math.inf
-    report: Callable[[str], None] = log.info
     counted: Callable[[Call[Any]], AbstractContextManager[Any]] = nullcontext
     connect: Callable[[Settings, Any, int], AbstractAsyncContextManager[AsyncClient]] = connect
-    clock: Callable[[], float] = field(default_factory=Clock)
+    clock: Callable[[], float] = clock
     in_thread: InThread = in_daemon_thread
     _settings: Settings = field(init=False)
 
@@ -77,24 +75,30 @@ class Job:
         """
         number = self.receipts.writer.number if self.receipts else 1
         ledger = Ledger(number, retry_unknown=self.options.retry_unknown_outcome)
-        trying, ended = asyncio.create_task(self._try(ledger)), asyncio.create_task(self._wait_for_end())
+        trying, ended = asyncio.create_task(self._try(ledger)), None
+        ends_at = asyncio.get_running_loop().time() + self.time_limit
         try:
-            await asyncio.wait({trying, ended}, return_when=asyncio.FIRST_COMPLETED)
+            # Polled: a signal handler cannot wake a sleeping loop.
+            while not (trying.done() or (ended := self._ended(ends_at))):
+                await asyncio.wait({trying}, timeout=_KILL_CHECK_INTERVAL)
         finally:
             trying.cancel()
             await asyncio.wait({trying})
-            ended.cancel()
         try:
-            error = ended.result() if trying.cancelled() else trying.result()
+            error = ended if trying.cancelled() else trying.result()
         except CloudStoreError as failed:
             error = failed
         if error and not ledger.is_counted:
             raise error
-        return conclude(ledger, error, self.allowed_failures, self._place)
+        return conclude(ledger, error, self.allowed_failures)
 
-    @property
-    def _place(self) -> str:
-        return self.receipts.place if self.receipts else ""
+    def _ended(self, ends_at: float) -> BatchInterruptedError | None:
+        """Why the task has to end now."""
+        if self.killed():
+            return BatchInterruptedError("the task was terminated", operation="batch upload", cause="terminated")
+        if asyncio.get_running_loop().time() >= ends_at:
+            return BatchInterruptedError("execution_timeout is nearly over", operation="batch upload", cause="timeout")
+        return None
 
     async def _try(self, ledger: Ledger) -> CloudStoreError | None:
         """The flow of a try. Returns why it ended early, or None."""
@@ -108,15 +112,15 @@ class Job:
         self._settings = await self.in_thread(self.settings)
         manifest = await self.in_thread(self.read)
         await self.in_thread(lambda: ledger.survey(manifest()))
-        self.report(plan(ledger, self.options, self._place))
+        log.info("%s", plan(ledger, receipts.place if receipts else ""))
         lease = Lease(ledger.drain_receipts, receipts.write if receipts else _forget, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
         async with self.connect(self._settings, self._reload, self.options.max_concurrency) as client:
             sender = Sender(
                 client, lambda: self._settings, throttle, ledger, manifest(), self.options, self.in_thread, self.counted
             )
-            await self._send(sender, lease, throttle, asyncio.create_task(report_progress(ledger, throttle, self.report)))
-        return sender.error
+            await self._send(sender, lease, throttle, asyncio.create_task(report_progress(ledger, throttle)))
+        return throttle.error
 
     @staticmethod
     async def _send(sender: Sender, lease: Lease, throttle: Throttle, reporting: asyncio.Task[None]) -> None:
@@ -128,7 +132,7 @@ class Job:
                 lease.finish()
                 await asyncio.wait({renewing})
         finally:  # of a task that is cancelled, too: within two seconds, accept responses in transit and store the progress
-            sender.drain()
+            throttle.drain()
             await asyncio.wait({sending}, timeout=_GRACE)
             lease.finish()
             await asyncio.wait({renewing}, timeout=_TIME_TO_SAVE)
@@ -143,17 +147,6 @@ class Job:
     async def _reload(self) -> Settings:
         self._settings = await self.in_thread(self.settings)
         return self._settings
-
-    async def _wait_for_end(self) -> CloudStoreError:
-        """Wait until the task has to end, and return why."""
-        loop = asyncio.get_running_loop()
-        ends_at = loop.time() + self.time_limit
-        # Polled: a signal handler cannot wake a sleeping loop.
-        while not self.killed() and loop.time() < ends_at:  # noqa: ASYNC110
-            await asyncio.sleep(_KILL_CHECK_INTERVAL)
-        if self.killed():
-            return BatchInterruptedError("the task was terminated", operation="batch upload", cause="terminated")
-        return BatchInterruptedError("execution_timeout is nearly over", operation="batch upload", cause="timeout")
 
 
 def _forget(_: list[str]) -> None:

@@ -12,12 +12,11 @@ from enum import Enum, auto
 from typing import Any
 
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 
 FAILURES_REPORTED = 20
-_MAX_LENGTH = 16_000  # characters of an error or a response in a receipt
-_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # json.dumps would create an encoder for each line
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would create an encoder for each line
 
 
 class _State(Enum):
@@ -27,11 +26,8 @@ class _State(Enum):
     UNKNOWN_EARLIER = auto()
     TO_SEND = auto()
     """It is in the manifest, and needs a request."""
-    TO_RESEND = auto()
-    """The same, although an earlier try may have queued it."""
     SENT = auto()
     """It has its request, or needs none."""
-    RESENT = auto()
 
 
 class Ledger:
@@ -45,6 +41,7 @@ class Ledger:
         self._try = try_number
         self._retry_unknown = retry_unknown
         self._states: dict[bytes, _State] = {}
+        self._resent: set[bytes] = set()  # which an earlier try may have queued
         self._receipts: list[str] = []
         self.total = 0
         """Entries of the manifest."""
@@ -56,16 +53,11 @@ class Ledger:
         self.failures: list[dict[str, Any]] = []
         """The first failures, redacted."""
 
-    def count(self, status: Status) -> int:
-        """URLs with a status, from this try and earlier ones."""
-        if status is Status.UNSENT:
-            return self.total - self.finished
-        return self.now[status] + self.earlier[status]
-
     @property
-    def finished(self) -> int:
-        """Entries that have an outcome."""
-        return self.now.total() + self.earlier.total()
+    def counts(self) -> dict[Status, int]:
+        """URLs by status, from this try and earlier ones; they add up to the total."""
+        found = {status: self.now[status] + self.earlier[status] for status in Status}
+        return {**found, Status.UNSENT: self.total - sum(found.values())}
 
     # Before anything is sent.
 
@@ -93,9 +85,12 @@ class Ledger:
                 self._states[digest] = _State.SENT
                 self.earlier[Status.QUEUED] += 1
             case _State.UNKNOWN_EARLIER:
-                self._states[digest] = _State.TO_RESEND if self._retry_unknown else _State.SENT
                 self.earlier[Status.UNKNOWN] += 1
-                if not self._retry_unknown:
+                if self._retry_unknown:
+                    self._states[digest] = _State.TO_SEND
+                    self._resent.add(digest)
+                else:
+                    self._states[digest] = _State.SENT
                     self._add_failure(entry, Status.UNKNOWN, redact_url(str(entry.url)), "unknown since an earlier try")
             case _:
                 self.now[Status.SKIPPED] += 1
@@ -107,21 +102,16 @@ class Ledger:
         if entry.problem:
             return True
         digest = entry.digest
-        state = self._states[digest]
-        if state in (_State.TO_SEND, _State.TO_RESEND):
-            self._states[digest] = _State.SENT if state is _State.TO_SEND else _State.RESENT
-            return True
-        return False
+        is_first = self._states[digest] is _State.TO_SEND
+        self._states[digest] = _State.SENT
+        return is_first
 
     def record(
         self, entry: Entry, status: Status, *, url: str = "", error: str = "", file_id: str = "", response: Any = None
     ) -> None:
-        """Record the outcome of an entry, with its redacted URL and the error, or the file's id and the service's response.
-
-        Its receipt has at most 16 KiB besides the URL.
-        """
+        """Record the outcome of an entry, with its redacted URL and the error, or the file's id and the service's response."""
         digest = entry.digest
-        if self._states.get(digest) is _State.RESENT:
+        if digest in self._resent:
             self.earlier[Status.UNKNOWN] -= 1
             status = Status.UNKNOWN if status is Status.FAILED else status
         self.now[status] += 1
@@ -130,13 +120,10 @@ class Ledger:
             receipt["file_id"] = file_id
         if error:
             self._add_failure(entry, status, url, error)
-            receipt["error"] = error[:_MAX_LENGTH]
+            receipt["error"] = error
         elif response is not None:
             receipt["response"] = response
-        line = _to_json(receipt)
-        if len(line) - len(url) > _MAX_LENGTH and "response" in receipt:
-            line = _to_json({**receipt, "response": None})
-        self._receipts.append(line)
+        self._receipts.append(_to_json(receipt))
 
     def drain_receipts(self) -> list[str]:
         """Remove and return the receipts since the last call, as JSON; the caller has to write them."""

@@ -13,14 +13,11 @@ import json
 import os
 import re
 import shutil
-import sys
 import tempfile
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError, InvalidInputError
@@ -28,7 +25,7 @@ from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudS
 MAX_LINE_LENGTH = 128 * 1024  # characters, with its end
 _GZIP = b"\x1f\x8b"
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
-_CSV_NAME = re.compile(r"\.(csv|tsv|tab)(\.gz|\.gzip)?$", re.IGNORECASE)
+_CSV_NAME = re.compile(r"\.[ct]sv(\.gz)?$", re.IGNORECASE)
 _DELIMITERS = ",\t;"
 
 
@@ -39,17 +36,15 @@ class Entry:
     :param line: the line in the file, or the position in the list, counted from 1.
     :param url: the URL, not yet validated; it may hold credentials.
     :param problem: why the line holds no URL.
-    :param lines: how many lines of the file it takes: a quoted value of a CSV may hold line breaks.
     """
 
     line: int
     url: Any = field(repr=False, default=None)
     problem: str = ""
-    lines: int = 1
 
     @property
     def digest(self) -> bytes:
-        """Its identity in receipts and shards: the SHA-256 of the URL exactly as in the manifest, in UTF-8.
+        """Its identity in receipts: the SHA-256 of the URL exactly as in the manifest, in UTF-8.
 
         Of a line without a URL, that of its number.
         """
@@ -66,16 +61,11 @@ def list_manifest(urls: Sequence[Any]) -> Manifest:
     return lambda: (Entry(line, url) for line, url in enumerate(urls, 1))
 
 
-def shard_of(manifest: Manifest, number: int, count: int) -> Manifest:
-    """One of ``count`` shards, counted from 0. The same URL is always in the same one."""
-    return lambda: (entry for entry in manifest() if int.from_bytes(entry.digest[-8:]) % count == number)
-
-
 class FileManifest:
     """A manifest in a file, copied as it is to a temporary file without a name: what is counted is what is sent.
 
-    The first line that is neither blank nor a ``#`` comment shows the format; ``.csv``, ``.tsv`` and ``.tab`` must have a header.
-    Reading the entries raises ``InvalidInputError`` if the file cannot be read to its end; the message repeats nothing of it.
+    The first line that is neither blank nor a ``#`` comment shows the format; ``.csv`` and ``.tsv`` must have a header. Reading
+    the entries raises ``InvalidInputError`` if the file cannot be read to its end; the message repeats nothing of it.
 
     :param path: the file, plain or gzip; opening and reading it blocks.
     :param name: its path as text, for messages.
@@ -106,52 +96,53 @@ class FileManifest:
 
     def __call__(self) -> Iterator[Entry]:
         """Read its entries from the beginning."""
+        parse: Callable[[int, str], Entry] | None = None
         try:
-            lines = self._lines(io.TextIOWrapper(self._open(), "utf-8-sig", "surrogateescape"))
-            for number, line in lines:
-                if (bare := line.strip()) and not bare.startswith("#"):
-                    yield from self._read(bare, chain([(number, line)], lines))
+            for number, line in self.lines():
+                text = line.strip()
+                if not text or (text.startswith("#") and not isinstance(parse, _Csv)):
+                    continue
+                if parse is None:
+                    parse = self._parser(text)
+                    if isinstance(parse, _Csv):
+                        continue  # the header
+                yield parse(number, line)
             return
         except (EOFError, gzip.BadGzipFile, zlib.error):
-            damaged = self._refused("is gzip, but damaged or cut short")
-        raise damaged
+            refused = self._refused("is gzip, but damaged or cut short")
+        except csv.Error as error:
+            what = f"is not valid CSV in line {number} ({error})"
+            refused = self._refused(f"{what}: a row takes one line, and quotes enclose whole values")
+        raise refused
 
-    def _refused(self, what: str) -> InvalidInputError:
-        return InvalidInputError(f"the manifest {self._name} {what}; nothing was sent")
-
-    def _open(self) -> Any:
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Read its lines from the beginning, with their numbers; bytes that are not UTF-8 become surrogates."""
         self._copy.seek(0)
         content: Any = open(self._copy.fileno(), "rb", closefd=False)  # noqa: SIM115  (the copy stays open for the next reading)
-        return gzip.GzipFile(fileobj=content) if content.peek(2).startswith(_GZIP) else content
-
-    def write(self, chosen: Iterable[Entry], target: Any) -> None:
-        """Write the lines of some entries as they are, after what precedes the first one: a header. Gzip stays gzip."""
-        first = next((entry.line for entry in self()), sys.maxsize)
-        wanted = {entry.line + more for entry in chosen for more in range(entry.lines)}
-        content = self._open()
-        is_gzip = isinstance(content, gzip.GzipFile)
-        with gzip.GzipFile(fileobj=target, mode="wb", mtime=0) if is_gzip else nullcontext(target) as file:
-            for number, line in enumerate(io.TextIOWrapper(content, "utf-8", "surrogateescape", newline=""), 1):
-                if number < first or number in wanted:
-                    file.write(line.encode("utf-8", "surrogateescape"))
-
-    def _lines(self, text: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
-        number = 0
+        if content.peek(2).startswith(_GZIP):
+            content = gzip.GzipFile(fileobj=content)
+        text, number = io.TextIOWrapper(content, "utf-8-sig", "surrogateescape", newline="\n"), 0
         while line := text.readline(MAX_LINE_LENGTH + 1):
             number += 1
             if len(line) > MAX_LINE_LENGTH:
                 raise self._refused(f"has a line {number} that is longer than {MAX_LINE_LENGTH // 1024} KiB")
             yield number, line
 
-    def _read(self, first: str, lines: Iterator[tuple[int, str]]) -> Iterator[Entry]:
+    def _refused(self, what: str) -> InvalidInputError:
+        return InvalidInputError(f"the manifest {self._name} {what}; nothing was sent")
+
+    def _parser(self, first: str) -> Callable[[int, str], Entry]:
         is_csv = _CSV_NAME.search(self._name)
         if not is_csv and _URL.match(first):
-            return (Entry(number, url) for number, line in lines if (url := line.strip()) and not url.startswith("#"))
+            return lambda number, line: Entry(number, line.strip())
         if first.startswith("{") or (not is_csv and _URL.match(first[1:])):
-            return (
-                self._json_entry(number, text) for number, line in lines if (text := line.strip()) and not text.startswith("#")
-            )
-        return self._csv(first, lines)
+            return self._json_entry
+        for delimiter in _DELIMITERS:
+            header = [title.strip() for title in first.replace('"', "").split(delimiter)]
+            if header.count(self._column) == 1:
+                return _Csv(header, delimiter, self._column)
+        csv_like = f"CSV whose header names the column '{self._column}' once (url_column names another)"
+        raise self._refused(f"is neither text with a URL a line, nor JSON Lines, nor {csv_like}, in UTF-8")
 
     def _json_entry(self, number: int, line: str) -> Entry:
         try:
@@ -164,37 +155,22 @@ class FileManifest:
             return Entry(number, problem=f"the line has no key '{self._column}'")
         return Entry(number, row[self._column])
 
-    def _csv(self, first: str, lines: Iterator[tuple[int, str]]) -> Iterator[Entry]:
-        headers = {delimiter: [_plain(title) for title in first.replace('"', "").split(delimiter)] for delimiter in _DELIMITERS}
-        delimiter = next((one for one in _DELIMITERS if headers[one].count(_plain(self._column)) == 1), "")
-        if not delimiter:
-            csv_like = f"CSV whose header names the column '{self._column}' once (url_column names another)"
-            raise self._refused(f"is neither text with a URL a line, nor JSON Lines, nor {csv_like}, in UTF-8")
-        begin = next(lines)[0]
-        header, end = headers[delimiter], begin
-        reader = csv.reader((line for _, line in lines), delimiter=delimiter, strict=True)
-        try:
-            for row in reader:
-                if any("://" in line for value in row for line in value.splitlines()[1:]):
-                    raise csv.Error("a quoted value holds whole rows")
-                start, end = end + 1, begin + reader.line_num
-                if row:
-                    yield self._csv_entry(start, row, header, end - start + 1)
-        except csv.Error as error:
-            problem = f"is not valid CSV (RFC 4180) from line {end + 1} on: {error}"
-        else:
-            return
-        raise self._refused(f"{problem}; quote values whole, and double the quotes in them")
 
-    def _csv_entry(self, line: int, row: list[str], header: list[str], lines: int) -> Entry:
-        if len(row) > len(header):  # an unquoted delimiter may have cut the URL
-            problem = f"the line has {len(row):,} fields and the header {len(header):,}: quote values that hold the delimiter"
-            return Entry(line, None, problem, lines)
-        if url := dict(zip(header, row, strict=False)).get(_plain(self._column)):
-            return Entry(line, url, lines=lines)
-        return Entry(line, None, f"the line has no value in column '{self._column}'", lines)
+@dataclass(frozen=True, slots=True)
+class _Csv:
+    """Parses rows of one line each: where a value may hold line breaks, a stray quote swallows rows."""
 
+    header: list[str]
+    delimiter: str
+    column: str
 
-def _plain(title: str) -> str:
-    """The title of a column, which may differ in case and spaces."""
-    return title.strip().lower()
+    def __call__(self, number: int, line: str) -> Entry:
+        row = next(csv.reader([line], delimiter=self.delimiter, strict=True))
+        if len(row) > len(self.header):  # an unquoted delimiter may have cut the URL
+            problem = (
+                f"the line has {len(row):,} fields and the header {len(self.header):,}: quote values that hold the delimiter"
+            )
+            return Entry(number, problem=problem)
+        if url := dict(zip(self.header, row, strict=False)).get(self.column):
+            return Entry(number, url)
+        return Entry(number, problem=f"the line has no value in column '{self.column}'")

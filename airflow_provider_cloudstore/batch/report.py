@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_cloudstore.batch.ledger import Ledger
-from airflow_provider_cloudstore.batch.receipts import Status
-from airflow_provider_cloudstore.batch.sending import Options
+from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.batch.throttle import Throttle
 from airflow_provider_cloudstore.exceptions import BatchFailedError, CloudStoreError
 
@@ -43,62 +42,53 @@ class Report:
 
     def __str__(self) -> str:
         """The counts as a log line."""
-        return f"{_enumerate(self.counts)} of {_urls(self.total)} ({self.queued_earlier:,} queued by earlier tries)"
+        return f"{_enumerate(self.counts, self.total)} ({self.queued_earlier:,} queued by earlier tries)"
 
 
-def conclude(ledger: Ledger, error: CloudStoreError | None, allowed_failures: int, place: str) -> Report:
+def conclude(ledger: Ledger, error: CloudStoreError | None, allowed_failures: int) -> Report:
     """The report of a try.
 
     :param error: why it ended early, if it did.
     :param allowed_failures: as many URLs may fail.
-    :param place: the receipts' folder, if there is one.
     """
-    counts = {status: ledger.count(status) for status in Status}
+    counts = ledger.counts
     failed, unknown = counts[Status.FAILED], counts[Status.UNKNOWN]
+    bad = _enumerate({Status.FAILED: failed, Status.UNKNOWN: unknown}, ledger.total)
     if error:
-        error = replace(error, advice=f"Of {_urls(ledger.total)}: {_enumerate(counts)}. {error.advice or error.hint}")
+        error = replace(error, advice=f"{_enumerate(counts, ledger.total)}. {error.advice or error.hint}")
     elif unknown or failed > allowed_failures:
-        bad = _enumerate({Status.FAILED: failed, Status.UNKNOWN: unknown})
-        where = f"the receipts in {place} list all" if place else "the XCom lists the first ones"
-        advice = " ".join([BatchFailedError.hint] * bool(failed) + [_CHECK_UNKNOWN] * bool(unknown))
-        reason = f"of {_urls(ledger.total)} {bad}; {_first(ledger)}; {where}"
-        error = BatchFailedError(reason, operation="batch upload", advice=advice)
+        advice = f"{BatchFailedError.hint} {_CHECK_UNKNOWN}" if unknown else ""
+        error = BatchFailedError(f"{bad}; {_first(ledger)}", operation="batch upload", advice=advice)
     elif failed:
-        log.warning("%s failed, which allowed_failures=%d permits; %s", _urls(failed), allowed_failures, _first(ledger))
+        log.warning("%s, which allowed_failures=%d permits; %s", bad, allowed_failures, _first(ledger))
     return Report(ledger.total, counts, ledger.earlier[Status.QUEUED], ledger.failures, error)
 
 
 def _first(ledger: Ledger) -> str:
     first = ledger.failures[0]
-    about = first["error"] if first["url"] in first["error"] else f"{first['error']}, {first['url']}"
-    return f"the first, in line {first['line']:,}: {about}"
+    return f"the first, in line {first['line']:,}: {first['error']}"
 
 
-def _enumerate(counts: dict[Status, int]) -> str:
-    return ", ".join(f"{count:,} {status.value}" for status, count in counts.items() if count) or "none sent"
+def _enumerate(counts: Mapping[Status, int], total: int) -> str:
+    found = ", ".join(f"{count:,} {status.value}" for status, count in counts.items() if count)
+    return f"{found or 'none sent'} of {_urls(total)}"
 
 
 def _urls(count: int) -> str:
     return f"{count:,} URL{'' if count == 1 else 's'}"
 
 
-def plan(ledger: Ledger, options: Options, place: str) -> str:
+def plan(ledger: Ledger, place: str) -> str:
     """What the try is about to do, for the log."""
-    known = {status: ledger.earlier[status] for status in Status if ledger.earlier[status]}
-    before = f" ({_enumerate(known)} by earlier tries)" if known else ""
-    rate = f", at most {options.requests_per_second:,g} a second" if options.requests_per_second else ""
-    kept = f"; receipts in {place}" if place else ""
-    return f"A batch of {_urls(ledger.total)}{before}: at most {options.max_concurrency:,} requests in flight{rate}{kept}."
+    known = f" ({ledger.earlier.total():,} settled by earlier tries)" if ledger.earlier else ""
+    return f"A batch of {_urls(ledger.total)}{known}; receipts: {place or 'none'}"
 
 
-async def report_progress(ledger: Ledger, throttle: Throttle, report: Callable[[str], None]) -> None:
-    """Log the progress every five seconds until cancelled, with the rate of the last five and the time left at that rate."""
-    done = ledger.finished
+async def report_progress(ledger: Ledger, throttle: Throttle) -> None:
+    """Log the counts every five seconds until cancelled, with the rate of the last five, or what the batch waits for."""
+    counts = ledger.counts
     while True:
         await asyncio.sleep(_PROGRESS_INTERVAL)
-        before, done = done, ledger.finished
-        rate = (done - before) / _PROGRESS_INTERVAL
-        left = f", about {(ledger.total - done) / rate:,.0f} s left" if rate else ""
-        now = f"; {throttle.waits_for}" if throttle.waits_for else f", {rate:,.0f} a second{left}"
-        failed, unknown = ledger.count(Status.FAILED), ledger.count(Status.UNKNOWN)
-        report(f"{done:,} of {_urls(ledger.total)} done, {failed:,} failed, {unknown:,} unknown{now}")
+        before, counts = counts, ledger.counts
+        rate = (before[Status.UNSENT] - counts[Status.UNSENT]) / _PROGRESS_INTERVAL
+        log.info("%s; %s", _enumerate(counts, ledger.total), throttle.waits_for_service or f"{rate:,.0f} a second")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -15,8 +16,8 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.lease import InThread
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.receipts import Status
-from airflow_provider_cloudstore.batch.throttle import Drained, Throttle, service_error
+from airflow_provider_cloudstore.batch.recording import Status
+from airflow_provider_cloudstore.batch.throttle import Drained, Throttle
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.calls import Call, UploadFromUrl
 from airflow_provider_cloudstore.protocol.failures import is_about_service
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _READ_AHEAD = 256
+_WITHOUT_EFFECT = (exceptions.RateLimitError, exceptions.ServiceUnreachableError)
+
+
+class _Requeued(Exception):
+    """A request had no effect: its URL is the next to be sent, when the throttle allows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +67,10 @@ class Sender:
     options: Options
     in_thread: InThread
     counted: Callable[[Call[Any]], AbstractContextManager[Any]] = nullcontext
-    error: CloudStoreError | None = field(default=None, init=False)
-    """Why the batch ended before the end of the manifest."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-    _buffer: list[Entry] = field(default_factory=list, init=False)
-    _consecutive_failures: int = field(default=0, init=False)
-    _is_drained: bool = field(default=False, init=False)
+    _queue: deque[Entry] = field(default_factory=deque, init=False)
+    _refusals: int = field(default=0, init=False)
+    """Consecutive ones."""
 
     async def run(self) -> None:
         """Send until nothing is left or an error ends the batch, then wait for the requests in flight."""
@@ -74,17 +78,8 @@ class Sender:
         try:
             await asyncio.gather(*workers)
         finally:
-            self.drain()
+            self.throttle.drain()
             await asyncio.wait(workers)
-
-    def drain(self) -> None:
-        """Start no more uploads; those in flight finish normally."""
-        self._is_drained = True
-        self.throttle.drain()
-
-    def _fail(self, error: CloudStoreError) -> None:
-        self.error = self.error or error
-        self.drain()
 
     async def _work(self) -> None:
         try:
@@ -93,15 +88,15 @@ class Sender:
         except Drained:
             return
         except CloudStoreError as error:
-            self._fail(error)
+            self.throttle.fail(error)
 
     async def _next(self) -> Entry | None:
-        """The next entry to send, or None if nothing is left or the batch ends."""
+        """The next entry to send, or None if nothing is left."""
         async with self._reading:
-            if not self._buffer and not self._is_drained:
-                self._buffer = await self.in_thread(lambda: list(islice(filter(self.ledger.admit, self.entries), _READ_AHEAD)))
-                self._buffer.reverse()
-        return self._buffer.pop() if self._buffer and not self._is_drained else None
+            if not self._queue:
+                read = await self.in_thread(lambda: list(islice(filter(self.ledger.admit, self.entries), _READ_AHEAD)))
+                self._queue.extend(read)
+        return self._queue.popleft() if self._queue else None
 
     async def _send(self, entry: Entry) -> None:
         if entry.problem:
@@ -111,6 +106,8 @@ class Sender:
             call = UploadFromUrl(entry.url, self.settings(), retry_unknown_outcome=self.options.retry_unknown_outcome)
             with self.counted(call):
                 upload = await self.client.perform(call, budget=math.inf, on_retry=log.debug, attempt=self._attempt)
+        except _Requeued:
+            self._queue.appendleft(entry)
         except exceptions.InvalidInputError as error:
             reason = error.reason.removesuffix("; nothing was sent")
             self.ledger.record(entry, Status.FAILED, url=redact_url(str(entry.url)), error=reason)
@@ -118,41 +115,36 @@ class Sender:
             raise exceptions.BatchStoppedError(
                 error.reason, operation="batch upload", status=error.status, cause="token"
             ) from None
-        except (exceptions.ConfigurationError, exceptions.BatchInterruptedError):
+        except exceptions.ConfigurationError:
             raise
         except CloudStoreError as error:
             is_unknown = isinstance(error, (exceptions.OutcomeUnknownError, exceptions.TransientServiceError))
             status = Status.UNKNOWN if is_unknown else Status.FAILED
             self.ledger.record(entry, status, url=error.subject, error=error.reason)
-            self._count_failure(error)
+            if not is_about_service(error):
+                self._count_refusal(error)
         else:
             self.ledger.record(entry, Status.QUEUED, url=upload.url, file_id=upload.file_id, response=upload.response)
-            self._consecutive_failures = 0
+            self._refusals = 0
 
     async def _attempt(self, call: Call[Any], time_left: float) -> Any:
-        """One attempt when the throttle allows it, repeated for as long as the throttle handles its failures."""
-        while True:
-            await self.throttle.acquire()
-            try:
-                result = await self.client.attempt(call, time_left)
-            except CloudStoreError as error:
-                if not self.throttle.record_failure(error):
-                    raise
-                call.discount_attempt()
-            else:
-                self.throttle.record_success()
-                return result
+        """One attempt, when the throttle allows it."""
+        await self.throttle.acquire()
+        try:
+            result = await self.client.attempt(call, time_left)
+        except CloudStoreError as error:
+            self.throttle.record_failure(error)
+            if isinstance(error, _WITHOUT_EFFECT):
+                raise _Requeued from None
+            raise
+        self.throttle.record_success()
+        return result
 
-    def _count_failure(self, error: CloudStoreError) -> None:
-        """End the batch after too many failures in a row. Those of an outage are the throttle's."""
-        limit = self.options.max_consecutive_failures
-        if self.throttle.is_closed or limit is None or self._is_drained:
-            return
-        self._consecutive_failures += 1
-        if self._consecutive_failures < limit:
-            return
-        if is_about_service(error):
-            self._fail(service_error(error))
-        else:
-            what = f"{limit:,} requests in a row were refused (max_consecutive_failures), last: {error.reason}"
-            self._fail(exceptions.BatchStoppedError(what, operation="batch upload", subject=error.subject, cause="refused"))
+    def _count_refusal(self, error: CloudStoreError) -> None:
+        """End the batch after too many in a row."""
+        self._refusals += 1
+        if self._refusals == self.options.max_consecutive_failures:
+            what = f"{self._refusals:,} requests in a row were refused (max_consecutive_failures), last: {error.reason}"
+            self.throttle.fail(
+                exceptions.BatchStoppedError(what, operation="batch upload", subject=error.subject, cause="refused")
+            )

@@ -10,7 +10,6 @@ from typing import Any
 
 _LARGEST = 1e9  # seconds: thirty years; much longer overflows a date
 _PATH = re.compile(r"(?!https?:|ftp:)(?:[a-z][a-z0-9+.-]*://)?(?:(?!://).)*", re.IGNORECASE | re.DOTALL)
-_PAIR = re.compile(r"""[(\[]\s*(['"]?)([0-9]{1,9})\1\s*,\s*(['"]?)([0-9]{1,9})\3\s*[)\]]""")
 
 
 def validate_flags(**flags: object) -> None:
@@ -66,17 +65,3 @@ def parse_urls(urls: Any) -> list[Any] | None:
     if not _PATH.fullmatch(text):
         raise ValueError("urls holds a URL, and is no list: pass a list, or the path of a manifest")
     return None
-
-
-def parse_shard(shard: Any) -> tuple[int, int]:
-    """A shard as Airflow rendered it: a pair of whole numbers such as ``(0, 4)``, or that pair as text.
-
-    :raises InvalidInputError: if it is neither.
-    """
-    from airflow_provider_cloudstore.exceptions import InvalidInputError
-
-    found = _PAIR.fullmatch(str(shard).strip())
-    if found and int(found[2]) < int(found[4]):
-        return int(found[2]), int(found[4])
-    form = "it must be (k, n), a pair of whole numbers with k from 0 to n - 1"
-    raise InvalidInputError(f"shard is {str(shard)[:40]!r}: {form}; nothing was sent")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_cloudstore.batch.job import Job
     from airflow_provider_cloudstore.batch.manifest import Manifest
-    from airflow_provider_cloudstore.batch.receipts import Receipts
+    from airflow_provider_cloudstore.batch.recording import Receipts
     from airflow_provider_cloudstore.batch.report import Report
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
@@ -39,15 +39,14 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
     :param max_concurrency: maximum number of requests in flight, up to 500.
     :param requests_per_second: a steady rate for the whole batch; None for no limit.
-    :param max_consecutive_failures: end the batch when this many requests in a row failed; None for never.
+    :param max_consecutive_failures: end the batch when the service refused this many requests in a row; None for never.
     :param allowed_failures: succeed, with a warning, if no more URLs failed. Unknown ones are never allowed.
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
-    :param shard: ``(k, n)`` sends the k-th of n parts of the manifest, counted from 0, split by URL (templated).
     :param cloudstore_conn_id: the Airflow connection (templated).
     :raises ValueError: if an argument is invalid.
     """
 
-    template_fields: Sequence[str] = ("urls", "receipts", "shard", "cloudstore_conn_id")
+    template_fields: Sequence[str] = ("urls", "receipts", "cloudstore_conn_id")
     ui_color = "#b9d6f2"
 
     def __init__(
@@ -61,7 +60,6 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         max_consecutive_failures: int | None = 100,
         allowed_failures: int = 0,
         retry_unknown_outcome: bool = False,
-        shard: Sequence[int | str] | str | None = None,
         cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
@@ -81,10 +79,9 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         self.max_consecutive_failures = max_consecutive_failures
         self.allowed_failures = allowed_failures
         self.retry_unknown_outcome = retry_unknown_outcome
-        self.shard = shard
         self.cloudstore_conn_id = cloudstore_conn_id
-        # As written: a template that renders to None is a mistake, and not a batch without receipts or shards.
-        self._has_receipts, self._is_sharded = receipts is not None, shard is not None
+        # As written: a template that renders to None is a mistake, and not a batch without receipts.
+        self._has_receipts = receipts is not None
         self._unredacted_urls: Secret | None = None
         self._problem = ""
         # Airflow may copy the task before running it, and call `on_kill` on either copy: they share this list.
@@ -131,7 +128,6 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
             allowed_failures=self.allowed_failures,
             killed=lambda: bool(self._killed),
             time_limit=max(0.1, time_left() - _TIME_TO_END),
-            report=self.log.info,
             counted=counted_requests,
         )
 
@@ -140,20 +136,18 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         return self._unredacted_urls is None and isinstance(self.urls, str)
 
     def _read(self) -> Manifest:
-        from airflow_provider_cloudstore.batch.manifest import FileManifest, list_manifest, shard_of
+        from airflow_provider_cloudstore.batch.manifest import FileManifest, list_manifest
         from airflow_provider_cloudstore.exceptions import InvalidInputError
         from airflow_provider_cloudstore.hooks.targets import object_path
 
         if self._problem:
             raise InvalidInputError(f"{self._problem}; nothing was sent")
-        manifest: Manifest
-        if self._is_file:
-            manifest = FileManifest(object_path(self.urls, "urls"), self.urls, self.url_column)
-            if next(manifest(), None) is None:  # a folder of an object store looks like an empty file
-                raise InvalidInputError(f"the manifest {self.urls} is empty, or a folder; nothing was sent")
-        else:
-            manifest = list_manifest(json.loads(self._unredacted_urls.reveal()) if self._unredacted_urls else self.urls)
-        return shard_of(manifest, *arguments.parse_shard(self.shard)) if self._is_sharded else manifest
+        if not self._is_file:
+            return list_manifest(json.loads(self._unredacted_urls.reveal()) if self._unredacted_urls else self.urls)
+        manifest = FileManifest(object_path(self.urls, "urls"), self.urls, self.url_column)
+        if next(manifest(), None) is None:  # a folder of an object store looks like an empty file
+            raise InvalidInputError(f"the manifest {self.urls} is empty, or a folder; nothing was sent")
+        return manifest
 
     def _finalize(self, context: Context, report: Report) -> dict[str, Any]:
         from airflow_provider_cloudstore.exceptions import BatchFailedError, BatchInterruptedError
@@ -177,7 +171,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
 def open_receipts(text: str | None, context: Context) -> Receipts:
     """The running try's receipts in a folder; ``InvalidInputError`` if another worker would not find it."""
     from airflow_provider_cloudstore.batch.folder import PathFolder
-    from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+    from airflow_provider_cloudstore.batch.recording import Receipts, Try
     from airflow_provider_cloudstore.exceptions import InvalidInputError
     from airflow_provider_cloudstore.hooks.targets import object_path
     from airflow_provider_cloudstore.protocol.guards import validate_present

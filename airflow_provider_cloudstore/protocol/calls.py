@@ -137,10 +137,6 @@ class Call(ABC, Generic[T]):
         self.token_rejected = False
         self._context = replace(self._context, not_found_pattern=settings.not_found_pattern)
 
-    def discount_attempt(self) -> None:
-        """Do not count the last attempt: it had no effect, and the batch that paces the calls decides when to retry it."""
-        self.attempts -= 1
-
     def describe_retry(self, reason: str) -> str:
         """What failed, and what the next attempt does, for the log."""
         if self.token_rejected:

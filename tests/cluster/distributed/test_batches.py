@@ -25,11 +25,11 @@ pytestmark = pytest.mark.slow
 
 RATE = 100  # this and what follows as in dags/batches.py
 CONCURRENCY = 8
-SHARD_RATE = 25
-SHARD_CONCURRENCY = 4
-SHARDS = 4
+PART_RATE = 25
+PART_CONCURRENCY = 4
+PARTS = 4
 TWICE = CONCURRENCY + 2 * RATE  # what one interruption may send twice: what was in flight, and two seconds of sending
-TWICE_OF_SHARD = SHARD_CONCURRENCY + 2 * SHARD_RATE
+TWICE_OF_PART = PART_CONCURRENCY + 2 * PART_RATE
 RUNS = 3
 STORM = 30
 """Requests that the service answers with 429."""
@@ -238,22 +238,24 @@ def test_runs_of_the_same_batch_do_not_touch_each_other(side_by_side: SideBySide
     proven(**service.figures(0, copies=RUNS))
 
 
-@guarantee("batch", "one of two nodes that send four shards is lost, while the service answers 429 and the token is rotated")
-def test_the_shards_of_a_lost_node_resume_with_the_new_token_at_one_rate(
+@guarantee("batch", "one of two nodes that send four batches is lost, while the service answers 429 and the token is rotated")
+def test_the_mapped_batches_of_a_lost_node_resume_with_the_new_token_at_one_rate(
     running_cluster: Cluster, serve: Serve, tmp_path: Path, proven: Proof
 ) -> None:
-    cluster, service, dag_id = running_cluster, serve("shards", 1_600), "batch_in_shards"
+    cluster, service, dag_id = running_cluster, serve("parts", 1_600), "batch_in_parts"
+    for number in range(PARTS):
+        Path(f"{service.manifest}.{number}").write_text("\n".join(service.urls[number::PARTS]))
     emulator, rates = service.emulator, Rates(service.emulator)
-    cluster.api("POST", "/pools", {"name": "uploads", "slots": SHARDS})
+    cluster.api("POST", "/pools", {"name": "uploads", "slots": PARTS})
     run_id = cluster.trigger(dag_id, **conf_of(service, tmp_path))
-    cluster.until("all shards run", lambda: {one["state"] for one in cluster.instances(dag_id, run_id)} == {"running"})
-    cluster.until("they send", lambda: rates.sample()["effects"].get("upload", 0) > SHARDS * SHARD_RATE)
+    cluster.until("all batches run", lambda: {one["state"] for one in cluster.instances(dag_id, run_id)} == {"running"})
+    cluster.until("they send", lambda: rates.sample()["effects"].get("upload", 0) > PARTS * PART_RATE)
     before = service.effects
     storm = {"kind": "status", "status": 429, "headers": {"Retry-After": "1"}, "operation": "upload", "times": STORM}
     emulator.control("POST", "faults", json.dumps(storm))
-    cluster.until("much has arrived", lambda: rates.sample()["effects"]["upload"] > before + 3 * SHARDS * SHARD_RATE)
+    cluster.until("much has arrived", lambda: rates.sample()["effects"]["upload"] > before + 3 * PARTS * PART_RATE)
     killed = [one["map_index"] for one in cluster.instances(dag_id, run_id) if one["hostname"] == "w1"]
-    assert len(killed) == SHARDS / 2
+    assert len(killed) == PARTS / 2
 
     cluster["w1"].kill()
     killed_at = time.monotonic()
@@ -264,22 +266,22 @@ def test_the_shards_of_a_lost_node_resume_with_the_new_token_at_one_rate(
 
     def resumed() -> bool:
         rates.sample()
-        shards = {one["map_index"]: one for one in cluster.instances(dag_id, run_id)}
-        return all(shards[shard]["try_number"] == 2 and shards[shard]["hostname"] == "w2" for shard in killed)
+        batches = {one["map_index"]: one for one in cluster.instances(dag_id, run_id)}
+        return all(batches[index]["try_number"] == 2 and batches[index]["hostname"] == "w2" for index in killed)
 
-    silence = seconds_until(cluster, "both shards run on the other node", resumed, killed_at)
+    silence = seconds_until(cluster, "both batches run on the other node", resumed, killed_at)
     cluster.until("all has arrived", lambda: len({one["source"] for one in rates.sample()["files"]}) == len(service.urls))
     cluster.finish(dag_id, run_id)
-    shards = cluster.instances(dag_id, run_id)
-    assert {one["state"] for one in shards} == {"success"}
-    assert {one["map_index"] for one in shards if one["try_number"] > 1} == set(killed)
-    figures = service.figures(TWICE_OF_SHARD * len(killed))
+    batches = cluster.instances(dag_id, run_id)
+    assert {one["state"] for one in batches} == {"success"}
+    assert {one["map_index"] for one in batches if one["try_number"] > 1} == set(killed)
+    figures = service.figures(TWICE_OF_PART * len(killed))
     refused = figures["requests"] - figures["effects"] - STORM
     fastest = max(requests / seconds for requests, seconds in rates.of_windows())
     print(f"at most {fastest:.0f} requests a second; {refused} with the old token")
-    assert refused >= SHARDS - len(killed)
+    assert refused >= PARTS - len(killed)
     # Requests in flight may be late, and arrive together with the next ones.
-    assert all(count <= SHARDS * (SHARD_RATE * seconds + SHARD_CONCURRENCY) for count, seconds in rates.of_windows())
+    assert all(count <= PARTS * (PART_RATE * seconds + PART_CONCURRENCY) for count, seconds in rates.of_windows())
     recorded = [digest for digests in queued(tmp_path).values() for digest in digests]
     assert set(recorded) == service.digests
     proven(**figures, seconds=silence)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from dags_examples import bulk_upload, bulk_upload_sharded, cleanup, read_file, share_link, staged_etl
+from dags_examples import bulk_upload, cleanup, read_file, share_link, staged_etl
 from tests.support import rendered_fields, run_dag, store_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
@@ -98,12 +98,3 @@ def test_bulk_upload_queues_every_url_of_the_manifest_and_records_it(emulator: E
     assert values["summarize"] == "2 of 3 URLs queued, 1 duplicates"
     assert emulator.state()["effects"] == {"upload": 2}
     assert len(list((tmp_path / "receipts").glob("*/part-*.jsonl"))) >= 1
-
-
-def test_the_shards_of_a_manifest_send_all_of_it_once(emulator: Emulator, tmp_path: Path) -> None:
-    manifest = tmp_path / "urls.csv"
-    manifest.write_text("url\n" + "".join(f"ftp://127.0.0.1:9/{number % 60}\n" for number in range(80)))
-    state, _, values = run_dag(bulk_upload_sharded.dag, {"manifest": str(manifest), "receipts": str(tmp_path / "receipts")})
-    assert state == "success"
-    assert values["summarize"] == "60 of 80 URLs queued"
-    assert emulator.state()["effects"] == {"upload": 60}

@@ -9,7 +9,7 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Status, Try
+from airflow_provider_cloudstore.batch.recording import Folder, Receipts, Status, Try
 
 SCOPE = ("dag", "run")
 
@@ -47,7 +47,7 @@ class MemoryFolder:
     def __init__(self, files: dict[str, bytes] | None = None, *, is_local: bool = False) -> None:
         self.files = files or {}
         self.is_local = is_local
-        self.fails: Callable[[], None] = lambda: None
+        self.fails: Callable[[], object] = lambda: None
 
     def read(self, name: str) -> bytes | None:
         self.fails()

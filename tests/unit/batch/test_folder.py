@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from upath import UPath
 
 from airflow_provider_cloudstore.batch.folder import PathFolder
-from airflow_provider_cloudstore.batch.receipts import Receipts, Status, Try
+from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
 from airflow_provider_cloudstore.exceptions import BatchStoppedError
 from tests.unit.batch.folders import SCOPE, SftpLike, begun, digest_of, line, queued, read
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch import lease as lease_module
-from airflow_provider_cloudstore.batch.lease import LEASE, Clock, Lease, in_daemon_thread
+from airflow_provider_cloudstore.batch.lease import LEASE, Lease, in_daemon_thread
 from tests.unit.batch.virtual import in_virtual_time, now
 
 
@@ -49,18 +48,6 @@ class Store:
 
 
 @in_virtual_time
-async def test_nothing_is_allowed_before_the_first_checkpoint_is_durable() -> None:
-    store = Store(0.5)
-    _task = store.renew()
-    valid = list[bool]()
-    for seconds in (0.49, 0.02):
-        await asyncio.sleep(seconds)
-        valid.append(store.lease.is_valid)
-    assert valid == [False, True]
-    assert store.renewed == [0.5]
-
-
-@in_virtual_time
 async def test_a_checkpoint_allows_sending_for_two_seconds_from_its_snapshot_and_not_from_its_write() -> None:
     store = Store(0.75)
     _task = store.renew()
@@ -74,42 +61,15 @@ async def test_a_checkpoint_allows_sending_for_two_seconds_from_its_snapshot_and
 
 
 @in_virtual_time
-async def test_a_store_that_always_takes_longer_than_two_seconds_is_told_and_ends_the_batch(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with pytest.raises(exceptions.BatchInterruptedError, match="writing the receipts takes longer than 2 s") as ended:
-        await Store(2.5).renew()
-    assert ended.value.cause == "store"
-    assert 300 < now() <= 305
-    assert "Sending is paused: writing the receipts takes longer than 2 s" in caplog.text
+async def test_a_store_that_takes_longer_than_two_seconds_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(2.5)
+    _task = store.renew()
+    await asyncio.sleep(6)
+    assert not store.lease.is_valid
+    assert set(caplog.messages) == {"Sending is paused: writing the receipts takes longer than 2 s"}
 
 
 # --- checkpoints
-
-
-@in_virtual_time
-async def test_a_checkpoint_is_written_every_second_however_long_a_write_takes() -> None:
-    store = Store(0.3)
-    _task = store.renew()
-    await asyncio.sleep(5.5)
-    assert [moment for moment, _ in store.begun] == pytest.approx([0, 1, 2, 3, 4, 5])
-    store.seconds = 1.5
-    await asyncio.sleep(10)
-    moments = [moment for moment, _ in store.begun]
-    assert moments[-1] - moments[-2] == pytest.approx(1.5)  # one after the other
-
-
-@in_virtual_time
-async def test_a_write_that_failed_is_repeated_with_the_same_snapshot_after_pauses_of_up_to_15_seconds() -> None:
-    store = Store()
-    store.fails = lambda: OSError("s3cret") if now() < 60 else None
-    _task = store.renew()
-    await asyncio.sleep(70)
-    moments = [0, 0.6, 1.7, 3.8, 7.9, 16, 31.1, 46.2, 61.3]
-    assert [moment for moment, _ in store.begun[: len(moments)]] == pytest.approx(moments)
-    assert {snapshot for _, snapshot in store.begun[: len(moments)]} == {0.0}
-    assert store.written[0] == 0.0
-    assert store.written[1] > 61.3
 
 
 # --- when it gives up
@@ -125,15 +85,6 @@ async def test_a_store_that_is_away_for_five_minutes_ends_the_batch(seconds: flo
     assert now() == pytest.approx(300)
     assert ended.value.reason == f"the receipts cannot be written: retried for 300 s ({reason})"
     assert (ended.value.cause, ended.value.operation) == ("store", "batch upload")
-
-
-@in_virtual_time
-async def test_an_error_of_ours_ends_the_batch_at_once() -> None:
-    store = Store()
-    store.fails = lambda: exceptions.BatchStoppedError("it is a file", cause="receipts")
-    with pytest.raises(exceptions.BatchStoppedError, match="it is a file"):
-        await store.renew()
-    assert now() == pytest.approx(0.1)
 
 
 # --- the end
@@ -191,10 +142,3 @@ def test_the_result_of_work_that_was_given_up_is_dropped(caplog: pytest.LogCaptu
 
     asyncio.run(main())
     assert caplog.messages == []
-
-
-def test_the_leases_clock_counts_a_step_of_either_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = iter([(0.0, 100.0), (1.0, 101.0), (61.0, 101.5), (62.0, 4000.0), (63.0, 100.0)])
-    monkeypatch.setattr(lease_module.Clock, "_read", staticmethod(lambda: next(readings)))
-    clock = Clock()
-    assert [clock() for _ in range(4)] == [1.0, 61.0, 61.0 + 3898.5, 62.0 + 3898.5]

@@ -9,9 +9,8 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import list_manifest
-from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.batch.report import Report, conclude, plan
-from airflow_provider_cloudstore.batch.sending import Options
 from tests.unit.batch.folders import digest_of
 
 
@@ -35,7 +34,7 @@ def ledger_of(**counts: int) -> Ledger:
 
 
 def concluded(ledger: Ledger, error: exceptions.CloudStoreError | None = None, allowed: int = 0) -> Report:
-    return conclude(ledger, error, allowed, "")
+    return conclude(ledger, error, allowed)
 
 
 # --- the counts
@@ -71,14 +70,11 @@ def test_the_error_of_failed_and_unknown_urls_counts_them_names_the_first_and_sa
     error = concluded(ledger_of(queued=7, failed=1, unknown=2)).error
     assert isinstance(error, exceptions.BatchFailedError)
     assert str(error).startswith(
-        "batch upload: of 10 URLs 1 failed, 2 unknown; the first, in line 8: HTTP 400, https://h/failed/0?***; "
-        "the XCom lists the first ones.\nCorrect what failed, then clear the task: with receipts, it resends"
+        "batch upload: 1 failed, 2 unknown of 10 URLs; the first, in line 8: HTTP 400.\nCorrect what failed"
     )
-    kept = conclude(ledger_of(unknown=1), None, 0, "s3://b/r").error
-    assert kept
-    assert kept.reason.endswith("; the receipts in s3://b/r list all")
-    assert kept.advice == error.advice.removeprefix(exceptions.BatchFailedError.hint).strip()
-    assert kept.advice.startswith("Check in the service whether the unknown uploads arrived")
+    assert error.advice.endswith("retry_unknown_outcome=True resends them.")
+    only_failed = concluded(ledger_of(failed=1)).error
+    assert "unknown" not in str(only_failed)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +87,7 @@ def test_as_many_urls_may_fail_as_allowed_but_none_may_be_unknown(
     with caplog.at_level(logging.WARNING):
         report = concluded(ledger_of(queued=5, failed=failed, unknown=unknown), allowed=allowed)
     assert (report.error is not None) is fails
-    warning = "2 URLs failed, which allowed_failures=2 permits; the first, in line 6: HTTP 400, https://h/failed/0?***"
+    warning = "2 failed of 7 URLs, which allowed_failures=2 permits; the first, in line 6: HTTP 400"
     assert caplog.messages == ([warning] if failed == 2 else [])
 
 
@@ -101,22 +97,18 @@ def test_the_error_of_a_batch_that_ended_early_counts_what_is_left_and_keeps_the
     )
     report = concluded(ledger_of(queued=1000, failed=2, unsent=5), early)
     assert isinstance(report.error, exceptions.BatchInterruptedError)
-    assert "the task was terminated, with Retry-After: 3 s.\nOf 1,007 URLs: 1,000 queued, 2 failed, 5 unsent. " in str(
+    assert "the task was terminated, with Retry-After: 3 s.\n1,000 queued, 2 failed, 5 unsent of 1,007 URLs. " in str(
         report.error
     )
     assert (report.error.cause, report.error.retry_after) == ("terminated", 3)
     assert early.reason == "the task was terminated"
-    assert "Of 0 URLs: none sent. " in str(concluded(ledger_of(), early).error)
+    assert "none sent of 0 URLs. " in str(concluded(ledger_of(), early).error)
 
 
 # --- the plan
 
 
-def test_a_plan_says_how_many_urls_how_fast_and_where_the_receipts_are() -> None:
-    assert plan(ledger_of(unsent=1), Options(), "") == "A batch of 1 URL: at most 16 requests in flight."
+def test_a_plan_says_how_many_urls_and_where_the_receipts_are() -> None:
+    assert plan(ledger_of(unsent=1), "") == "A batch of 1 URL; receipts: none"
     ledger = ledger_of(unsent=1500, queued_earlier=20, unknown_earlier=1)
-    options = Options(max_concurrency=1000, requests_per_second=2.5)
-    assert plan(ledger, options, "s3://b/r") == (
-        "A batch of 1,521 URLs (20 queued, 1 unknown by earlier tries): at most 1,000 requests in flight, at most 2.5 a second; "
-        "receipts in s3://b/r."
-    )
+    assert plan(ledger, "s3://b/r") == "A batch of 1,521 URLs (21 settled by earlier tries); receipts: s3://b/r"

@@ -22,12 +22,12 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch import receipts
+from airflow_provider_cloudstore.batch import recording, sending
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.lease import LEASE, Lease
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import list_manifest
-from airflow_provider_cloudstore.batch.receipts import Receipts, Status, Try
+from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
@@ -106,7 +106,6 @@ class Process:
             Options(**self.world.options),
             Receipts(self, Try(("simulated",), self.number)),
             killed=lambda: self.terminated,
-            report=lambda line: None,
             connect=self.connect,
             clock=self.loop.time,
             in_thread=self.in_thread,
@@ -301,8 +300,9 @@ def verdict(world: World, report: Report, interruptions: int, seed: int) -> None
 
 
 @pytest.fixture(autouse=True)
-def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receipts, "PART_SIZE", 2_000)
+def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "PART_SIZE", 2_000)
+    monkeypatch.setattr(sending, "_READ_AHEAD", 5)
 
 
 @pytest.fixture(autouse=True)
@@ -371,4 +371,9 @@ def test_a_batch_that_takes_a_failed_url_for_settled_is_found(monkeypatch: pytes
         note(self, [(digest, Status.QUEUED) for digest, _ in outcomes])
 
     monkeypatch.setattr(Ledger, "note_earlier", settle)
+    assert is_found()
+
+
+def test_a_batch_that_resends_what_may_have_arrived_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "_WITHOUT_EFFECT", (exceptions.RateLimitError, exceptions.OutcomeUnknownError))
     assert is_found()

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch.throttle import FAILURES_TO_CLOSE, Drained, Throttle
+from airflow_provider_cloudstore.batch.throttle import FAILURES_TO_PROBE, Drained, Throttle
 from tests.unit.batch.virtual import in_virtual_time, now, settle, valid_lease
 
 DOWN = exceptions.TransientServiceError("HTTP 500", status=500)
@@ -36,10 +36,10 @@ async def succeed(one: Throttle) -> None:
     one.record_success()
 
 
-async def closed(error: exceptions.CloudStoreError = DOWN) -> Throttle:
+async def probing(error: exceptions.CloudStoreError = DOWN) -> Throttle:
+    """A throttle whose service has just failed often enough."""
     one = throttle()
-    await fail(one, error, FAILURES_TO_CLOSE)
-    assert one.is_closed
+    await fail(one, error, FAILURES_TO_PROBE)
     return one
 
 
@@ -61,17 +61,18 @@ async def respond(one: Throttle, error: exceptions.CloudStoreError | None) -> No
     await (fail(one, error) if error else succeed(one))
 
 
-# --- when it closes and opens
+# --- a service that fails
 
 
 @pytest.mark.parametrize("error", [DOWN, UNREACHABLE, exceptions.BadRequestError("HTTP 405", status=405)], ids=str)
 @in_virtual_time
-async def test_five_failures_of_the_service_in_a_row_close_it_and_four_do_not(error: exceptions.CloudStoreError) -> None:
+async def test_after_five_failures_of_the_service_in_a_row_single_probes_are_sent_after_1_2_4_up_to_64_seconds(
+    error: exceptions.CloudStoreError,
+) -> None:
     one = throttle()
-    await fail(one, error, 4)
-    assert not one.is_closed
-    await fail(one, error)
-    assert one.is_closed
+    sent = await moments(one, error, 13)
+    assert sent[:5] == [0.0] * 5
+    assert [later - earlier for earlier, later in itertools.pairwise(sent[4:])] == [1, 2, 4, 8, 16, 32, 64, 64]
 
 
 @of_a_service_that_works
@@ -81,20 +82,12 @@ async def test_a_service_that_works_in_between_begins_the_count_anew(error: exce
     for _ in range(3):
         await fail(one, times=4)
         await respond(one, error)
-    assert not one.is_closed
-    assert now() == 0  # nor does a failure alone pause anybody
-
-
-@in_virtual_time
-async def test_while_it_is_closed_single_probes_are_sent_after_1_2_4_up_to_60_seconds() -> None:
-    one = await closed()
-    sent = await moments(one, DOWN, 9)
-    assert [later - earlier for earlier, later in itertools.pairwise([0.0, *sent])] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert now() == 0
 
 
 @in_virtual_time
 async def test_one_probe_is_in_flight_at_a_time() -> None:
-    one, admitted = await closed(), list[float]()
+    one, admitted = await probing(), list[float]()
 
     async def work() -> None:
         await one.acquire()
@@ -112,32 +105,12 @@ async def test_one_probe_is_in_flight_at_a_time() -> None:
     await asyncio.gather(*workers)
 
 
-@of_a_service_that_works
 @in_virtual_time
-async def test_a_probe_to_a_service_that_works_opens_it_at_once_and_the_next_outage_begins_with_a_second(
-    error: exceptions.CloudStoreError | None,
-) -> None:
-    one = await closed()
-    await fail(one, times=2)
-    await respond(one, error)
-    assert not one.is_closed
-    reopened = now()
-    await fail(one, times=FAILURES_TO_CLOSE)
-    assert now() == reopened
-    assert await moments(one, DOWN, 2) == [reopened + 1, reopened + 3]
-
-
-@in_virtual_time
-async def test_what_was_sent_before_an_outage_neither_opens_nor_prolongs_it() -> None:
+async def test_what_was_sent_before_a_pause_does_not_prolong_it() -> None:
     one = throttle()
-    for _ in range(FAILURES_TO_CLOSE + 4):
+    for _ in range(FAILURES_TO_PROBE + 20):
         await one.acquire()
-    for _ in range(FAILURES_TO_CLOSE):
-        one.record_failure(DOWN)
-    one.record_success()
-    one.record_failure(REJECTED)
-    assert one.is_closed
-    for _ in range(2):
+    for _ in range(FAILURES_TO_PROBE + 20):
         one.record_failure(DOWN)
     assert await moments(one, DOWN, 2) == [1, 3]
 
@@ -151,39 +124,12 @@ async def test_a_pause_that_the_service_asks_for_is_kept_and_takes_at_least_a_se
     one = throttle()
     await fail(one, limited(asked))
     assert await moments(one, limited(3), 2) == [pause, pause + 3]
-    assert not one.is_closed
-
-
-@in_virtual_time
-async def test_a_probe_is_never_sent_before_the_time_that_the_service_asked_for() -> None:
-    one = await closed(limited(20))
-    began = now()
-    assert await moments(one, limited(20), 3) == [began + 20, began + 40, began + 60]
-
-
-@pytest.mark.parametrize(
-    ("error", "is_free"),
-    [(limited(), True), (UNREACHABLE, True), (DOWN, False), (REJECTED, False), (exceptions.OutcomeUnknownError("lost"), False)],
-)
-@in_virtual_time
-async def test_what_had_no_effect_is_resent_at_no_cost(error: exceptions.CloudStoreError, is_free: bool) -> None:
-    one = throttle()
-    await one.acquire()
-    assert one.record_failure(error) is is_free
 
 
 # --- when it gives up
 
 
-@pytest.mark.parametrize(
-    ("error", "cause"),
-    [
-        (DOWN, "service"),
-        (UNREACHABLE, "service"),
-        (limited(), "rate_limit"),
-        (limited(2), "rate_limit"),
-    ],
-)
+@pytest.mark.parametrize(("error", "cause"), [(DOWN, "service"), (limited(), "rate_limit")])
 @in_virtual_time
 async def test_fifteen_minutes_without_a_success_end_the_batch(error: exceptions.CloudStoreError, cause: str) -> None:
     one = throttle()
@@ -193,18 +139,17 @@ async def test_fifteen_minutes_without_a_success_end_the_batch(error: exceptions
     for _ in range(1_000):
         try:
             await one.acquire()
-        except exceptions.BatchInterruptedError as raised:
-            found = raised
+        except Drained:
             break
         sent.append(now())
         one.record_failure(error)
-    assert 1000 + 900 - 60 < sent[-1] <= 1000 + 900
+    assert 1000 + 900 - 64 < sent[-1] <= 1000 + 900
     assert now() == sent[-1]  # nobody waits for a probe that would come too late
+    found = one.error
+    assert isinstance(found, exceptions.BatchInterruptedError)
     assert f"its last response: {error.reason}" in found.reason
     assert (found.operation, found.status, found.retry_after) == ("batch upload", error.status, error.retry_after)
     assert (found.cause, found.permanent) == (cause, False)
-    with pytest.raises(exceptions.BatchInterruptedError):
-        await one.acquire()
 
 
 @in_virtual_time
@@ -213,26 +158,22 @@ async def test_a_pause_of_more_than_fifteen_minutes_ends_the_batch_at_once() -> 
     await fail(one, limited(900))
     one = throttle()
     await fail(one, limited(901))
-    with pytest.raises(exceptions.BatchInterruptedError) as ended:
+    with pytest.raises(Drained):
         await one.acquire()
     assert now() == 0
-    assert (ended.value.cause, ended.value.retry_after) == ("rate_limit", 901)
+    assert isinstance(one.error, exceptions.BatchInterruptedError)
+    assert (one.error.cause, one.error.retry_after) == ("rate_limit", 901)
 
 
-@pytest.mark.parametrize("waits_for", ["the service", "its slot"])
 @in_virtual_time
-async def test_a_drained_throttle_sends_nothing_more_and_tells_who_waits(waits_for: str) -> None:
-    one = await closed() if waits_for == "the service" else throttle(0.1)
-    if waits_for == "its slot":
-        await one.acquire()
+async def test_a_drained_throttle_sends_nothing_more_and_tells_who_waits() -> None:
+    one = await probing()
     waiting = asyncio.create_task(one.acquire())
     await settle()
     one.drain()
     with pytest.raises(Drained):
         await waiting
     assert now() < 1
-    with pytest.raises(Drained):
-        await one.acquire()
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -255,21 +196,16 @@ async def test_nothing_is_sent_without_a_lease_and_a_renewed_one_lets_it_go_on(w
 
 
 @in_virtual_time
-async def test_what_a_batch_waits_for_names_the_time_that_passed_and_the_time_left() -> None:
+async def test_what_a_batch_waits_for_names_the_time_that_passed() -> None:
     one = throttle()
-    assert one.waits_for == ""
+    assert one.waits_for_service == ""
     await asyncio.sleep(2)
     await succeed(one)
-    await asyncio.sleep(3)
-    await fail(one, times=FAILURES_TO_CLOSE)
+    await fail(one, times=FAILURES_TO_PROBE)
     await asyncio.sleep(40)
-    assert one.waits_for == "waiting for the service since 40 s, for at most 857 s more"
+    assert one.waits_for_service == "waiting for the service since 40 s, for at most 900 s"
     await succeed(one)
-    assert one.waits_for == ""
-    await fail(one, limited(20))
-    assert one.waits_for == "waiting for 20 s as the service asks"
-    await asyncio.sleep(21)
-    assert one.waits_for == ""
+    assert one.waits_for_service == ""
 
 
 # --- the rate
@@ -288,20 +224,3 @@ async def test_a_rate_is_kept() -> None:
     await asyncio.sleep(10)
     await asyncio.gather(*(work() for _ in range(3)))
     assert sent[9:] == pytest.approx([12, 12.25, 12.5], abs=0.011)  # what was not used is not made up for
-
-
-@in_virtual_time
-async def test_a_rate_is_kept_after_a_pause_too() -> None:
-    one, sent = throttle(10), list[float]()
-
-    async def work() -> None:
-        await one.acquire()
-        sent.append(now())
-        if len(sent) == 1:
-            one.record_failure(limited(5))
-
-    await asyncio.gather(*(work() for _ in range(20)))
-    assert len(sent) == 20
-    assert sent[1] >= 5
-    assert all(later - earlier > 0.0899 for earlier, later in itertools.pairwise(sent))
-    assert sent[-1] < 5 + 2.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import selectors
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeVar
@@ -77,16 +77,6 @@ def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
 def now() -> float:
     """The time of the running loop, in seconds."""
     return asyncio.get_running_loop().time()
-
-
-def in_virtual_thread(work: Callable[[], Any]) -> Awaitable[Any]:
-    """Run blocking work at once, in place of a thread."""
-
-    async def run() -> Any:
-        await asyncio.sleep(0)
-        return work()
-
-    return asyncio.get_running_loop().create_task(run())
 
 
 def valid_lease() -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.job import Job
-from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
+from airflow_provider_cloudstore.batch.recording import Folder, Receipts, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
 from tests.support import settings
@@ -32,7 +32,6 @@ class Batch:
     :ivar kill_at: when the task is terminated, in seconds after the begin of the try.
     :ivar took: for how long the last try ran.
     :ivar left: how many of its tasks still ran after it.
-    :ivar log: the lines of its log.
     """
 
     def __init__(self, wanted: list[Any], service: VirtualService | None = None, folder: Folder | None = None) -> None:
@@ -41,7 +40,6 @@ class Batch:
         self.delay: Callable[[], float] = lambda: 0.0
         self.kill_at = float("inf")
         self.took, self.tries, self.left = 0.0, 0, 0
-        self.log: list[str] = []
 
     @property
     def requests(self) -> int:
@@ -50,7 +48,6 @@ class Batch:
     def run(self, *, during: Callable[[asyncio.Task[Report]], Awaitable[None]] | None = None, **more: Any) -> Report:
         """Run the next try, and let ``during`` run at the same time."""
         self.tries += 1
-        self.log = []
         return run_virtually(self._run(during, more))
 
     async def _run(self, during: Any, more: dict[str, Any]) -> Report:
@@ -59,7 +56,6 @@ class Batch:
         options = Options(**{name: more.pop(name) for name in list(more) if name in Options.__dataclass_fields__})
         defaults: dict[str, Any] = {
             "killed": lambda: loop.time() >= self.kill_at,
-            "report": self.log.append,
             "connect": self.service.connect,
             "clock": loop.time,
             "in_thread": self.in_thread,

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.operators.arguments import parse_shard, parse_urls
+from airflow_provider_cloudstore.operators.arguments import parse_urls
 
 
 @pytest.mark.parametrize(
@@ -38,22 +37,3 @@ def test_what_is_neither_is_refused_without_being_shown(urls: Any) -> None:
 def test_missing_urls_are_refused_with_the_words_of_every_other_missing_argument(urls: Any) -> None:
     with pytest.raises(ValueError, match="what a template renders when its source is missing: check that the upstream task"):
         parse_urls(urls)
-
-
-@pytest.mark.parametrize("shard", [(1, 4), [1, 4], "(1, 4)", "[1, 4]", (1, "4"), ["1", "4"], "('1', '4')", ' ["1", 4] '])
-def test_a_shard_is_a_pair_or_the_text_that_airflow_renders_from_it(shard: Any) -> None:
-    assert parse_shard(shard) == (1, 4)
-
-
-@pytest.mark.parametrize(
-    "shard",
-    [
-        "1/3", "1, 3", "x", "", "None",
-        (True, 2), "(True, 2)", (1.0, 2), (1, 2.0), "(1.0, 2)", (2, 2), (0, 0), (-1, 4), "(-1, 4)",
-        [1], (1, 2, 3), ("", 2), 1, 1.5, True, "(1, '2)",
-        ("\u0661", 2), None, (None, 2),
-    ],
-)  # fmt: skip
-def test_a_shard_that_does_not_exist_is_refused(shard: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"shard is .*: it must be \(k, n\), a pair of .*; nothing was sent"):
-        parse_shard(shard)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import gzip
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,18 +71,6 @@ def test_failures_fail_the_task_after_all_the_rest_and_are_told(emulator: Emulat
     assert (summary["total"], summary["queued"], summary["failed"], summary["unknown"]) == (22, 18, 2, 2)
     assert len(summary["failures"]) == 4
     assert len(arrived(emulator)) == 20
-
-
-def test_the_services_message_is_one_line_wherever_it_is_stored(emulator: Emulator, tmp_path: Path) -> None:
-    hostile = "no\n[2026-01-01] ERROR forged\r\u2028\u0085\x1b[2K\u202e"
-    emulator.fault("status", status=400, body=json.dumps({"response": hostile}), times=0)
-    pushed: dict[str, Any] = {}
-    with pytest.raises(exceptions.CloudStoreError):
-        rendered(urls(1), str(tmp_path)).execute(context(pushed))
-    (receipt,) = [json.loads(line) for part in tmp_path.glob("part-*.jsonl") for line in part.read_text().split("\n") if line]
-    (failure,) = pushed["return_value"]["failures"]
-    for told in (receipt["error"], failure["error"]):
-        assert told == r"HTTP 400: no [2026-01-01] ERROR forged \x1b[2K\u202e"
 
 
 @pytest.mark.parametrize(
@@ -160,22 +147,6 @@ def test_a_template_of_receipts_that_renders_to_none_is_refused(emulator: Emulat
     assert emulator.state()["requests"] == {}
 
 
-def test_a_later_try_on_a_worker_without_the_receipts_sends_nothing(emulator: Emulator, tmp_path: Path) -> None:
-    with pytest.raises(exceptions.BatchStoppedError, match=r"no receipts of an earlier try in .*: is the folder shared by all"):
-        rendered(urls(5), str(tmp_path)).execute(context(try_number=2))
-    assert emulator.state()["requests"] == {}
-
-
-def test_the_mark_of_a_try_is_left_even_if_the_connection_is_missing(
-    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.delenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT")
-        with pytest.raises(Exception, match="cloudstore_default"):
-            rendered(urls(5), str(tmp_path)).execute(context())
-    assert rendered(urls(5), str(tmp_path)).execute(context(try_number=2))["queued"] == 5
-
-
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
@@ -192,15 +163,6 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
     with pytest.raises(exceptions.InvalidInputError, match=words) as refused:
         RemoteUrlBatchUploadOperator(task_id="t", urls=f"{tmp_path}/{name}", receipts=None).execute(context())
     assert refused.value.permanent
-    assert emulator.state()["requests"] == {}
-
-
-@pytest.mark.parametrize("shard", ["1/3", "(1, 1)", "", "None", None])
-def test_a_shard_that_makes_no_sense_is_refused(emulator: Emulator, shard: Any) -> None:
-    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts=None, shard="{{ params.shard }}")
-    operator.shard = shard  # as Airflow renders it
-    with pytest.raises(exceptions.InvalidInputError, match="shard is"):
-        operator.execute(context())
     assert emulator.state()["requests"] == {}
 
 
@@ -226,11 +188,11 @@ def test_a_receipts_folder_that_no_worker_would_find_is_refused_and_not_created(
 
 def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp_path: Path) -> None:
     pushed: dict[str, Any] = {}
-    emulator.fault("status", status=503, times=100)
-    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), receipts=None, max_consecutive_failures=1, max_concurrency=1)
+    emulator.fault("status", status=429, headers={"Retry-After": "901"}, times=0)
+    batch = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), receipts=None, max_concurrency=1)
     with pytest.raises(exceptions.BatchInterruptedError, match="With receipts, the task resumes"):
         batch.execute(context(pushed))
-    assert (pushed["return_value"]["total"], pushed["return_value"]["unsent"]) == (3, 2)
+    assert (pushed["return_value"]["total"], pushed["return_value"]["unsent"]) == (3, 3)
 
 
 @pytest.mark.parametrize("bad", ["hunter2", "https:/h/x?sig=hunter2"])
@@ -241,7 +203,7 @@ def test_the_error_of_one_bad_line_says_once_what_happened(emulator: Emulator, t
         RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest), receipts=None).execute(context())
     text = str(failed.value)
     assert text.count("line 11") == 1
-    assert "of 21 URLs 1 failed; the first, in line 11: url" in text
+    assert "1 failed of 21 URLs; the first, in line 11: url" in text
     for wrong in ("hunter2", "nothing was sent"):
         assert wrong not in text
     assert len(arrived(emulator)) == 20
@@ -254,32 +216,6 @@ def test_a_path_with_credentials_is_refused_and_redacted_in_the_rendered_fields(
     with pytest.raises(exceptions.InvalidInputError) as refused:
         operator.execute(context())
     assert "hunter2" not in str(refused.value)
-    assert emulator.state()["requests"] == {}
-
-
-def test_shards_may_be_rendered_and_receipts_are_joined_by_digest(emulator: Emulator, tmp_path: Path) -> None:
-    manifest = tmp_path / "urls.csv"
-    manifest.write_text("\n".join(["id,url", *(f"k{number},{url}" for number, url in enumerate(urls(60)))]))
-    shards: list[Any] = ["(0, 3)", "[1, 3]", [2, "3"]]
-    for number, shard in enumerate(shards):
-        operator = RemoteUrlBatchUploadOperator(
-            task_id="t", urls=str(manifest), shard=("{{ params.k }}", 3), receipts=f"{tmp_path}/r{number}"
-        )
-        operator.shard = shard  # as Airflow renders it
-        operator.execute(context())
-    assert arrived(emulator) == sorted(urls(60))
-    lines = [line for part in tmp_path.glob("r*/part-*.jsonl") for line in part.read_text().splitlines()]
-    found = {receipt["digest"]: receipt for receipt in map(json.loads, lines)}
-    assert len(found) == 60
-    assert found[hashlib.sha256(urls(60)[7].encode()).hexdigest()]["line"] == 9
-
-
-def test_a_manifest_that_cannot_be_opened_is_an_error_of_ours_that_airflow_retries(emulator: Emulator, tmp_path: Path) -> None:
-    manifest = tmp_path / "urls.txt"
-    manifest.symlink_to(manifest)
-    with pytest.raises(exceptions.BatchInterruptedError, match=r"urls.txt cannot be copied .* \(Too many levels") as failed:
-        RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest), receipts=None).execute(context())
-    assert not failed.value.permanent
     assert emulator.state()["requests"] == {}
 
 

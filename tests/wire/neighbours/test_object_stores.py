@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+from airflow_provider_cloudstore.batch.recording import Receipts, Try
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.dags import batch_dags as dags
 from tests.guarantees import Proof, guarantee

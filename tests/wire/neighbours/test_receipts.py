@@ -13,7 +13,7 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_cloudstore.batch.folder import PathFolder
-from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+from airflow_provider_cloudstore.batch.recording import Receipts, Try
 from airflow_provider_cloudstore.exceptions import BatchStoppedError, InvalidInputError
 from airflow_provider_cloudstore.receipts import read_receipts
 from tests.unit.batch.folders import digest_of

@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import DAG, Param
 
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 
-SHARDS = 4
+PARTS = 4
 BATCH: dict[str, Any] = {
     "urls": "{{ params.manifest }}",
     "receipts": "{{ params.receipts }}",
@@ -32,10 +32,11 @@ with DAG("batch_with_timeout", schedule=None, **RUN):
     # It ends three seconds before, so that there is time to save its progress.
     RemoteUrlBatchUploadOperator(task_id="batch", execution_timeout=timedelta(seconds=8), **BATCH)
 
-with DAG("batch_in_shards", schedule=None, **RUN):
-    sharded = {"requests_per_second": 25, "max_concurrency": 4, "pool": "uploads"}
-    RemoteUrlBatchUploadOperator.partial(task_id="batch", **BATCH | sharded).expand(
-        shard=[[number, SHARDS] for number in range(SHARDS)]
+with DAG("batch_in_parts", schedule=None, **RUN):
+    mapped = {name: value for name, value in BATCH.items() if name != "urls"}
+    mapped |= {"requests_per_second": 25, "max_concurrency": 4, "pool": "uploads"}
+    RemoteUrlBatchUploadOperator.partial(task_id="batch", **mapped).expand(
+        urls=[f"{{{{ params.manifest }}}}.{number}" for number in range(PARTS)]
     )
 
 # Periodic, because only then Airflow backfills it; it ended long ago, so that no run starts by itself.

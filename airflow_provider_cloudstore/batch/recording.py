@@ -148,29 +148,15 @@ class Receipts:
 
     def _find_mark(self, *, begins: bool = False) -> bool:
         """Whether a try has left its mark: no newer one, nor another process of this one, which a beginning one replaces."""
-        if (mark := read_mark(self._folder, self._mark, self.place)) is None:
+        content = self._folder.read(self._mark)
+        if content is None:
             return False
+        mark = json.loads(content)
         number, is_other = mark["number"], mark["process"] != self.writer.process
         if number > self.writer.number or (number == self.writer.number and is_other and not begins):
             what = f"try {self.writer.number} found the mark of try {number}, which has taken over"
             raise BatchInterruptedError(what, operation="batch upload", cause="superseded")
         return True
-
-
-def read_mark(folder: Folder, name: str, place: str) -> dict[str, Any] | None:
-    """The mark of a batch's newest try: ``scope``, ``number`` and ``process``; None if there is none.
-
-    :param place: the path of the folder, for errors.
-    :raises BatchStoppedError: if it is damaged.
-    """
-    content = folder.read(name)
-    if content is None:
-        return None
-    with suppress(ValueError, TypeError, KeyError):
-        mark = json.loads(content)
-        return {"scope": tuple(mark["scope"]), "number": int(mark["number"]), "process": mark["process"]}
-    advice = "Restore the file, or start a new DAG run, which sends every URL."
-    raise unusable(f"{place}/{name} is damaged", advice)
 
 
 def parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
