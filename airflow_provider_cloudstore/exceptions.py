@@ -40,7 +40,6 @@ class CloudStoreError(Exception):
     :param operation: the operation's name, such as ``delete folder``; ``connection`` if there was none yet.
     :param subject: the folder id, the file id, or the redacted source URL.
     :param status: the HTTP status, if there was a response.
-    :param sent: whether the request may have reached the service.
     :param attempts: how many requests the call had sent.
     :param retry_after: seconds that the service asked to wait (``Retry-After``), if it did.
     :param advice: what to do; by default the hint of the error's class.
@@ -51,6 +50,8 @@ class CloudStoreError(Exception):
 
     permanent: ClassVar[bool] = False
     """Whether it is a :class:`PermanentError`."""
+    sent: ClassVar[bool] = True
+    """Whether a request may have reached the service: in doubt, yes."""
     retried: ClassVar[bool] = False
     """Whether calls retry it, unless :attr:`retryable` says otherwise."""
     hint: ClassVar[str] = ""
@@ -62,7 +63,6 @@ class CloudStoreError(Exception):
     operation: str = ""
     subject: str = ""
     status: int | None = None
-    sent: bool = False
     attempts: int = 0
     retry_after: float | None = None
     inconclusive: bool = False
@@ -72,7 +72,7 @@ class CloudStoreError(Exception):
 
     def __post_init__(self) -> None:
         for part in ("reason", "operation", "subject", "message", "advice"):
-            setattr(self, part, one_line(str(getattr(self, part))))
+            setattr(self, part, one_line(getattr(self, part)))
         if self.retryable is None:
             self.retryable = self.retried
         super().__init__(self.reason)  # what pickle and copy create an error from, before they set its fields
@@ -107,14 +107,19 @@ class PermanentError(CloudStoreError, AirflowFailException):
 class ConfigurationError(PermanentError):
     """The Airflow connection cannot be used. Nothing was sent."""
 
+    sent = False
+
 
 class InvalidInputError(PermanentError):
     """An id or URL was rejected before anything was sent."""
+
+    sent = False
 
 
 class ServiceUnreachableError(CloudStoreError):
     """The connection failed (DNS, refused, connect timeout, TLS, proxy): the request was never sent."""
 
+    sent = False
     retried = True
     hint = "Check the host and port, and that this machine can reach them (firewall, proxy)."
 
@@ -123,18 +128,16 @@ class RateLimitError(CloudStoreError):
     """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks for the request later. It had no effect."""
 
     retried = True
-    hint = "The service limits the rate of requests. Spread the calls, for example with an Airflow pool."
-    hint_for: ClassVar[Mapping[str, str]] = {"connection test": "The service limits the rate of requests. Try again later."}
+    hint = "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool."
 
 
 class TransientServiceError(CloudStoreError):
     """The service failed, or the outcome is unknown; repeating the request is safe, or the caller opted in to it."""
 
     retried = True
-    hint = "The service failed or did not respond. Airflow's retries apply; if this persists, ask whoever runs the service."
+    hint = "The service failed or did not respond. If retries do not help, ask whoever runs the service."
     hint_for: ClassVar[Mapping[str, str]] = {
-        "remote upload": "The upload may or may not have been queued; retry_unknown_outcome=True allows resending it.",
-        "connection test": "The service failed or did not respond. Try again; if this persists, ask whoever runs the service.",
+        "remote upload": "The upload may or may not have been queued; retry_unknown_outcome=True allows resending it."
     }
 
 
@@ -194,11 +197,10 @@ class NotFoundError(RequestRejectedError):
 class BadRequestError(RequestRejectedError, PermanentError):
     """HTTP 400, 405, 411, 413, 414, 415, 422 or 3xx: the same request would be rejected again."""
 
-    hint = "The same request would be rejected again. Check the connection's host (base URL) and the operator's arguments."
+    hint = f"The same request would be rejected again. Check {_BASE_URL}"
     hint_for: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("delete folder", "download link"), "Check the id: the service did not accept it."),
         "remote upload": "Check the URL: the service did not accept it.",
-        "connection test": NotFoundError.hint,
     }
 
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator
 
 from airflow_provider_cloudstore.protocol.failures import connect_refused
-from airflow_provider_cloudstore.protocol.messages import Cause, FailureKind, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
 
 # By name, because neither client may import the other's library. The first one that matches any cause counts.
 _REASONS = {
@@ -39,8 +39,8 @@ def transport_failure(error: BaseException, *, sent: bool, limit: float, through
         return TransportFailure(FailureKind.OUTCOME_UNKNOWN, reason)
     if refused := next(filter(None, map(_TUNNEL_REFUSED.match, map(str, causes))), None):
         return connect_refused(int(refused[1]))
-    cause = Cause.TLS if tls else Cause.PROXY if through_proxy else Cause.UNREACHABLE
-    return TransportFailure(FailureKind.NEVER_SENT, f"no connection to the service: {reason}", cause)
+    kind = FailureKind.TLS if tls else FailureKind.PROXY if through_proxy else FailureKind.UNREACHABLE
+    return TransportFailure(kind, f"no connection to the service: {reason}")
 
 
 def _tls_failure(error: ssl.SSLError) -> str:

@@ -108,7 +108,7 @@ def send_once(
         reason = f"try {earlier.try_number} ended while sending this upload (at {earlier.sent_at})"
         if not retry_unknown_outcome:
             _note(store, replace(earlier, state=UploadState.UNKNOWN, max_tries=record.max_tries))
-            raise OutcomeUnknownError(reason, operation="remote upload", subject=subject, sent=True)
+            raise OutcomeUnknownError(reason, operation="remote upload", subject=subject)
         log.warning("remote upload '%s': %s; resending it because retry_unknown_outcome=True", subject, reason)
     store.set(STATE_KEY, record.to_json())
     try:

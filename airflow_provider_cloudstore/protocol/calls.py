@@ -12,28 +12,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from pendulum import from_timestamp
+
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.failures import (
-    UNCHANGED_TOKEN,
-    CallContext,
-    Failure,
-    classify_failure,
-    classify_missing_token,
-    classify_response,
-    is_elsewhere,
-    retry_after,
-)
+from airflow_provider_cloudstore.protocol import failures, results
+from airflow_provider_cloudstore.protocol.failures import CallContext, Failure
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL, Operation
-from airflow_provider_cloudstore.protocol.results import (
-    Content,
-    DownloadLink,
-    FolderDeletion,
-    RemoteUpload,
-    find_file_id,
-    find_link,
-    read_content,
-)
+from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import Json, storable
@@ -83,9 +69,12 @@ class Call(ABC, Generic[T]):
         self.attempts = 0
         self.outcomes: list[type[exceptions.CloudStoreError] | None] = []
         self.token_rejected = False
-        self._max_attempts = max_attempts
-        self._subject = self._validated(subject)
+        self.max_attempts = max_attempts or settings.max_attempts
         self._context = CallContext(self.operation, retry_unknown_outcome, ignore_missing, settings.not_found_pattern)
+        try:
+            self._subject = self.operation.validate(subject, settings)
+        except exceptions.InvalidInputError as error:
+            raise replace(error, operation=self.operation.name) from None
 
     def has_result(self, response: Response, content: Content) -> bool:
         """Whether a response holds what the operation asked for; then an ``error`` beside it is a warning."""
@@ -97,13 +86,6 @@ class Call(ABC, Generic[T]):
 
         :param existed: whether the subject existed; None if unknown.
         """
-
-    def _validated(self, subject: Any) -> str:
-        try:
-            return self.operation.validate(subject, self.settings)
-        except exceptions.InvalidInputError as error:
-            reason, advice = error.reason, error.advice
-        raise exceptions.InvalidInputError(reason, operation=self.operation.name, advice=advice)
 
     @cached_property
     def secrets(self) -> tuple[Secret, ...]:
@@ -119,11 +101,6 @@ class Call(ABC, Generic[T]):
         """Whether no attempt is left. The one with a new token is extra: it does not retry the same request."""
         return self.attempts - self._context.token_was_rejected >= self.max_attempts
 
-    @property
-    def max_attempts(self) -> int:
-        """How many requests the call may send."""
-        return self._max_attempts or self.settings.max_attempts
-
     def replace_credentials(self, settings: Settings) -> None:
         """Continue after a 401 with the connection as it reads now.
 
@@ -131,7 +108,7 @@ class Call(ABC, Generic[T]):
         :raises AuthenticationError: if it still holds the token that was rejected.
         """
         if settings.access_token == self.settings.access_token:
-            raise self._error(UNCHANGED_TOKEN)
+            raise self._error(failures.UNCHANGED_TOKEN)
         self.secrets += settings.secrets
         self.settings = settings
         self.token_rejected = False
@@ -153,41 +130,40 @@ class Call(ABC, Generic[T]):
 
         :raises CloudStoreError: if the attempt failed; ``retryable`` says whether to make another.
         """
-        try:
-            result = self._result_of(outcome)
-        except exceptions.CloudStoreError as error:
-            self.outcomes.append(type(error))
-            raise
         self.outcomes.append(None)
-        return result
+        try:
+            return self._result_of(outcome)
+        except exceptions.CloudStoreError as error:
+            self.outcomes[-1] = type(error)
+            raise
 
     def _result_of(self, outcome: Response | TransportFailure) -> T:
         if isinstance(outcome, TransportFailure):
-            raise self._error(classify_failure(self._context, outcome, self.settings.route))
-        content = read_content(outcome)
-        verdict = classify_response(self._context, outcome, content, has_result=self.has_result(outcome, content))
+            raise self._error(failures.classify_failure(self._context, outcome, self.settings.route))
+        content = results.read_content(outcome)
+        verdict = failures.classify_response(self._context, outcome, content, has_result=self.has_result(outcome, content))
         if isinstance(verdict, Failure):
             raise self._response_error(verdict, outcome, content)
         result = self.result(outcome, content, verdict.existed)
         if result is None:
-            raise self._error(classify_missing_token(self._context, outcome), detail=self._safe(content.keys))
+            raise self._error(failures.classify_missing_token(self._context, outcome), detail=self._safe(content.keys))
         return result
 
     def _response_error(self, failure: Failure, response: Response, content: Content) -> exceptions.CloudStoreError:
-        link = find_link("", response, content.data, (), ()) if isinstance(content.data, dict) else None
+        link = results.find_link("", response, content.data, (), ()) if isinstance(content.data, dict) else None
         self.secrets += link.secrets if link else ()  # the message may repeat the download token
         # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
         message = self._safe(content.message)[:_MAX_MESSAGE_LENGTH]
         detail = message or (self._safe(content.keys) if failure.error is exceptions.ServiceError else "")
         self.token_rejected = failure.retry_with_new_token
-        return self._error(failure, detail=detail, message=message, pause=retry_after(response))
+        return self._error(failure, detail=detail, message=message, pause=failures.retry_after(response))
 
     def _error(
         self, failure: Failure, *, detail: str = "", message: str = "", pause: float | None = None
     ) -> exceptions.CloudStoreError:
         self._context = failure.remembered_in(self._context)
         reason = failure.reason
-        if failure.error in _ABOUT_THE_CONNECTION or is_elsewhere(failure.error, failure.status):
+        if failure.error in _ABOUT_THE_CONNECTION or failures.is_elsewhere(failure.error, failure.status):
             named = f"connection '{self.settings.conn_id}' " if self.settings.conn_id else ""
             reason += f" ({named}at {self.settings.route})"
         return failure.error(
@@ -195,7 +171,6 @@ class Call(ABC, Generic[T]):
             operation=self.operation.name,
             subject=self._redacted,
             status=failure.status,
-            sent=failure.sent,
             attempts=self.attempts,
             retry_after=pause,
             inconclusive=failure.inconclusive,
@@ -223,7 +198,7 @@ class DeleteFolder(Call[FolderDeletion]):
 
     def result(self, response: Response, content: Content, existed: bool | None) -> FolderDeletion:
         """The deletion, with the service's response."""
-        return FolderDeletion(self._subject, response.sent_at, self._storable(content), existed)
+        return FolderDeletion(self._subject, from_timestamp(response.sent), self._storable(content), existed)
 
 
 class UploadFromUrl(Call[RemoteUpload]):
@@ -233,7 +208,7 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     def _file_id(self, content: Content) -> str | None:
         # Checked against the access token alone: a source URL may well name the file.
-        return find_file_id(content.data, self.settings.file_id_path, (self.settings.access_token,))
+        return results.find_file_id(content.data, self.settings.file_id_path, (self.settings.access_token,))
 
     def has_result(self, response: Response, content: Content) -> bool:
         """Whether a response has the file's id."""
@@ -242,7 +217,7 @@ class UploadFromUrl(Call[RemoteUpload]):
     def result(self, response: Response, content: Content, existed: bool | None) -> RemoteUpload:
         """The queued upload, with the service's response."""
         file_id = self._file_id(content) or ""
-        return RemoteUpload(file_id, self._redacted, response.sent_at, self._storable(content, file_id))
+        return RemoteUpload(file_id, self._redacted, from_timestamp(response.sent), self._storable(content, file_id))
 
 
 class CreateDownloadLink(Call[DownloadLink]):
@@ -256,7 +231,7 @@ class CreateDownloadLink(Call[DownloadLink]):
 
     def result(self, response: Response, content: Content, existed: bool | None) -> DownloadLink | None:
         """The link, or None if the response contains no token."""
-        return find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
+        return results.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
 
 
 def pause_before_retry(

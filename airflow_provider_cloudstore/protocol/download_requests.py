@@ -16,7 +16,7 @@ from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.failures import advice_for, is_rate_limit, rejection, retry_after
+from airflow_provider_cloudstore.protocol.failures import is_rate_limit, rejection, retry_after, unsent
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
@@ -31,10 +31,6 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII | re.IGNORECASE)
 _LENGTH = re.compile("[0-9]{1,18}")
 _LINK_REJECTED = (401, 403, 404, 410)
-_NEVER_SENT: dict[FailureKind, type[exceptions.CloudStoreError]] = {
-    FailureKind.NEVER_SENT: exceptions.ServiceUnreachableError,
-    FailureKind.PROXY_REFUSED: exceptions.ConfigurationError,
-}
 _REDIRECTS = (301, 302, 303, 307, 308)
 _ON_REDIRECT = "Downloads follow a few redirects, over https or on this machine only."
 _ON_REJECTED_LINK = (
@@ -291,9 +287,11 @@ class Download:
         reason = failure.reason if failure else "the response ended early"
         if self.position:
             reason += f" at byte {self.position:,}" + (f" of {total:,}" if total is not None else "")
-        kind = _NEVER_SENT.get(failure.kind) if failure else None
-        advice = advice_for(failure, "the download host") if failure and kind else ""
-        raise self._error(kind or exceptions.TransientServiceError, reason, advice=advice)
+        kind: type[exceptions.CloudStoreError] = exceptions.TransientServiceError
+        advice = ""
+        if failure and failure.kind is not FailureKind.OUTCOME_UNKNOWN:
+            kind, advice = unsent(failure, "the download host")
+        raise self._error(kind, reason, advice=advice)
 
     def result(self, path: str) -> DownloadedFile:
         """What was downloaded.
@@ -321,7 +319,6 @@ class Download:
             operation=_OPERATION,
             subject=redact(self.file_id, self.settings.secrets),
             status=head.status if head else None,
-            sent=kind not in _NEVER_SENT.values(),
             attempts=self.attempts,
             retry_after=retry_after(head) if head else None,
             advice=advice,

@@ -18,12 +18,11 @@ import re
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 
-import pendulum
-
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.messages import Cause, FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.results import Content
+from airflow_provider_cloudstore.protocol.settings import PROXY_ADVICE
 
 _REJECTIONS: dict[int, type[exceptions.RequestRejectedError]] = {
     403: exceptions.PermissionDeniedError,
@@ -36,22 +35,20 @@ _NOT_THE_API = "Something other than the version 2 API responds there. Check the
 _REDIRECTED = "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL."
 
 _PROXY_REFUSED = "the proxy refused the credentials (HTTP 407), and forwarded nothing"
-_PROXY_ADVICE = (
-    "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
-)
 _ADVICE = {
-    Cause.UNREACHABLE: (
+    FailureKind.UNREACHABLE: (
         "Check the port and the spelling of {host}, that the service is running there, and that this machine can reach it (DNS, "
         "firewall, VPN, proxy)."
     ),
-    Cause.TLS: (
+    FailureKind.TLS: (
         "Check the port and the certificate of {host}: if it speaks plain http there, the URL must begin with http://; for a "
         "private certificate authority, set extra 'verify' to the path of its bundle."
     ),
-    Cause.PROXY: (
+    FailureKind.PROXY: (
         "Check the proxy (extra 'proxy', or HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment), and that it may connect to "
         "{host}."
     ),
+    FailureKind.PROXY_REFUSED: PROXY_ADVICE,
 }
 
 _OF_THE_SERVICE = (
@@ -117,11 +114,6 @@ class Failure:
     status: int | None = None
     inconclusive: bool = False
 
-    @property
-    def sent(self) -> bool:
-        """Whether the request may have reached the service."""
-        return self.error not in (exceptions.ServiceUnreachableError, exceptions.ConfigurationError)
-
     def remembered_in(self, context: CallContext) -> CallContext:
         """The context of the next attempt."""
         unknown = issubclass(self.error, (exceptions.TransientServiceError, exceptions.OutcomeUnknownError))
@@ -141,20 +133,20 @@ def classify_failure(context: CallContext, failure: TransportFailure, route: str
 
     :param route: the address and the proxy, reported if nothing was sent.
     """
-    reason = f"{failure.reason}, at {route}"
-    if failure.kind is FailureKind.NEVER_SENT:
-        return _failure(context, exceptions.ServiceUnreachableError, reason, f"Nothing was sent. {advice_for(failure)}")
-    if failure.kind is FailureKind.PROXY_REFUSED:
-        return _failure(context, exceptions.ConfigurationError, reason, _PROXY_ADVICE)
-    return _unknown(context, failure.reason)
+    if failure.kind is FailureKind.OUTCOME_UNKNOWN:
+        return _unknown(context, failure.reason)
+    kind, advice = unsent(failure, "the connection's host")
+    return _failure(context, kind, f"{failure.reason}, at {route}", f"Nothing was sent. {advice}")
 
 
-def advice_for(failure: TransportFailure, host: str = "the connection's host") -> str:
-    """What to do about a request that could not be sent.
+def unsent(failure: TransportFailure, host: str) -> tuple[type[exceptions.CloudStoreError], str]:
+    """The error of a request that was never sent, and what to do.
 
     :param host: what could not be reached, in words.
     """
-    return _PROXY_ADVICE if failure.kind is FailureKind.PROXY_REFUSED else _ADVICE[failure.cause].format(host=host)
+    is_refused = failure.kind is FailureKind.PROXY_REFUSED
+    kind = exceptions.ConfigurationError if is_refused else exceptions.ServiceUnreachableError
+    return kind, _ADVICE[failure.kind].format(host=host)
 
 
 def connect_refused(status: int) -> TransportFailure:
@@ -165,7 +157,7 @@ def connect_refused(status: int) -> TransportFailure:
     if status == 407:
         return TransportFailure(FailureKind.PROXY_REFUSED, _PROXY_REFUSED)
     reason = f"no connection to the service: the proxy answered HTTP {status} to CONNECT"
-    return TransportFailure(FailureKind.NEVER_SENT, reason, Cause.PROXY)
+    return TransportFailure(FailureKind.PROXY, reason)
 
 
 def classify_response(
@@ -252,7 +244,7 @@ def _classify_error(context: CallContext, status: int, reason: str, *, is_limit:
     if status == 401:
         return Failure(exceptions.AuthenticationError, reason, retry_with_new_token=not context.token_was_rejected)
     if status == 407:
-        return _failure(context, exceptions.ConfigurationError, _PROXY_REFUSED, _PROXY_ADVICE)
+        return _failure(context, exceptions.ConfigurationError, _PROXY_REFUSED, PROXY_ADVICE)
     return _failure(context, rejection(status), reason, _NOT_THE_API if status == 405 else "")
 
 
@@ -308,8 +300,7 @@ def retry_after(response: Response) -> float | None:
     if not value.endswith(" GMT"):
         return None
     try:
-        moment = pendulum.instance(parsedate_to_datetime(value), tz="UTC")
-        seconds = (moment - response.received_at).total_seconds()
+        seconds = parsedate_to_datetime(value).timestamp() - response.received
     except (ValueError, TypeError, OverflowError):  # not a date, or one out of range
         return None
     return min(seconds, _MAX_RETRY_AFTER) if seconds > 0 else None

@@ -23,7 +23,8 @@ _ZEROS: tuple[Callable[[str], float], ...] = (float, float.fromhex, lambda text:
 _NOTHING = frozenset({"", "none", "null", "undefined", "false", "nil", "nan", "-nan", "nat"})
 _WRAPPING = re.compile(r"[\s\[\](){}<>\"'`,]+")
 _MAX_BITS = 4096  # Python refuses to print much longer numbers
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # line breaks and bidi included
+# Line breaks and other controls, bidirectional ones included, and half characters.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _UNUSUAL_PLACE = " If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection."
 _ONE_OF_MANY = (
@@ -72,9 +73,7 @@ def validate_present(value: Any, field: str) -> str:
     if "{{" in text or "{%" in text:
         raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field; nothing was sent")
     if _CONTROLS.search(text):
-        raise InvalidInputError(f"{field} contains a line break or control character; nothing was sent")
-    if re.search("[\ud800-\udfff]", text):
-        raise InvalidInputError(f"{field} is not valid Unicode; nothing was sent")
+        raise InvalidInputError(f"{field} contains a line break or control character, or is not valid Unicode; nothing was sent")
     return text
 
 

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-import pendulum
-from pendulum import DateTime
-
 MAX_BODY_BYTES = 1024 * 1024
 """A longer body is cut off and rejected: no response of this API needs more."""
 CONNECT_TIMEOUT = 10.0
@@ -45,16 +42,6 @@ class Response:
     sent: float
     received: float
 
-    @property
-    def sent_at(self) -> DateTime:
-        """When the request was sent (UTC)."""
-        return pendulum.from_timestamp(self.sent)
-
-    @property
-    def received_at(self) -> DateTime:
-        """When the response was complete (UTC)."""
-        return pendulum.from_timestamp(self.received)
-
 
 def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The headers of a :class:`Response`; the values of a repeated one are joined (RFC 9110 section 5.3)."""
@@ -66,30 +53,22 @@ def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 class FailureKind(Enum):
-    """How a request ended without a complete response."""
-
-    NEVER_SENT = "never sent"
-    PROXY_REFUSED = "the proxy refused the credentials"
-    OUTCOME_UNKNOWN = "outcome unknown"
-
-
-class Cause(Enum):
-    """Why no request could be sent, as far as that changes what to do."""
+    """How a request ended without a complete response; only the last one may have been sent."""
 
     UNREACHABLE = "host name not found, connection refused, or timed out"
     TLS = "TLS failed"
     PROXY = "the proxy is unreachable, or opens no tunnel"
+    PROXY_REFUSED = "the proxy refused the credentials"
+    OUTCOME_UNKNOWN = "outcome unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class TransportFailure:
     """A request without a complete response.
 
-    :param kind: whether the request may have reached the service.
+    :param kind: whether the request may have reached the service, and if not, why.
     :param reason: a short reason, such as ``connection refused``; never text of the service or a library: it may hold secrets.
-    :param cause: why the request could not be sent, if it was not.
     """
 
     kind: FailureKind
     reason: str
-    cause: Cause = Cause.UNREACHABLE

@@ -10,6 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, cast
@@ -18,7 +19,6 @@ from urllib.parse import parse_qs
 import pendulum
 from pendulum import DateTime
 
-from airflow_provider_cloudstore.exceptions import one_line
 from airflow_provider_cloudstore.protocol.guards import is_nothing
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
@@ -27,7 +27,7 @@ from airflow_provider_cloudstore.protocol.storable import Json
 __all__ = ["DownloadLink", "DownloadedFile", "FolderDeletion", "RemoteUpload"]
 """What users get: the reference lists these."""
 
-_CODINGS = ("gzip", "x-gzip", "deflate")
+_CODINGS = ("gzip", "deflate")
 _PAGE_TYPES = ("text/html", "application/xhtml")
 # How a JSON object says that the operation failed, at its top level.
 _STATES = ("_status", "status", "result")
@@ -52,13 +52,11 @@ _PLACEHOLDER = re.compile(r"0+|-[0-9]+")  # what careless services write for not
 class Content:
     """The content of a response's body.
 
-    :param text: the body as text; it may contain secrets.
-    :param data: the parsed JSON, the text if it is not JSON, or None if it is empty.
+    :param data: the parsed JSON, the text if it is not JSON, or None if it is empty; it may contain secrets.
     :param problem: why it cannot be the service's own; empty if it can.
     :param is_web_page: whether it is a web page: a login page, a proxy's, or one of the wrong host.
     """
 
-    text: str = field(repr=False, default="")
     data: Json = field(repr=False, default=None)
     problem: str = ""
     is_web_page: bool = False
@@ -89,19 +87,17 @@ class Content:
 
     @property
     def message(self) -> str:
-        """The service's human-readable message; empty if there is none."""
+        """The service's human-readable message, with single spaces; empty if there is none."""
         if self.problem:
             return ""
         texts = [self.data, *map(_message, self._values(_MESSAGES))]
-        found = next((text for text in texts if isinstance(text, str) and text.strip()), "")
-        return " ".join(one_line(found).split())
+        return next((" ".join(text.split()) for text in texts if isinstance(text, str) and text.strip()), "")
 
     @property
     def keys(self) -> str:
         """The names of its fields, never their values, for an error message."""
         if not isinstance(self.data, dict):
-            kinds = {type(None): "empty", str: "text"}
-            return f"its body is {kinds.get(type(self.data), f'a JSON {type(self.data).__name__}')}"
+            return "its body is empty" if self.data is None else "its body is no JSON object"
         inner = self.data.get("data")
         keys = [*self.data, *(f"data.{key}" for key in inner)] if isinstance(inner, dict) else list(self.data)
         names = [name if re.fullmatch(r"[\w.-]{1,40}", name) else "?" for name in keys[:20]]
@@ -127,25 +123,20 @@ def read_content(response: Response) -> Content:
     if body and coding not in ("", "identity"):
         # Here, because before aiohttp 3.14 and urllib3 2.6 a small body could grow to hundreds of MiB.
         inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip or zlib
-        try:
+        with suppress(zlib.error):
             body = inflater.decompress(body, MAX_BODY_BYTES + 1)
-        except zlib.error:
-            body = b""
-        is_whole = coding in _CODINGS and inflater.eof and not inflater.unused_data  # one coding, and one member of it
-        if not is_whole and len(body) <= MAX_BODY_BYTES:
+        if len(body) <= MAX_BODY_BYTES and not (coding in _CODINGS and inflater.eof):
             return Content(problem="a body in an unknown content coding, or damaged")
     if len(body) > MAX_BODY_BYTES:
         return Content(problem="a body of more than 1 MiB, which was cut off")
     text = body.decode("utf-8-sig", "replace").strip()
     if not text:
         return Content()
-    try:
-        return Content(text, json.loads(text, strict=False))  # careless services send raw line breaks inside strings
-    except (ValueError, RecursionError):
-        pass
+    with suppress(ValueError, RecursionError):
+        return Content(json.loads(text, strict=False))  # careless services send raw line breaks inside strings
     if text.startswith("<") or response.headers.get("content-type", "").lower().startswith(_PAGE_TYPES):
-        return Content(text, text, "a web page in place of the service's response", is_web_page=True)
-    return Content(text, text, "a body that begins like JSON and is not JSON" if text[0] in "{[" else "")
+        return Content(text, "a web page in place of the service's response", is_web_page=True)
+    return Content(text, "a body that begins like JSON and is not JSON" if text[0] in "{[" else "")
 
 
 class _Result:
@@ -153,12 +144,9 @@ class _Result:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, dates as ISO 8601 in UTC; a download link with its token. It is what the operators push to XCom."""
-        values = {one.name: getattr(self, one.name) for one in fields(cast("Any", self))}
-        return {name: _iso(value) if isinstance(value, DateTime) else value for name, value in values.items()}
-
-
-def _iso(moment: DateTime) -> str:
-    return moment.in_timezone("UTC").to_iso8601_string()
+        data = {one.name: getattr(self, one.name) for one in fields(cast("Any", self))}
+        moments = {name: value for name, value in data.items() if isinstance(value, DateTime)}
+        return data | {name: moment.in_timezone("UTC").to_iso8601_string() for name, moment in moments.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,13 +230,13 @@ def find_link(
     :param token_path: where the token is; empty for the usual places.
     :param secrets: the secrets of the call. A value that repeats one of them is neither a token nor a URL.
     """
-    known = tuple(secrets)
+    known, created_at = tuple(secrets), pendulum.from_timestamp(response.received)
     candidates = [value_at(data, token_path)] if token_path else _candidates(data)
     token = next((text for text in _texts(candidates, known) if not re.search(r"\s", text)), None)
     if token is None:
         return None
-    urls = [text for text in (token, *_texts(_fields(data, *_URLS), known)) if _URL.fullmatch(text)]
-    return DownloadLink(file_id, token, next(iter(urls), None), response.received_at, _find_expiry(data, response.received_at))
+    urls = (text for text in (token, *_texts(_fields(data, *_URLS), known)) if _URL.fullmatch(text))
+    return DownloadLink(file_id, token, next(urls, None), created_at, _find_expiry(data, created_at))
 
 
 def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Secret]) -> str | None:
@@ -308,21 +296,19 @@ def _token_in_query(url: Any) -> str | None:
     return next((values[name][0] for name in _TOKENS if name in values), None)
 
 
-def _find_expiry(data: Json, received_at: DateTime) -> DateTime | None:
-    values = ((name, value) for name in _EXPIRIES for value in _fields(data, name))
-    moments = (_moment(value, received_at, relative=name == "expires_in") for name, value in values)
-    return next((moment for moment in moments if moment), None)
+def _find_expiry(data: Json, created_at: DateTime) -> DateTime | None:
+    moments = (_moment(value, name, created_at) for name in _EXPIRIES for value in _fields(data, name))
+    return next(filter(None, moments), None)
 
 
-def _moment(value: Any, received_at: DateTime, *, relative: bool) -> DateTime | None:
+def _moment(value: Any, name: str, created_at: DateTime) -> DateTime | None:
     """A date of ISO 8601, in UTC if it names no zone, or seconds: since 1970, or from now."""
-    if isinstance(value, bool):
-        return None
-    try:
+    is_relative = name == "expires_in"
+    with suppress(ValueError, TypeError, OverflowError, OSError):  # not a date, or one out of range
         if isinstance(value, str) and not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
-            return None if relative else pendulum.instance(datetime.fromisoformat(value), tz="UTC").in_timezone("UTC")
-        seconds = float(value)
-        is_relative = relative or seconds < _EPOCH_FROM
-        return received_at.add(seconds=seconds) if is_relative else pendulum.from_timestamp(seconds, tz="UTC")
-    except (ValueError, TypeError, OverflowError, OSError):  # not a date, or one out of range
-        return None
+            return None if is_relative else pendulum.instance(datetime.fromisoformat(value), tz="UTC").in_timezone("UTC")
+        seconds = float("nan" if isinstance(value, bool) else value)
+        if is_relative or seconds < _EPOCH_FROM:
+            return created_at.add(seconds=seconds)
+        return pendulum.from_timestamp(seconds, tz="UTC")
+    return None

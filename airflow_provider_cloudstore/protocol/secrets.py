@@ -18,7 +18,6 @@ MASK = "***"
 # The characters that requests and yarl (aiohttp) do not encode in a given URL.
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
-_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~-]*")
 # A colon before an "@" that is not before a port: s3://KEY:SECRET@bucket/key. A raw "/" or "@" may be in the secret.
 _PATH_CREDENTIALS = re.compile(r"://[^/@]*(?::|%3a)(?!\d{1,5}/).*@", re.IGNORECASE | re.DOTALL)
@@ -27,6 +26,7 @@ _CREDENTIAL_NAME = re.compile(f".*{_CREDENTIAL}", re.IGNORECASE | re.DOTALL)
 _CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)[^&#;\s\"'<>]+", re.IGNORECASE)
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]{1,512}@")
 _NO_PASSWORD = ("", "x-oauth-basic")  # the user is a token
+_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
 _MIN_PART_LENGTH = 8  # a shorter one may be part of another value by chance
 
@@ -34,22 +34,16 @@ _MIN_PART_LENGTH = 8  # a shorter one may be part of another value by chance
 class Secret:
     """A string that ``str``, ``repr`` and ``format`` do not reveal, also inside other values."""
 
-    __slots__ = ("_core", "_value")
+    __slots__ = ("_value", "core")
 
     def __init__(self, value: str) -> None:
         self._value = value
-        self._core: str | None = None
+        self.core = max(_ALPHANUMERIC.findall(value), key=len, default="").lower()
+        """Its longest run of letters and digits, in lower case: every printed form contains it unbroken."""
 
     def reveal(self) -> str:
         """The secret; call this only where it is sent."""
         return self._value
-
-    @property
-    def core(self) -> str:
-        """Its longest run of letters and digits, in lower case: every printed form contains it unbroken."""
-        if self._core is None:
-            self._core = max(_ALPHANUMERIC.findall(self._value), key=len, default="").lower()
-        return self._core
 
     def __eq__(self, other: object) -> bool:
         return self._value == other._value if isinstance(other, Secret) else NotImplemented
@@ -91,13 +85,9 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     :param secrets: what it must not contain.
     """
     lowered = text.lower()
-    suspects = tuple([secret for secret in secrets if secret.core in lowered])
-    if not suspects:
-        return text  # the usual case, which need not compute the forms: in a batch, each URL has its own secrets
-    forms = _forms(suspects)
-    if not any(form in text for form in forms):
-        return text
-    return re.sub("|".join(map(re.escape, forms)), MASK, text)
+    # Usually none, so that no forms are computed: in a batch, each URL has its own secrets.
+    forms = _forms(tuple([secret for secret in secrets if secret.core in lowered]))
+    return re.sub("|".join(map(re.escape, forms)), MASK, text) if forms else text
 
 
 @functools.lru_cache(maxsize=64)  # a wait needs those of the same token at every poll

@@ -6,15 +6,16 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Self
+from urllib.parse import SplitResult, urlunsplit
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem, is_nothing
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
-from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, is_loopback, split_url, url_problem
+from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
 API_PREFIX = "/cloud/api/v2"
 CONN_TYPE = "cloudstore"
@@ -22,8 +23,14 @@ DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_ATTEMPTS = 4
 DEFAULT_PROTECTED_FOLDER_IDS = ("0", "/")
 
+PROXY_ADVICE = (
+    "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
+)
 _GUARD = "protected_folder_ids"
-_DOWNLOAD_URL_ADVICE = "Set it to a URL such as https://files.example.com/download?download_token={token}."
+_HOST_ADVICE = (
+    "Set the host to the base URL, such as https://files.example.com:8443/prefix, and the password to the token. "
+    'Plain http to another machine needs extra "allow_http": true.'
+)
 _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 
 
@@ -77,10 +84,7 @@ class Settings:
         :raises ConfigurationError: if a field is invalid, or an unknown extra resembles ``protected_folder_ids``.
         """
         read = _read_extras(extra)
-        allow_http = read.get("allow_http", False)
-        if problem := url_problem(read["download_url"], allow_http=allow_http) if "download_url" in read else "":
-            raise ConfigurationError(f"extra 'download_url' of the connection {problem}", advice=_DOWNLOAD_URL_ADVICE)
-        base_url = _base_url(host, schema, port, allow_http=allow_http)
+        base_url = _base_url(host, schema, port, allow_http=read.get("allow_http", False))
         return cls(base_url=base_url, access_token=_access_token(password), **read)
 
     @property
@@ -100,12 +104,9 @@ def read_extra(text: Any) -> dict[str, Any]:
     :param text: the field as Airflow stores it; Airflow itself treats unreadable JSON as empty, and returns lists.
     :raises ConfigurationError: if it is not a JSON object; the message does not repeat it.
     """
-    if not text:
-        return {}
-    try:
-        extra = json.loads(text)
-    except (ValueError, TypeError, RecursionError):  # not JSON, a number of 4,301 digits, not a string, or nested too deeply
-        extra = None
+    extra = None
+    with suppress(ValueError, TypeError, RecursionError):  # not JSON, a number of 4,301 digits, no text, or nested too deeply
+        extra = json.loads(text or "{}")
     if not isinstance(extra, dict):
         raise ConfigurationError('the connection\'s extra must be a JSON object, such as {"timeout": 60}')
     return extra
@@ -117,50 +118,32 @@ def _text(value: Any, name: str) -> str:
     return value or ""
 
 
-def _port(port: Any) -> str:
-    if port in (None, "", 0):
-        return ""
-    if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
-        raise ConfigurationError("the connection's port must be a number from 1 to 65535, or empty")
-    return f":{port}"
-
-
 def _base_url(host: Any, schema: Any, port: Any, *, allow_http: bool) -> str:
-    text = _text(host, "host").strip()
-    if not text:
-        raise ConfigurationError(
-            "the connection has no host", advice="Set it to the service's base URL, such as https://files.example.com."
-        )
-    if "://" not in text:
-        text = f"{_text(schema, 'schema').strip() or 'https'}://{text}"
+    url = _text(host, "host").strip()
+    if not url:
+        raise ConfigurationError("the connection has no host", advice=_HOST_ADVICE)
+    if "://" not in url:
+        url = f"{_text(schema, 'schema').strip() or 'https'}://{url}"
     try:
-        parts = split_url(text)
+        parts = split_url(url)
+        netloc = f"{parts.netloc}:{port}" if port and parts.port is None else parts.netloc
+        url = urlunsplit(parts._replace(netloc=netloc))
+        problem = url_problem(url, allow_http=allow_http) or _base_problem(parts)
     except AmbiguousUrlError as error:
-        example = "Set it to a URL such as https://files.example.com:8443/prefix."
-        raise ConfigurationError(f"the connection's host {error}", advice=example) from None
-    redacted = redact_url(text)
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ConfigurationError(
-            f"the connection's host {redacted} contains more than an address",
-            advice="Put the token into the password, and remove user, query and fragment.",
-        )
-    if parts.scheme not in ("http", "https"):
-        raise ConfigurationError(f"the connection's host {redacted} has the scheme '{parts.scheme}'", advice="Use https.")
-    if parts.scheme == "http" and not (allow_http or is_loopback(parts.hostname or "")):
-        raise ConfigurationError(
-            f"the connection's host {redacted} uses plain http, which exposes the token on the network",
-            advice='Use https, or set extra "allow_http": true to accept that.',
-        )
-    path = parts.path.rstrip("/")
-    if not _PATH.fullmatch(path):
-        raise ConfigurationError(
-            f"the path in the connection's host {redacted} contains a character that is not valid in a URL",
-            advice="Percent-encode it.",
-        )
-    if path.endswith(API_PREFIX):
-        raise ConfigurationError(f"the connection's host {redacted} must end before {API_PREFIX}, which is appended")
-    default_port = _port(port)
-    return f"{parts.scheme}://{parts.netloc}{default_port if parts.port is None else ''}{path}"
+        problem = str(error)
+    if problem:
+        raise ConfigurationError(f"the connection's host {redact_url(url)} {problem}", advice=_HOST_ADVICE)
+    return url.rstrip("/")
+
+
+def _base_problem(parts: SplitResult) -> str:
+    if parts.query or parts.fragment:
+        return "contains a query or a fragment"
+    if not _PATH.fullmatch(parts.path):
+        return "contains a character in its path that must be percent-encoded"
+    if parts.path.rstrip("/").endswith(API_PREFIX):
+        return f"must end before {API_PREFIX}, which is appended"
+    return ""
 
 
 def _access_token(value: Any) -> Secret:
@@ -168,11 +151,9 @@ def _access_token(value: Any) -> Secret:
     if not password:
         raise ConfigurationError("the connection has no password", advice="Set it to the service's access token.")
     if re.search("[\\s\x00-\x1f\x7f\ud800-\udfff]", password):
-        raise ConfigurationError(
-            "the access token in the connection's password contains a space, line break or control character, "
-            "or is not valid Unicode",
-            advice="Set the password to the token alone.",
-        )
+        problem = "contains a space, line break or control character, or is not valid Unicode"
+        advice = "Set the password to the token alone."
+        raise ConfigurationError(f"the access token in the connection's password {problem}", advice=advice)
     return Secret(password)
 
 
@@ -185,13 +166,10 @@ def _flag(value: Any) -> bool:
 
 
 def _number(value: Any, minimum: float) -> float:
-    try:
-        number = float("nan") if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = float("nan")
-    if not minimum <= number <= 86_400:
-        raise ConfigurationError(f"must be a number from {minimum:g} to 86400")
-    return number
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(value, bool) and minimum <= float(value) <= 86_400:
+            return float(value)
+    raise ConfigurationError(f"must be a number from {minimum:g} to 86400")
 
 
 def _whole_number(value: Any) -> int:
@@ -215,15 +193,12 @@ def _protected(value: Any) -> frozenset[str]:
     if isinstance(found, str):
         found, separator = found.split(","), " "
     is_list = isinstance(found, list) and all(type(one) in (str, int) for one in found)
-    own = [str(one).strip() for one in found] if is_list else [""]
-    for one in own:
-        is_clear = one in DEFAULT_PROTECTED_FOLDER_IDS or not (is_nothing(one) or folder_id_problem(one))
-        if not is_clear or separator in one:
-            raise ConfigurationError(
-                "must be a list of folder ids, each of which names one folder",
-                advice='Write ["id1", "id2"]. To protect only the root, remove the extra.',
-            )
-    return frozenset({*DEFAULT_PROTECTED_FOLDER_IDS, *own})
+    own = {str(one).strip() for one in found} if is_list else {""}
+    for one in own.difference(DEFAULT_PROTECTED_FOLDER_IDS):
+        if separator in one or is_nothing(one) or folder_id_problem(one):
+            advice = 'Write ["id1", "id2"]. To protect only the root, remove the extra.'
+            raise ConfigurationError("must be a list of folder ids, each of which names one folder", advice=advice)
+    return frozenset(own.union(DEFAULT_PROTECTED_FOLDER_IDS))
 
 
 def validate_proxy(value: Any) -> Secret:
@@ -234,17 +209,17 @@ def validate_proxy(value: Any) -> Secret:
     """
     text = value.strip() if isinstance(value, str) else ""
     url = text if "://" in text else f"http://{text}"
+    problem = ""
     try:
         parts = split_url(url)
+        if parts.scheme not in ("http", "https"):
+            problem = f"has the scheme '{parts.scheme}', but must be http or https"
+        elif parts.path not in ("", "/") or parts.query or parts.fragment:
+            problem = "contains more than a host and a port"
     except AmbiguousUrlError as error:
         problem = str(error)
-    else:
-        problem = "" if parts.scheme in ("http", "https") else f"has the scheme '{parts.scheme}', but must be http or https"
-        if parts.path not in ("", "/") or parts.query or parts.fragment:
-            problem = problem or "contains more than a host and a port"
     if problem:
-        example = "http://user:password@proxy.example.com:3128, with user and password percent-encoded"
-        raise ConfigurationError(problem, advice=f"Set it to the URL of a proxy such as {example}.")
+        raise ConfigurationError(problem, advice=PROXY_ADVICE)
     return Secret(url)
 
 
@@ -257,9 +232,8 @@ def _path(value: Any) -> tuple[str, ...]:
 def _pattern(value: Any) -> re.Pattern[str]:
     try:
         pattern = re.compile(value, re.IGNORECASE)
-    except (re.error, TypeError, OverflowError, RecursionError) as error:
-        reason = f": {error}" if isinstance(error, re.error) else ""
-        raise ConfigurationError(f"must be a regular expression, such as no such (folder|file){reason}") from None
+    except (re.error, TypeError, OverflowError, RecursionError):
+        raise ConfigurationError("must be a regular expression, such as no such (folder|file)") from None
     if pattern.search(""):
         raise ConfigurationError('matches every message: every error would mean "not found"')
     return pattern
@@ -267,8 +241,13 @@ def _pattern(value: Any) -> re.Pattern[str]:
 
 def _download_url(value: Any) -> str:
     if not isinstance(value, str) or value.count("{token}") != 1 or "#" in value:
-        raise ConfigurationError("must be a URL that contains {token} once, and no fragment", advice=_DOWNLOAD_URL_ADVICE)
-    return value.strip()
+        problem = "must be a URL that contains {token} once, and no fragment"
+    else:
+        problem = url_problem(value.strip(), allow_http=True)  # whether it is allowed is asked when it is used
+    if problem:
+        advice = "Set it to a URL such as https://files.example.com/download?download_token={token}."
+        raise ConfigurationError(problem, advice=advice)
+    return str(value).strip()
 
 
 _EXTRAS: dict[str, Callable[[Any], Any]] = {
@@ -303,8 +282,7 @@ def _read_extras(extra: Mapping[str, Any]) -> dict[str, Any]:
         try:
             read[name] = parse(value)
         except ConfigurationError as error:
-            reason, advice = f"extra '{name}' of the connection {error.reason}", error.advice
-            raise ConfigurationError(reason, advice=advice) from None
+            raise replace(error, reason=f"extra '{name}' of the connection {error.reason}") from None
     return read
 
 

@@ -5,16 +5,11 @@ from __future__ import annotations
 import functools
 import ipaddress
 import re
+from contextlib import suppress
 from urllib.parse import SplitResult, urlsplit
 
 _SHAPE = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?P<rest>.*)", re.DOTALL)
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
-_LABEL = "[A-Za-z0-9_~-]{1,63}"
-# Most URLs: everything below accepts them, with the same parts, at a multiple of the cost, which a batch would notice.
-_PLAIN = re.compile(
-    rf"([A-Za-z][A-Za-z0-9+.-]*)://({_LABEL}(?:\.{_LABEL})*(?::[1-9][0-9]{{0,3}})?)"
-    r"(/[^?#@\\\t\r\n]*)?(?:\?([^#\\\t\r\n]*))?(?:#([^\\\t\r\n]*))?"
-)
 
 
 class AmbiguousUrlError(ValueError):
@@ -32,9 +27,6 @@ def split_url(url: str) -> SplitResult:
     :param url: the URL.
     :raises AmbiguousUrlError: if it is ambiguous or not a URL; the message says why.
     """
-    if plain := _PLAIN.fullmatch(url):
-        scheme, *rest = plain.groups("")
-        return SplitResult(scheme.lower(), *rest)
     shape = _SHAPE.fullmatch(url)
     if shape is None:
         raise AmbiguousUrlError("has no scheme with '://' after it, such as https://")
@@ -60,23 +52,19 @@ def _validated(url: str, address: str) -> SplitResult:
         raise AmbiguousUrlError("has more than one ':' in its host and port")
     if colon and not (_PORT.fullmatch(port) and 1 <= int(port) <= 65535):
         raise AmbiguousUrlError("has a port that is not a number from 1 to 65535")
-    try:
+    with suppress(ValueError):  # brackets without an IPv6 address, or characters that NFKC turns into delimiters
         parts = urlsplit(url)
-        _validate_host(parts.hostname or "", bracketed=(host if colon else address).startswith("["))
-    except ValueError:  # brackets without an IPv6 address, or characters that NFKC turns into delimiters
-        pass
-    else:
-        return parts
+        if _is_host(parts.hostname or "", (host if colon else address).startswith("[")):
+            return parts
     raise AmbiguousUrlError("has no valid host")
 
 
-def _validate_host(host: str, *, bracketed: bool) -> None:
-    if bracketed:
-        ipaddress.IPv6Address(host)
-    elif not host or re.search(r"[^\w.~-]", host):
-        raise ValueError
-    else:
-        host.encode("idna")  # rejects an empty label and one of more than 63 characters
+@functools.lru_cache(maxsize=64)  # the URLs of a batch have few hosts
+def _is_host(host: str, is_bracketed: bool) -> bool:
+    if is_bracketed:
+        return bool(ipaddress.IPv6Address(host))
+    # The codec rejects an empty label and one of more than 63 characters.
+    return not re.search(r"[^\w.~-]", host) and bool(host.encode("idna"))
 
 
 def is_loopback(host: str) -> bool:

@@ -167,7 +167,7 @@ class Process:
             world.effects[parse_qs(request.body.decode())["url"][0]] += 1
         await asyncio.sleep(world.dice.uniform(2, 9) if mode == "slow" else world.dice.uniform(0.01, 0.2))
         if mode == "unreachable":
-            return TransportFailure(FailureKind.NEVER_SENT, "connection refused")
+            return TransportFailure(FailureKind.UNREACHABLE, "connection refused")
         if mode.startswith("lost"):
             return TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection lost")
         status = {"ok": 200, "slow": 200}.get(mode) or int(mode)

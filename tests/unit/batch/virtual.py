@@ -91,7 +91,7 @@ async def settle() -> None:
 
 Answer = int | Response | TransportFailure
 """An HTTP status, or what else a request ends with."""
-UNREACHABLE = TransportFailure(FailureKind.NEVER_SENT, "connection refused")
+UNREACHABLE = TransportFailure(FailureKind.UNREACHABLE, "connection refused")
 LOST = TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection lost")
 
 

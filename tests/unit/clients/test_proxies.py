@@ -75,5 +75,5 @@ def test_a_proxys_address_holds_no_credentials_and_its_header_does() -> None:
 
 def test_a_proxy_that_opens_no_tunnel_is_told_from_one_that_refuses_the_credentials() -> None:
     assert connect_refused(407).kind is FailureKind.PROXY_REFUSED
-    assert connect_refused(502).kind is FailureKind.NEVER_SENT
+    assert connect_refused(502).kind is FailureKind.PROXY
     assert "502" in connect_refused(502).reason

@@ -36,7 +36,7 @@ def answer(status: int = 200, body: Any = None, **headers: str) -> Response:
 
 
 LOST = TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection reset")
-NEVER_SENT = TransportFailure(FailureKind.NEVER_SENT, "no connection to the service: connection refused")
+NEVER_SENT = TransportFailure(FailureKind.UNREACHABLE, "no connection to the service: connection refused")
 
 
 class Loop:

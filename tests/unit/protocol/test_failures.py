@@ -91,12 +91,12 @@ def test_a_success_that_cannot_be_the_services_answer_leaves_the_outcome_of_an_u
 
 @pytest.mark.parametrize("operation", EVERY, ids=lambda operation: operation.name)
 def test_what_was_never_sent_is_unreachable_for_every_operation(operation: Operation) -> None:
-    verdict = classify_failure(CallContext(operation), TransportFailure(FailureKind.NEVER_SENT, "why"), "https://h")
+    verdict = classify_failure(CallContext(operation), TransportFailure(FailureKind.UNREACHABLE, "why"), "https://h")
     assert (verdict.error, verdict.reason) == (exceptions.ServiceUnreachableError, "why, at https://h")
     assert verdict.advice.startswith("Nothing was sent. Check")
     assert not verdict.sent
     lost = replace(CallContext(operation), may_have_succeeded=True)
-    assert not classify_failure(lost, TransportFailure(FailureKind.NEVER_SENT, "why"), "https://h").advice
+    assert not classify_failure(lost, TransportFailure(FailureKind.UNREACHABLE, "why"), "https://h").advice
 
 
 @pytest.mark.parametrize(
