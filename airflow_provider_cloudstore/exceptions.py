@@ -42,9 +42,10 @@ class CloudStoreError(Exception):
     :param status: the HTTP status, if there was a response.
     :param attempts: how many requests the call had sent.
     :param retry_after: seconds that the service asked to wait (``Retry-After``), if it did.
-    :param advice: what to do; by default the hint of the error's class.
+    :param advice: what to do, if the hint of the error's class does not say it.
     :param inconclusive: whether the response says nothing about the subject: a wait tolerates a few such responses.
     :param message: the service's message, free of secrets; empty if there was none, or a web page.
+    :param cause: why a batch ended early; empty for any other error.
     :param retryable: whether the call itself retries it, within its attempts and its time; by default as its class says.
     """
 
@@ -68,6 +69,7 @@ class CloudStoreError(Exception):
     inconclusive: bool = False
     message: str = ""
     advice: str = ""
+    cause: str = ""
     retryable: bool | None = None
 
     def __post_init__(self) -> None:
@@ -81,8 +83,13 @@ class CloudStoreError(Exception):
         about = " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
         tries = f" (attempt {self.attempts})" if self.attempts > 1 else ""
         wait = f", with Retry-After: {self.retry_after:,.0f} s" if self.retry_after and not self.permanent else ""
-        hint = self.advice or self.hint_for.get(self.operation, self.hint)
-        return f"{about + ': ' if about else ''}{self.reason}{tries}{wait}.{chr(10) + hint if hint else ''}"
+        todo = f"\n{self.what_to_do}" if self.what_to_do else ""
+        return f"{about + ': ' if about else ''}{self.reason}{tries}{wait}.{todo}"
+
+    @property
+    def what_to_do(self) -> str:
+        """The advice, or the hint for its cause, its operation or its class."""
+        return self.advice or self.hint_for.get(self.cause or self.operation, self.hint)
 
     def to_dict(self) -> dict[str, Any]:
         """The error as plain data, for a trigger's event."""
@@ -231,22 +238,7 @@ class FileWaitTimeoutError(PermanentError):
 _RESUMES = "With receipts, the task resumes when it is retried or cleared; with receipts=None, it sends every URL again."
 
 
-@dataclass(eq=False, repr=False)
-class BatchEndedError(CloudStoreError):
-    """A batch ended early: the base of the two classes below, of which only the first is retried by Airflow.
-
-    :param cause: why.
-    """
-
-    _: KW_ONLY
-    cause: str = ""
-
-    def __post_init__(self) -> None:
-        self.advice = self.advice or self.hint_for.get(self.cause, "")
-        super().__post_init__()
-
-
-class BatchInterruptedError(BatchEndedError):
+class BatchInterruptedError(CloudStoreError):
     """A batch ended early, and a retry resumes it.
 
     :param cause: ``terminated``, ``timeout`` (``execution_timeout`` was nearly over), ``service`` (it failed for every URL),
@@ -263,7 +255,7 @@ class BatchInterruptedError(BatchEndedError):
     }
 
 
-class BatchStoppedError(BatchEndedError, PermanentError):
+class BatchStoppedError(PermanentError):
     """A batch stopped until somebody has mended the cause; then clear the task, and it resumes.
 
     :param cause: ``token`` (the service refuses it), ``refused`` (``max_consecutive_failures`` URLs in a row), or ``receipts``

@@ -55,7 +55,7 @@ def conclude(ledger: Ledger, error: CloudStoreError | None, allowed_failures: in
     failed, unknown = counts[Status.FAILED], counts[Status.UNKNOWN]
     bad = _enumerate({Status.FAILED: failed, Status.UNKNOWN: unknown}, ledger.total)
     if error:
-        error = replace(error, advice=f"{_enumerate(counts, ledger.total)}. {error.advice or error.hint}")
+        error = replace(error, advice=f"{_enumerate(counts, ledger.total)}. {error.what_to_do}")
     elif unknown or failed > allowed_failures:
         advice = f"{BatchFailedError.hint} {_CHECK_UNKNOWN}" if unknown else ""
         error = BatchFailedError(f"{bad}; {_first(ledger)}", operation="batch upload", advice=advice)

@@ -76,15 +76,17 @@ class Call(ABC, Generic[T]):
         except exceptions.InvalidInputError as error:
             raise replace(error, operation=self.operation.name) from None
 
-    def has_result(self, response: Response, content: Content) -> bool:
-        """Whether a response holds what the operation asked for; then an ``error`` beside it is a warning."""
-        return False
+    def find(self, response: Response, content: Content) -> Any:
+        """What the operation asked for, or None; beside it, an ``error`` is a warning."""
+        return None
 
     @abstractmethod
-    def result(self, response: Response, content: Content, existed: bool | None) -> T | None:
-        """The result of a successful response, or None if the response contains no download token.
+    def result(self, found: Any, response: Response, content: Content, existed: bool | None) -> T:
+        """The result of a successful response.
 
+        :param found: what :meth:`find` returned.
         :param existed: whether the subject existed; None if unknown.
+        :raises InvalidResponseError: if the response lacks what the operation asked for.
         """
 
     @cached_property
@@ -141,13 +143,11 @@ class Call(ABC, Generic[T]):
         if isinstance(outcome, TransportFailure):
             raise self._error(failures.classify_failure(self._context, outcome, self.settings.route))
         content = results.read_content(outcome)
-        verdict = failures.classify_response(self._context, outcome, content, has_result=self.has_result(outcome, content))
+        found = self.find(outcome, content)
+        verdict = failures.classify_response(self._context, outcome, content, has_result=found is not None)
         if isinstance(verdict, Failure):
             raise self._response_error(verdict, outcome, content)
-        result = self.result(outcome, content, verdict.existed)
-        if result is None:
-            raise self._error(failures.classify_missing_token(self._context, outcome), detail=self._safe(content.keys))
-        return result
+        return self.result(found, outcome, content, verdict.existed)
 
     def _response_error(self, failure: Failure, response: Response, content: Content) -> exceptions.CloudStoreError:
         link = results.find_link("", response, content.data, (), ()) if isinstance(content.data, dict) else None
@@ -196,7 +196,7 @@ class DeleteFolder(Call[FolderDeletion]):
 
     operation = DELETE_FOLDER
 
-    def result(self, response: Response, content: Content, existed: bool | None) -> FolderDeletion:
+    def result(self, found: None, response: Response, content: Content, existed: bool | None) -> FolderDeletion:
         """The deletion, with the service's response."""
         return FolderDeletion(self._subject, from_timestamp(response.sent), self._storable(content), existed)
 
@@ -206,17 +206,13 @@ class UploadFromUrl(Call[RemoteUpload]):
 
     operation = UPLOAD_FROM_URL
 
-    def _file_id(self, content: Content) -> str | None:
-        # Checked against the access token alone: a source URL may well name the file.
+    def find(self, response: Response, content: Content) -> str | None:
+        """The file's id, checked against the access token alone: a source URL may well name the file."""
         return results.find_file_id(content.data, self.settings.file_id_path, (self.settings.access_token,))
 
-    def has_result(self, response: Response, content: Content) -> bool:
-        """Whether a response has the file's id."""
-        return self._file_id(content) is not None
-
-    def result(self, response: Response, content: Content, existed: bool | None) -> RemoteUpload:
+    def result(self, found: str | None, response: Response, content: Content, existed: bool | None) -> RemoteUpload:
         """The queued upload, with the service's response."""
-        file_id = self._file_id(content) or ""
+        file_id = found or ""
         return RemoteUpload(file_id, self._redacted, from_timestamp(response.sent), self._storable(content, file_id))
 
 
@@ -225,13 +221,15 @@ class CreateDownloadLink(Call[DownloadLink]):
 
     operation = CREATE_DOWNLOAD_LINK
 
-    def has_result(self, response: Response, content: Content) -> bool:
-        """Whether a response has a token."""
-        return self.result(response, content, None) is not None
-
-    def result(self, response: Response, content: Content, existed: bool | None) -> DownloadLink | None:
-        """The link, or None if the response contains no token."""
+    def find(self, response: Response, content: Content) -> DownloadLink | None:
+        """The link, if the response contains a token."""
         return results.find_link(self._subject, response, content.data, self.settings.token_path, self.secrets)
+
+    def result(self, found: DownloadLink | None, response: Response, content: Content, existed: bool | None) -> DownloadLink:
+        """The link."""
+        if found is None:
+            raise self._error(failures.classify_missing_token(self._context, response), detail=self._safe(content.keys))
+        return found
 
 
 def pause_before_retry(

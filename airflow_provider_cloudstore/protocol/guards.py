@@ -32,7 +32,7 @@ _ONE_OF_MANY = (
     'expand(file_id=upload.output.map(lambda upload: upload["file_id"])), not upload.output'
 )
 _SOURCE_SCHEMES = ("http", "https", "ftp")
-_ABSOLUTE = "it must be an absolute URL with a host and the scheme http, https or ftp"
+_SOURCE_ADVICE = "Set it to an absolute URL with a host and the scheme http, https or ftp; percent-encode a space as %20."
 
 
 def is_nothing(text: str) -> bool:
@@ -142,14 +142,14 @@ def validate_source_url(value: Any) -> str:
         has nothing of it that could be secret.
     """
     url = validate_present(value, "url")
+    problem = ""
     try:
-        scheme = split_url(url).scheme
+        if (scheme := split_url(url).scheme) not in _SOURCE_SCHEMES:
+            problem = f"has the scheme '{scheme}'"
+        elif " " in url or not url.isprintable():
+            problem = "contains a space or an invisible character"
     except AmbiguousUrlError as error:
-        problem = str(error) if ": write" in str(error) else f"{error}: {_ABSOLUTE}"
-    else:
-        problem = "" if scheme in _SOURCE_SCHEMES else f"has the scheme '{scheme}': {_ABSOLUTE}"
-        if not problem and (" " in url or not url.isprintable()):
-            problem = "contains a space or an invisible character: percent-encode it, a space as %20"
+        problem = str(error)
     if problem:
-        raise InvalidInputError(f"url {redact_url(url)} {problem}; nothing was sent")
+        raise InvalidInputError(f"url {redact_url(url)} {problem}; nothing was sent", advice=_SOURCE_ADVICE)
     return url

@@ -36,12 +36,10 @@ def split_url(url: str) -> SplitResult:
     if re.search(r"\s", authority) or not authority.isprintable():
         raise AmbiguousUrlError("contains a space or an invisible character in its host")
     user_info, _, address = authority.rpartition("@")
-    if "@" in user_info:
-        raise AmbiguousUrlError("has more than one '@' before its path: write those in user info as %40")
     after_colon = ":" in re.sub(r"\[.*\]", "", authority) and "@" in shape["path"]
-    if after_colon or re.search(r"(?<!/)@", shape["path"]):
+    if "@" in user_info or after_colon or re.search(r"(?<!/)@", shape["path"]):
         raise AmbiguousUrlError(
-            "has an '@' that may end user info with a '/', '?' or '#' in it: write those as %2F, %3F, %23, %40"
+            "has an '@' that may end user info with a '/', '?', '#' or '@' in it: write those as %2F, %3F, %23, %40"
         )
     return _validated(url, address)
 

@@ -59,7 +59,7 @@ def test_a_proxy_that_is_not_supported_is_refused_by_where_it_was_given(monkeypa
     [5, None, True, [], "", " ", "http://", "http://[bad", "proxy:port", "proxy:99999", "proxy:0", "a b", "http://a\\b", "p\tq"],
 )
 def test_what_is_no_proxys_url_is_refused_and_not_repeated(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"(?s) such as http://user:password@proxy"):
+    with pytest.raises(ConfigurationError, match=r"(?s) to http://user:password@proxy"):
         validate_proxy(value)
 
 

@@ -133,12 +133,6 @@ def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now() 
     assert loop.lines == ["delete folder 'd1': the service refused the access token; reading the connection again for a new one"]
 
 
-def test_a_renewal_leaves_the_attempts_for_other_failures() -> None:
-    loop = Loop(DeleteFolder("d1", settings(max_attempts=2)), answer(401), NEVER_SENT, answer(), next_token="new-token")
-    loop.run()
-    assert len(loop.tokens) == 3
-
-
 def test_a_renewal_adds_one_attempt_and_no_more() -> None:
     loop = Loop(DeleteFolder("d1", settings(max_attempts=1)), answer(401), NEVER_SENT, answer(), next_token="new-token")
     with pytest.raises(exceptions.ServiceUnreachableError):
@@ -169,7 +163,7 @@ def test_a_download_token_in_an_error_is_not_repeated(call: Call[Any]) -> None:
     assert failed.value.message == "link *** is not ready"
 
 
-PLACEHOLDERS = [0, "0", -1, "-1", "", "null", "None", "undefined", "nan", None, False, True, {}, []]
+PLACEHOLDERS = [0, -1, "-1", "", "null", None, False, True, {}]
 
 
 @pytest.mark.parametrize("nothing", PLACEHOLDERS, ids=repr)
@@ -240,14 +234,8 @@ def test_download_tokens_in_the_response_to_another_operation_are_not_stored(cal
     assert Loop(call, answer(body={"at": "ftp://me:hunter2@host/x"})).run().response == {"at": "ftp://***@host/x"}
 
 
-def test_an_answer_is_stored_as_it_is_where_it_only_looks_like_a_part_of_the_source() -> None:
-    body = {"type": "file", "data": {"file_id": "ab123cd", "code": 200}}
-    upload = Loop(UploadFromUrl("https://host/f?type=file&id=123&code=200", settings()), answer(body=body)).run()
-    assert upload.response == body
-
-
 def test_a_secret_that_would_be_cut_in_two_is_redacted_before() -> None:
-    for padding in range(285, 302):
+    for padding in (285, 299):
         with pytest.raises(exceptions.RequestRejectedError) as failed:
             Loop(DeleteFolder("d1", settings()), answer(400, ("x" * padding + TOKEN * 3).encode())).run()
         assert TOKEN[:6] not in str(failed.value)
@@ -270,18 +258,6 @@ def test_after_a_lost_attempt_nobody_says_that_nothing_was_sent(kind: type[Call[
         Loop(kind("x1", settings(max_attempts=2)), LOST, NEVER_SENT).run()
     assert failed.value.sent
     assert "Nothing was sent" not in str(failed.value)
-
-
-@pytest.mark.parametrize("depth", [5, 31, 50, 300, 900, 5_000])
-def test_an_answer_however_deep_is_stored_without_a_secret_or_is_not_the_services(depth: int) -> None:
-    body = b"[" * depth + json.dumps(TOKEN).encode() + b"]" * depth
-    try:
-        stored = json.dumps(Loop(DeleteFolder("d1", settings()), answer(body=body)).run().response)
-    except exceptions.InvalidResponseError as error:  # deeper than Python reads
-        stored = f"*** {error}"
-        assert depth >= 900
-    assert TOKEN not in stored
-    assert "***" in stored or "omitted" in stored
 
 
 def test_a_proxys_credentials_are_secrets_of_every_call() -> None:
@@ -310,12 +286,6 @@ def test_an_id_that_also_stands_in_the_source_url_reaches_the_pipeline_unchanged
     assert "s3cret-pw" not in str(stored)
 
 
-def test_the_access_token_is_never_an_id() -> None:
-    upload = UploadFromUrl("https://src/get", settings()).handle_outcome(answer(200, {"file_id": TOKEN}))
-    assert not upload.file_id
-    assert TOKEN not in str(upload)
-
-
 def test_an_error_beside_the_id_of_a_queued_upload_is_a_warning_and_costs_no_second_upload() -> None:
     body = {"error": "thumbnail failed", "result": {"uid": "f1"}}
     own = settings(file_id_path=("result", "uid"))
@@ -328,37 +298,13 @@ PATTERN = re.compile("no such (folder|file)", re.IGNORECASE)
 ENVELOPE = {"status": "error", "response": "There is no such folder"}
 
 
-@pytest.mark.parametrize("status", [200, 400, 403, 500])
-def test_an_envelope_whose_words_match_the_pattern_means_not_found(status: int) -> None:
+def test_an_envelope_that_matches_the_pattern_means_not_found_but_an_upload_has_no_subject_that_could_be_missing() -> None:
+    own = settings(not_found_pattern=PATTERN)
+    assert DeleteFolder("f", own, ignore_missing=True).handle_outcome(answer(200, ENVELOPE)).existed is False
     with pytest.raises(exceptions.NotFoundError):
-        DeleteFolder("f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(status, ENVELOPE))
-    with pytest.raises(exceptions.NotFoundError):
-        CreateDownloadLink("f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(status, ENVELOPE))
-    assert (
-        DeleteFolder("f", settings(not_found_pattern=PATTERN), ignore_missing=True)
-        .handle_outcome(answer(status, ENVELOPE))
-        .existed
-        is False
-    )
-
-
-@pytest.mark.parametrize(
-    ("pattern", "outcome"),
-    [
-        (None, answer(200, ENVELOPE)),
-        (re.compile("something else"), answer(200, ENVELOPE)),
-        (PATTERN, answer(400, "no such folder")),  # no envelope
-        (PATTERN, answer(404, b"<html>no such folder</html>", content_type="text/html")),
-    ],
-)
-def test_what_does_not_mean_that_the_folder_is_gone_is_an_error_all_the_same(pattern: Any, outcome: Response) -> None:
-    with pytest.raises(exceptions.CloudStoreError):
-        DeleteFolder("f", settings(not_found_pattern=pattern), ignore_missing=True).handle_outcome(outcome)
-
-
-def test_an_upload_has_no_subject_that_could_be_missing() -> None:
+        CreateDownloadLink("f", own).handle_outcome(answer(200, ENVELOPE))
     with pytest.raises(exceptions.ServiceError):
-        UploadFromUrl("http://h/f", settings(not_found_pattern=PATTERN)).handle_outcome(answer(200, ENVELOPE))
+        UploadFromUrl("http://h/f", own).handle_outcome(answer(200, ENVELOPE))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import html
 import posixpath
 import re
 import unicodedata
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -13,53 +14,15 @@ from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.guards import is_nothing
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER
+from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER, OPERATIONS, Operation
 from tests.support import examples, settings
 
 ROOTS = [
-    "0",
-    "00",
-    "0.0",
-    "0x0",
-    "0_0",
-    "0e5",
-    "0x0p3",
-    "/0/",
-    "/",
-    ".",
-    "..",
-    "./..",
-    "\\",
-    "a/..",
-    "a/../",
-    "0%00abc",
-    "a/..;/",
-    "a/..;x=1",
-    "/?x",
-    "/#x",
-    "a/..?x",
-    "./a/..",
-    "a\\..",
-    "\u0660",
-    "\uff10",
-    "\u96f6",
-    "\u24ea",
-    "\uff0e\uff0e",
-    "~",
-    "*",
+    "0", "00", "0.0", "0x0", "0_0", "0e5", "0x0p3", "/0/", "\u0660", "\uff10", "\u96f6", "\u24ea",
     "00000000-0000-0000-0000-000000000000",
-    "%c0%ae",
-    "&#47;",
-    "\\u002f",
-    "&#x2e;&#x2e;",
-    "a&sol;..",
-    "a&amp;sol;..",
-    "\\u002e\\u002e",
-    "a%5Cu002f..",
-    "&ZeroWidthSpace;",
-    "&bsol;",
-    "a\\/..",
-]
+    "/", ".", "..", "./..", "\\", "a/..", "a/../", "0%00abc", "a/..;/", "/?x", "/#x", "a/..?x", "a\\..", "~", "*",
+    "\uff0e\uff0e", "%c0%ae", "&#47;", "\\u002f", "&#x2e;&#x2e;", "a&sol;..", "a%5Cu002f..", "&ZeroWidthSpace;",
+]  # fmt: skip
 # What would have to be decoded, or cannot be seen, whatever it means.
 UNCLEAR = [
     "a%2Fb", "%66inance", "%254eone", "a\\b", "a\\u0041", "R&amp;D;",
@@ -88,11 +51,30 @@ def test_what_is_not_plainly_the_id_of_one_folder_is_never_deleted(folder_id: st
         DELETE_FOLDER.validate(folder_id, settings(protected_folder_ids=frozenset()))
 
 
-@pytest.mark.parametrize("folder_id", NOTHING)
-def test_nor_is_what_a_template_renders_from_nothing(folder_id: str) -> None:
-    for operation in (DELETE_FOLDER, CREATE_DOWNLOAD_LINK):
-        with pytest.raises(InvalidInputError, match="is what a template renders when its source is missing"):
-            operation.validate(folder_id, settings())
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("value", [*NOTHING, None, "  ", "\t\n"])
+def test_nor_is_what_a_template_renders_from_nothing(operation: Operation, value: str | None) -> None:
+    says = (
+        f"(?s)^{operation.field} is .* a template renders when its source is missing; nothing was sent.\nCheck that the upstream"
+    )
+    with pytest.raises(InvalidInputError, match=says) as refused:
+        operation.validate(value, settings())
+    assert repr(str(value).strip()) in str(refused.value) or "is empty, which" in str(refused.value)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        *[(value, type(value).__name__) for value in (True, 1.5, ["https://u:hunter2@h/x"], {"a": 1}, b"a")],
+        *[(value, "not rendered") for value in ("{{ x }}", "{% x %}")],
+        *[(f"a{control}b", "line break or control") for control in "\n\x1b\x7f\x85\u2028\u200e\u202e\u2066\ud800"],
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_be_sent_is_refused(operation: Operation, value: Any, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says) as refused:
+        operation.validate(value, settings())
+    assert "hunter2" not in str(refused.value)
 
 
 @cases(max_examples=examples(300), deadline=None)

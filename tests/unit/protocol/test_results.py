@@ -116,18 +116,6 @@ def test_a_number_from_400_to_599_is_the_status_of_an_error(data: Any, number: i
     assert got.is_error is (number is not None)
 
 
-@pytest.mark.parametrize("value", [None, "", " ", False, 0, 0.0, "0", "none", "None", "ok", [], {}])
-@pytest.mark.parametrize("key", ["error", "errors"])
-def test_an_error_that_says_nothing_is_none(key: str, value: Any) -> None:
-    assert not content({key: value}).mentions_error
-
-
-@pytest.mark.parametrize("data", [None, "error", ["error"], {}, {"data": {"status": "error", "error": "x"}}, {"Error": "x"}])
-def test_only_the_top_level_of_a_json_object_says_that_something_failed(data: Any) -> None:
-    assert not content(data).is_error
-    assert not content(data).mentions_error
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -140,8 +128,6 @@ def test_only_the_top_level_of_a_json_object_says_that_something_failed(data: An
         ({"error": True, "data": {"message": "elsewhere"}}, ""),
         ({"response": 5, "errors": []}, ""),
         (b"plain words", "plain words"),
-        (b"\x1b[31mred\x00 \xe2\x80\xaegnp", r"\x1b[31mred\x00 \u202egnp"),
-        (b'{"response": "half \\ud800 a character"}', r"half \ud800 a character"),
         ([1], ""),
         (b"", ""),
     ],
@@ -157,8 +143,7 @@ def test_the_message_is_the_first_text_where_services_write_it_in_one_line(data:
         ({"two words hunter2": 1}, "it has the keys ?"),
         ({str(number): 1 for number in range(30)}, "it has the keys " + ", ".join(map(str, range(20)))),
         ({}, "it is an empty JSON object"),
-        ([1], "its body is a JSON list"),
-        ("hunter2", "its body is text"),
+        ("hunter2", "its body is no JSON object"),
         (None, "its body is empty"),
     ],
 )

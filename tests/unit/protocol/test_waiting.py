@@ -162,14 +162,3 @@ def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_w
     )
     assert "last response: none" in str(begun().timed_out())
     assert ended.value.permanent
-
-
-def test_an_error_survives_the_way_through_an_event() -> None:
-    for kind in (exceptions.PermissionDeniedError, exceptions.RateLimitError, exceptions.FileWaitTimeoutError):
-        error = kind("why", operation="o", subject="s", status=403, sent=True, attempts=2, retry_after=1.5, retryable=True)
-        back = CloudStoreError.from_dict(error.to_dict())
-        assert type(back) is kind
-        assert str(back) == str(error)
-        assert (back.status, back.sent, back.attempts, back.retry_after, back.reason) == (403, True, 2, 1.5, "why")
-    with pytest.raises(KeyError):
-        CloudStoreError.from_dict({**error.to_dict(), "kind": "NoSuchError"})
