@@ -9,7 +9,7 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
-from airflow_provider_cloudstore.protocol.results import Content, FolderDeletion, RemoteUpload, find_link, read_content
+from airflow_provider_cloudstore.protocol.results import Content, FolderDeletion, find_link, read_content
 from airflow_provider_cloudstore.protocol.secrets import Secret
 
 SENT = pendulum.datetime(2026, 1, 1)
@@ -288,16 +288,8 @@ def test_results_are_dicts_with_times_in_iso_8601_utc() -> None:
         "created_at": "2026-01-01T00:00:01Z", "expires_at": "2026-01-01T00:01:01Z",
     }  # fmt: skip
     assert link(b"t").to_dict()["expires_at"] is None
-    at = SENT.in_timezone("Europe/Berlin")
-    assert FolderDeletion("d1", at, None, False).to_dict() == {
-        "folder_id": "d1",
-        "requested_at": "2026-01-01T00:00:00Z",
-        "response": None,
-        "existed": False,
-    }
-    upload = RemoteUpload("f1", "u", at, "ok").to_dict()
-    assert upload == {"file_id": "f1", "url": "u", "requested_at": "2026-01-01T00:00:00Z", "response": "ok"}
-    assert next(iter(upload)) == "file_id"
+    deletion = FolderDeletion("d1", SENT.in_timezone("Europe/Berlin"), None, existed=False).to_dict()
+    assert deletion == {"folder_id": "d1", "requested_at": "2026-01-01T00:00:00Z", "response": None, "existed": False}
 
 
 def test_a_link_does_not_print_its_token_and_names_its_secrets() -> None:

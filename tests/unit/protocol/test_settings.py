@@ -98,16 +98,6 @@ def test_a_token_that_cannot_be_one_is_refused_without_being_shown(password: str
     assert not password or password not in str(refused.value)
 
 
-def test_defaults_hold_where_the_extra_says_nothing() -> None:
-    settings = read(timeout=None, max_attempts="", verify=None, proxy="", token_path="")
-    assert settings.timeout == 30
-    assert settings.max_attempts == 4
-    assert settings.verify is True
-    assert settings.proxy is None
-    assert settings.protected_folder_ids == {"0", "/"}
-    assert settings.token_path == ()
-
-
 OTHER_VALUES: dict[str, Any] = {
     "timeout": 5,
     "max_attempts": 7,
@@ -125,7 +115,17 @@ OTHER_VALUES: dict[str, Any] = {
 @pytest.mark.parametrize("key", sorted(EXTRA_KEYS))
 def test_every_extra_changes_its_setting(key: str) -> None:
     assert key in OTHER_VALUES, f"tests/unit/protocol/test_settings.py needs a value for '{key}' in OTHER_VALUES"
-    assert getattr(read(**{key: OTHER_VALUES[key]}), key) != getattr(read(), key)
+    default = getattr(read(), key)
+    assert getattr(read(**{key: OTHER_VALUES[key]}), key) != default
+    assert getattr(read(**{key: None}), key) == default
+    if key != "protected_folder_ids":
+        assert getattr(read(**{key: ""}), key) == default
+
+
+def test_the_defaults_are_those_of_the_page() -> None:
+    settings = Settings("https://h", Secret("t"), **read_extra(""))
+    assert (settings.timeout, settings.max_attempts, settings.verify) == (30, 4, True)
+    assert settings.protected_folder_ids == {"0", "/"}
 
 
 def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> None:
@@ -146,6 +146,7 @@ def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> No
     assert read(proxy="u:p@proxy:3128").proxy == Secret("http://u:p@proxy:3128")
     assert read(proxy="https://proxy:3128").proxy == Secret("https://proxy:3128")
     assert read(password="abc").access_token == Secret("abc")
+    assert read(not_found_pattern="no such (folder|file)").not_found_pattern == re.compile("no such (folder|file)", re.IGNORECASE)
     assert read(verify="false").verify is False
     assert read(verify="True").verify is True
 
@@ -161,7 +162,7 @@ def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> No
         {"proxy": "http://u:hunter2/x@proxy:3128"}, {"proxy": "http://proxy/hunter2"}, {"proxy": "http://u:hunter@2@proxy"},
         {"proxy": "http://proxy:3128?hunter2"}, {"proxy": "socks5://proxy"},
         {"token_path": 5}, {"token_path": "data..key"},
-        {"token_path": ".key"},
+        {"file_id_path": ".key"},
     ],
 )  # fmt: skip
 def test_an_extra_that_makes_no_sense_is_refused_by_its_name(extra: dict[str, Any]) -> None:
@@ -180,10 +181,6 @@ def test_an_extra_that_is_no_json_object_is_refused_without_being_shown(text: An
         read_extra(text)
     assert "hunter2" not in str(refused.value)
     assert refused.value.__context__ is None
-
-
-def test_an_extra_may_be_absent() -> None:
-    assert read_extra(None) == read_extra("") == read_extra("{}") == {}
 
 
 def test_what_is_likely_a_mistake_is_told() -> None:
@@ -270,15 +267,6 @@ def test_settings_print_neither_token_nor_proxy() -> None:
 def test_a_pattern_for_not_found_that_cannot_be_meant_is_refused(value: Any, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=f"'not_found_pattern'.*{reason}"):
         read(not_found_pattern=value)
-
-
-def test_the_paths_and_the_pattern_are_read() -> None:
-    settings = read(file_id_path="result.files.0.id", not_found_pattern="no such (folder|file)")
-    assert settings.file_id_path == ("result", "files", "0", "id")
-    assert settings.not_found_pattern is not None
-    assert settings.not_found_pattern.search("There is No Such Folder")
-    with pytest.raises(ConfigurationError, match="'file_id_path'"):
-        read(file_id_path="a..b")
 
 
 @pytest.mark.parametrize(

@@ -57,27 +57,16 @@ def test_what_is_stored_comes_back_from_every_serializer_of_airflow_as_it_was(va
     assert storable(stored) == stored
 
 
-def test_a_float_stays_one_as_long_as_every_database_returns_it_as_it_was() -> None:
-    for number in (1000.5, -0.25, 2.0**53, -(2.0**53)):
-        assert storable(number) == number
-    assert storable(2.0**53 + 2) == "9007199254740994.0"
-
-
 @pytest.mark.parametrize("key", SERIALIZER_KEYS)
 def test_a_key_that_serializers_give_a_meaning_to_is_stored_under_another_name(key: str) -> None:
     assert storable({"a": {key: 1}}) == {"a": {f"key{key}": 1}}
 
 
-def test_an_object_that_names_a_class_stays_plain_data() -> None:
-    evil = {"__classname__": "airflow.models.Connection", "__version__": 1, "__data__": {"conn_id": "x"}}
-    old = {"__type": "airflow.sdk.definitions.connection.Connection", "__var": {"conn_id": "x"}}
-    stored = storable({"data": [evil, old]})
-    assert all(returned == stored for returned in through_airflow(stored))
-
-
 def test_numbers_that_do_not_fit_are_text() -> None:
-    given = [2**64, -(2**63) - 1, 2**63 - 1, math.nan, math.inf, -math.inf, 1e22, 0.5, True]
-    assert storable(given) == [str(2**64), str(-(2**63) - 1), 2**63 - 1, "NaN", "Infinity", "-Infinity", "1e+22", 0.5, True]
+    assert storable([2**63, -(2**63) - 1, math.nan, -math.inf]) == [str(2**63), str(-(2**63) - 1), "NaN", "-Infinity"]
+    assert storable(2.0**53 + 2) == "9007199254740994.0"  # PostgreSQL would return an integer
+    fits = [2**63 - 1, -(2**63), 2.0**53, -(2.0**53), 1000.5, True]
+    assert storable(fits) == fits
 
 
 def test_what_is_too_large_or_too_deep_is_left_out_and_says_so() -> None:
@@ -108,11 +97,6 @@ def test_a_field_whose_name_says_that_it_holds_a_credential_is_masked(name: str)
 @pytest.mark.parametrize("name", ["token_type", "file_id", "expires", "design", "author", "key"])
 def test_other_fields_are_kept(name: str) -> None:
     assert storable({name: "abc"}) == {name: "abc"}
-
-
-def test_every_text_and_key_is_cleaned() -> None:
-    stored = storable({"secret.": ["secret", 5, "a secret"]}, lambda text: text.replace("secret", "***"))
-    assert stored == {"***.": ["***", 5, "a ***"]}
 
 
 def test_thirty_two_levels_are_stored_and_no_more() -> None:
