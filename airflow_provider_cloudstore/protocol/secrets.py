@@ -34,12 +34,10 @@ _MIN_PART_LENGTH = 8  # a shorter one may be part of another value by chance
 class Secret:
     """A string that ``str``, ``repr`` and ``format`` do not reveal, also inside other values."""
 
-    __slots__ = ("_value", "core")
+    __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
         self._value = value
-        self.core = max(_ALPHANUMERIC.findall(value), key=len, default="").lower()
-        """Its longest run of letters and digits, in lower case: every printed form contains it unbroken."""
 
     def reveal(self) -> str:
         """The secret; call this only where it is sent."""
@@ -86,8 +84,14 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     """
     lowered = text.lower()
     # Usually none, so that no forms are computed: in a batch, each URL has its own secrets.
-    forms = _forms(tuple([secret for secret in secrets if secret.core in lowered]))
+    forms = _forms(tuple([secret for secret in secrets if _core(secret) in lowered]))
     return re.sub("|".join(map(re.escape, forms)), MASK, text) if forms else text
+
+
+@functools.lru_cache(maxsize=256)
+def _core(secret: Secret) -> str:
+    """The longest run of letters and digits, in lower case: every printed form contains it unbroken."""
+    return max(_ALPHANUMERIC.findall(secret.reveal()), key=len, default="").lower()
 
 
 @functools.lru_cache(maxsize=64)  # a wait needs those of the same token at every poll

@@ -164,7 +164,7 @@ def test_a_connection_test_says_in_plain_words_what_it_proved(emulator: Emulator
     connect(monkeypatch, host="ftp://x", password="token")
     fine, words = CloudStoreHook().test_connection()
     assert not fine
-    assert "\nUse https." in words
+    assert "the scheme 'ftp'.\nSet the host to the base URL, such as https://" in words
 
 
 def test_a_connection_test_says_what_is_odd_about_a_connection_that_works(
@@ -234,7 +234,7 @@ def test_a_web_page_does_not_prove_that_the_service_answered(service: requests_m
     fine, words = CloudStoreHook().test_connection()
     assert not fine
     assert words.startswith(f"connection test: HTTP {status}")
-    assert words.endswith("\nCheck that the connection's host is the base URL: the part before /cloud/api/v2.")
+    assert words.endswith("Check that the connection's host is the base URL: the part before /cloud/api/v2.")
 
 
 UNUSABLE: list[dict[str, Any]] = [
