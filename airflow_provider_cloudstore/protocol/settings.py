@@ -127,7 +127,7 @@ def _base_url(host: Any, schema: Any, port: Any, *, allow_http: bool) -> str:
     try:
         parts = split_url(url)
         netloc = f"{parts.netloc}:{port}" if port and parts.port is None else parts.netloc
-        url = urlunsplit(parts._replace(netloc=netloc))
+        url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, parts.fragment))
         problem = url_problem(url, allow_http=allow_http) or _base_problem(parts)
     except AmbiguousUrlError as error:
         problem = str(error)
