@@ -117,9 +117,9 @@ MANIFESTS: dict[str, tuple[bytes, list[Outcome], bytes]] = {
         b"# ours\nnot-a-url\nhttps://h/b",
     ),
     "urls.jsonl": (
-        b'{"url": "https://h/a", "more": [1]}\n{"ur\n"https://h/b"\n{"url": "https://h/c"}\n',
+        b'{"url": "https://h/a", "more": [1]}\n{"ur\n{"url": "https://h/b"}\n{"url": "https://h/c"}\n',
         [("https://h/a", FAILED), ("line 2", FAILED), ("https://h/b", FAILED)],  # the last one was not sent
-        b'{"url": "https://h/a", "more": [1]}\n{"ur\n"https://h/b"\n',
+        b'{"url": "https://h/a", "more": [1]}\n{"ur\n{"url": "https://h/b"}\n',
     ),
 }
 
