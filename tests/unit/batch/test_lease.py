@@ -36,6 +36,7 @@ def test_work_in_a_daemon_thread_hands_back_its_result_or_its_error() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.filterwarnings("error")
 def test_the_result_of_work_that_was_given_up_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         began, release, done = threading.Event(), threading.Event(), threading.Event()
