@@ -102,40 +102,23 @@ def test_a_manifest_that_cannot_be_copied_is_an_error_that_airflow_retries(error
 
 # --- formats
 
-TEXT = b"http://h/1\nhttp://h/2\n"
 CSV = b"id,url\n1,http://h/1\n2,http://h/2\n"
-JSON = b'{"url": "http://h/1"}\n{"url": "http://h/2"}\n'
+FORMATS = [
+    ("urls", b"http://h/1\n  # note\n http://h/2 \n"),
+    ("urls.dat.gz", b'{"url": "http://h/1"}\n{"url": "http://h/2"}'),
+    ("urls", CSV),
+    ("urls.Csv.GZ", b'"id","url"\n1,http://h/1\n2,"http://h/2"'),
+    ("urls.tsv", CSV.replace(b",", b"\t")),
+    ("urls.csv", CSV.replace(b",", b";")),
+    ("urls", b' "url" \nhttp://h/1\nhttp://h/2'),
+]
 
 
-def test_text_has_a_url_a_line_and_comments() -> None:
-    assert read(b"\xef\xbb\xbfhttp://h/1\r\n\r\n  # note\n http://h/2 \nhttp://h/\xc3\xa9") == [
-        (1, "http://h/1", ""), (4, "http://h/2", ""), (5, "http://h/é", ""),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["urls", "urls.dat.gz"])
-@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf\r\n#x\n"])
-@pytest.mark.parametrize(
-    "content",
-    [
-        TEXT,
-        CSV,
-        CSV.replace(b",", b"\t"),
-        CSV.replace(b",", b";"),
-        b'"id","url"\n1,http://h/1\n2,http://h/2',
-        b'"url"\nhttp://h/1\nhttp://h/2',
-        JSON,
-    ],
-)
-def test_a_name_that_does_not_say_leaves_the_format_to_the_content(name: str, before: bytes, content: bytes) -> None:
-    assert urls_of(before + content, name) == URLS
-
-
-@pytest.mark.parametrize("name", ["urls.Csv.GZ", "urls.tsv"])
-@pytest.mark.parametrize("delimiter", [",", "\t", ";"])
-def test_the_delimiter_of_a_csv_is_the_one_with_which_its_header_holds_the_column(name: str, delimiter: str) -> None:
-    content = f" url {delimiter}Id\nhttp://h/1{delimiter}7\n".encode()
-    assert entries_of(content, name) == [Entry(2, "http://h/1")]
+@pytest.mark.parametrize("end", [b"\n", b"\r\n\r\n"])
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf#x\n"])
+@pytest.mark.parametrize(("name", "content"), FORMATS)
+def test_the_first_line_that_is_no_comment_shows_the_format(name: str, content: bytes, before: bytes, end: bytes) -> None:
+    assert urls_of((before + content).replace(b"\n", end), name) == URLS
 
 
 def test_json_lines_are_objects_with_a_named_key() -> None:
@@ -173,11 +156,6 @@ def test_what_begins_like_no_format_is_refused_and_not_shown(content: bytes, nam
     assert "hunter2" not in refused
 
 
-@pytest.mark.parametrize(("name", "content"), [("u.txt", TEXT), ("u.csv", CSV), ("u.jsonl", JSON)])
-def test_lines_end_as_on_windows_too(name: str, content: bytes) -> None:
-    assert read(content.replace(b"\n", b"\r\n\r\n"), name) == read(content.replace(b"\n", b"\n\n"), name)
-
-
 def test_a_truncated_gzip_is_refused() -> None:
     whole = gzip.compress(b"".join(b"http://h/%d\n" % (number * 7919) for number in range(2_000)))
     for content in (whole[:-4], whole[: len(whole) // 2], whole[:-8] + b"12345678"):
@@ -196,12 +174,6 @@ def test_csv_has_a_named_column() -> None:
         (5, "http://h/4", ""),
         (7, None, "the line has no value in column 'link'"),
     ]
-
-
-@pytest.mark.parametrize("content", [b"# exported today\n\n#url,other\nid,url\n1,http://h/1\n", b"id,#url\n1,http://h/1\n"])
-def test_comments_may_precede_the_header_of_a_csv(content: bytes) -> None:
-    ((line, url, _),) = read(content, "u.csv", "#url" if b",#url" in content else "url")
-    assert (line, url) == (content.count(b"\n"), "http://h/1")
 
 
 @pytest.mark.parametrize(
