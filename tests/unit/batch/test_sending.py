@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.report import Report
+from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
 from tests.unit.batch.virtual import LOST, UNREACHABLE, Answer, VirtualService
 from tests.unit.batch.whole_batch import Batch, counts, urls
 
@@ -111,8 +112,17 @@ def test_neither_lines_without_a_url_nor_failures_of_the_service_count_as_refuse
     assert counts(report) == {"failed": 50, "queued": 10}
 
 
-def test_a_token_that_is_refused_ends_the_batch_and_leaves_the_rest_unsent() -> None:
-    _, report = send(urls(100), lambda url, now: 401 if number_of(url) >= 40 else 200, max_concurrency=1)
-    assert isinstance(report.error, exceptions.BatchStoppedError)
-    assert (report.error.cause, report.error.status, report.error.operation) == ("token", 401, "batch upload")
+@pytest.mark.parametrize(
+    ("answer", "kind", "cause"),
+    [
+        (401, exceptions.BatchStoppedError, "token"),
+        (TransportFailure(FailureKind.PROXY_REFUSED, "the proxy refused the credentials"), exceptions.ConfigurationError, ""),
+    ],
+)
+def test_a_connection_that_is_refused_ends_the_batch_and_leaves_the_rest_unsent(
+    answer: Answer, kind: type[exceptions.CloudStoreError], cause: str
+) -> None:
+    _, report = send(urls(100), lambda url, now: answer if number_of(url) >= 40 else 200, max_concurrency=1)
+    assert isinstance(report.error, kind)
+    assert (getattr(report.error, "cause", ""), report.error.permanent) == (cause, True)
     assert counts(report) == {"queued": 40, "unsent": 60}
