@@ -132,10 +132,9 @@ class FileManifest:
         return InvalidInputError(f"the manifest {self._name} {what}; nothing was sent")
 
     def _parser(self, first: str) -> Callable[[int, str], Entry]:
-        is_csv = _CSV_NAME.search(self._name)
-        if not is_csv and _URL.match(first):
+        if _URL.match(first) and not _CSV_NAME.search(self._name):
             return lambda number, line: Entry(number, line.strip())
-        if first.startswith("{") or (not is_csv and _URL.match(first[1:])):
+        if first.startswith("{"):
             return self._json_entry
         for delimiter in _DELIMITERS:
             header = [title.strip() for title in first.replace('"', "").split(delimiter)]
@@ -149,8 +148,6 @@ class FileManifest:
             row = json.loads(line)
         except (ValueError, RecursionError):
             return Entry(number, problem="the line is not JSON")
-        if isinstance(row, str):
-            return Entry(number, row)
         if not isinstance(row, dict) or self._column not in row:
             return Entry(number, problem=f"the line has no key '{self._column}'")
         return Entry(number, row[self._column])

@@ -120,28 +120,6 @@ def queued(receipts: Path) -> dict[tuple[str, str], list[str]]:
     return found
 
 
-class Rates:
-    """How many requests arrive at a service in any few seconds."""
-
-    def __init__(self, emulator: EmulatorProcess) -> None:
-        self._emulator = emulator
-        self._samples: list[tuple[float, float, int]] = []
-
-    def sample(self) -> dict[str, Any]:
-        """Ask the service for its state, and count."""
-        asked_at = time.monotonic()
-        state = self._emulator.state()
-        self._samples.append((asked_at, time.monotonic(), state["requests"].get("upload", 0)))
-        return state
-
-    def of_windows(self, seconds: float = 4.0) -> Iterator[tuple[int, float]]:
-        """The requests between two samples at least so far apart, and the seconds in which they may have arrived."""
-        for number, (first_asked, first_answered, first) in enumerate(self._samples):
-            for asked, answered, last in self._samples[number:]:
-                if asked - first_answered >= seconds:
-                    yield last - first, answered - first_asked
-
-
 def seconds_until(cluster: Cluster, what: str, true: Callable[[], Any], since: float) -> float:
     """Wait for an event, and return the seconds from ``since`` (of the monotonic clock)."""
     cluster.until(what, true)
@@ -239,21 +217,21 @@ def test_runs_of_the_same_batch_do_not_touch_each_other(side_by_side: SideBySide
 
 
 @guarantee("batch", "one of two nodes that send four batches is lost, while the service answers 429 and the token is rotated")
-def test_the_mapped_batches_of_a_lost_node_resume_with_the_new_token_at_one_rate(
+def test_the_mapped_batches_of_a_lost_node_resume_with_the_new_token(
     running_cluster: Cluster, serve: Serve, tmp_path: Path, proven: Proof
 ) -> None:
     cluster, service, dag_id = running_cluster, serve("parts", 1_600), "batch_in_parts"
     for number in range(PARTS):
         Path(f"{service.manifest}.{number}").write_text("\n".join(service.urls[number::PARTS]))
-    emulator, rates = service.emulator, Rates(service.emulator)
+    emulator = service.emulator
     cluster.api("POST", "/pools", {"name": "uploads", "slots": PARTS})
     run_id = cluster.trigger(dag_id, **conf_of(service, tmp_path))
     cluster.until("all batches run", lambda: {one["state"] for one in cluster.instances(dag_id, run_id)} == {"running"})
-    cluster.until("they send", lambda: rates.sample()["effects"].get("upload", 0) > PARTS * PART_RATE)
+    cluster.until("they send", lambda: service.effects > PARTS * PART_RATE)
     before = service.effects
     storm = {"kind": "status", "status": 429, "headers": {"Retry-After": "1"}, "operation": "upload", "times": STORM}
     emulator.control("POST", "faults", json.dumps(storm))
-    cluster.until("much has arrived", lambda: rates.sample()["effects"]["upload"] > before + 3 * PARTS * PART_RATE)
+    cluster.until("much has arrived", lambda: service.effects > before + 3 * PARTS * PART_RATE)
     killed = [one["map_index"] for one in cluster.instances(dag_id, run_id) if one["hostname"] == "w1"]
     assert len(killed) == PARTS / 2
 
@@ -265,23 +243,19 @@ def test_the_mapped_batches_of_a_lost_node_resume_with_the_new_token_at_one_rate
     emulator.control("PUT", "access-token", new)
 
     def resumed() -> bool:
-        rates.sample()
         batches = {one["map_index"]: one for one in cluster.instances(dag_id, run_id)}
         return all(batches[index]["try_number"] == 2 and batches[index]["hostname"] == "w2" for index in killed)
 
     silence = seconds_until(cluster, "both batches run on the other node", resumed, killed_at)
-    cluster.until("all has arrived", lambda: len({one["source"] for one in rates.sample()["files"]}) == len(service.urls))
+    cluster.until("all has arrived", lambda: len(service.arrived()) == len(service.urls))
     cluster.finish(dag_id, run_id)
     batches = cluster.instances(dag_id, run_id)
     assert {one["state"] for one in batches} == {"success"}
     assert {one["map_index"] for one in batches if one["try_number"] > 1} == set(killed)
     figures = service.figures(TWICE_OF_PART * len(killed))
     refused = figures["requests"] - figures["effects"] - STORM
-    fastest = max(requests / seconds for requests, seconds in rates.of_windows())
-    print(f"at most {fastest:.0f} requests a second; {refused} with the old token")
+    print(f"{refused} requests with the old token")
     assert refused >= PARTS - len(killed)
-    # Requests in flight may be late, and arrive together with the next ones.
-    assert all(count <= PARTS * (PART_RATE * seconds + PART_CONCURRENCY) for count, seconds in rates.of_windows())
     recorded = [digest for digests in queued(tmp_path).values() for digest in digests]
     assert set(recorded) == service.digests
     proven(**figures, seconds=silence)

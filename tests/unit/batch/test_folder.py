@@ -64,25 +64,15 @@ def a_file_in_its_place(path: Path) -> Path:
     return path
 
 
-def a_link_to_nothing(path: Path) -> Path:
-    path.symlink_to(path.parent / "missing")
-    return path
-
-
 @pytest.mark.parametrize("kind", [Path, ObjectStoragePath])
 @pytest.mark.parametrize(
     ("make", "reason"),
-    [
-        (a_file_in_its_place, "Not a directory"),
-        (a_link_to_nothing, "File exists"),
-        (lambda path: path / ("x" * 300), "File name too long"),
-    ],
+    [(a_file_in_its_place, "Not a directory"), (lambda path: path / ("x" * 300), "File name too long")],
 )
 def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Path, kind: Any, make: Any, reason: str) -> None:
     path = make(tmp_path / "place")
-    folder = PathFolder(kind(str(path)))
     with pytest.raises(BatchStoppedError, match=rf"receipts: {path}/batch-\w+\.json cannot be used: {reason}") as error:
-        begun(folder)
+        begun(PathFolder(kind(str(path))))
     assert (error.value.cause, error.value.permanent, error.value.__suppress_context__) == ("receipts", True, True)
 
 
@@ -110,11 +100,9 @@ def test_what_an_object_store_refuses_stays_its_own_error_because_credentials_ar
     def refuses(*_: Any, **__: Any) -> None:
         raise PermissionError(errno.EACCES, "AccessDenied")
 
-    for method in ("pipe_file", "cat_file"):
-        with monkeypatch.context() as patch:
-            patch.setattr(type(path.fs), method, refuses)
-            with pytest.raises(PermissionError, match="AccessDenied"):
-                receipts.write([line("1")])
+    monkeypatch.setattr(type(path.fs), "pipe_file", refuses)
+    with pytest.raises(PermissionError, match="AccessDenied"):
+        receipts.write([line("1")])
 
 
 class ResourceNotFoundError(Exception):

@@ -185,6 +185,19 @@ def test_a_store_that_is_away_for_five_minutes_ends_it_and_only_two_seconds_were
     assert 300 < batch.took < 310
 
 
+def test_a_store_that_is_away_for_a_while_pauses_the_batch(folder: MemoryFolder) -> None:
+    batch = Batch(urls(600), VirtualService(), folder)
+    failures = [OSError()] * 5
+
+    def fail() -> None:
+        if batch.requests > 300 and failures:
+            raise failures.pop()
+
+    folder.fails = fail
+    assert counts(batch.run(requests_per_second=100)) == {"queued": 600}
+    assert batch.took > 15
+
+
 def test_a_try_that_finds_the_mark_of_a_newer_one_stops_and_reports_its_counts(folder: MemoryFolder) -> None:
     batch = Batch(urls(1000), folder=folder)
 

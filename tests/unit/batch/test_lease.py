@@ -1,109 +1,24 @@
-"""When a checkpoint allows sending, in virtual time."""
+"""What ends waiting for a store, and the threads in which it blocks. The lease itself is tested by the simulation."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch.lease import LEASE, Lease, in_daemon_thread
+from airflow_provider_cloudstore.batch.lease import in_daemon_thread, retry_until
 from tests.unit.batch.virtual import in_virtual_time, now
 
 
-class Store:
-    """Receipts whose writes take time, and fail as they are told to; what is written is the time of the snapshot.
-
-    :ivar begun: when each attempt to write began, and what it wrote.
-    :ivar written: the snapshots that are durable.
-    :ivar renewed: when the lease was renewed.
-    """
-
-    def __init__(self, seconds: float = 0.1) -> None:
-        self.seconds = seconds
-        self.fails: Callable[[], BaseException | None] = lambda: None
-        self.begun: list[tuple[float, float]] = []
-        self.written: list[float] = []
-        self.renewed: list[float] = []
-        self.lease = Lease(now, lambda snapshot: self.begun.append((now(), snapshot)), now, self._in_thread)
-
-    def _in_thread(self, work: Callable[[], Any]) -> Awaitable[Any]:
-        async def run() -> None:
-            work()
-            await asyncio.sleep(self.seconds)
-            if error := self.fails():
-                raise error
-            self.written.append(self.begun[-1][1])
-
-        return asyncio.get_running_loop().create_task(run())
-
-    def renew(self) -> asyncio.Task[None]:
-        return asyncio.create_task(self.lease.renew(lambda: self.renewed.append(now())))
-
-
-# --- when it is valid
-
-
 @in_virtual_time
-async def test_a_checkpoint_allows_sending_for_two_seconds_from_its_snapshot_and_not_from_its_write() -> None:
-    store = Store(0.75)
-    _task = store.renew()
-    await asyncio.sleep(0.8)
-    store.seconds = 1000
-    valid = dict[float, bool]()
-    for moment in (1.99, 2.0):
-        await asyncio.sleep(moment - now())
-        valid[moment] = store.lease.is_valid
-    assert valid == {1.99: True, LEASE: False}
-
-
-@in_virtual_time
-async def test_a_store_that_takes_longer_than_two_seconds_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    store = Store(2.5)
-    _task = store.renew()
-    await asyncio.sleep(6)
-    assert not store.lease.is_valid
-    assert set(caplog.messages) == {"Sending is paused: writing the receipts takes longer than 2 s"}
-
-
-# --- checkpoints
-
-
-# --- when it gives up
-
-
-@pytest.mark.parametrize(("seconds", "reason"), [(0.1, "OSError"), (1e6, "no response")])
-@in_virtual_time
-async def test_a_store_that_is_away_for_five_minutes_ends_the_batch(seconds: float, reason: str) -> None:
-    store = Store(seconds)
-    store.fails = lambda: OSError("s3cret")
+async def test_a_store_that_does_not_respond_for_five_minutes_ends_the_batch() -> None:
     with pytest.raises(exceptions.BatchInterruptedError) as ended:
-        await store.renew()
+        await retry_until(lambda: asyncio.sleep(1e6), "the receipts cannot be written")
     assert now() == pytest.approx(300)
-    assert ended.value.reason == f"the receipts cannot be written: retried for 300 s ({reason})"
+    assert ended.value.reason == "the receipts cannot be written: retried for 300 s (no response)"
     assert (ended.value.cause, ended.value.operation) == ("store", "batch upload")
-
-
-# --- the end
-
-
-@pytest.mark.parametrize("finishes_at", [0.05, 0.5, 3.05, 3.5])
-@in_virtual_time
-async def test_what_came_after_the_last_snapshot_is_written_at_the_end(finishes_at: float) -> None:
-    store = Store()
-    task = store.renew()
-    await asyncio.sleep(finishes_at)
-    store.lease.finish()
-    await task
-    assert store.written[-1] >= finishes_at
-    assert now() <= finishes_at + 0.2 + 0.01  # it does not wait for the second to pass
-    assert sum(snapshot >= finishes_at for snapshot in store.written) == 1
-
-
-# --- threads
 
 
 def test_work_in_a_daemon_thread_hands_back_its_result_or_its_error() -> None:
@@ -121,14 +36,17 @@ def test_work_in_a_daemon_thread_hands_back_its_result_or_its_error() -> None:
     asyncio.run(main())
 
 
-def test_the_result_of_work_that_was_given_up_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_result_of_work_that_was_given_up_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised, threads = list[object](), list[threading.Thread]()
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+
     async def main() -> None:
-        began, release, done = threading.Event(), threading.Event(), threading.Event()
+        began, release = threading.Event(), threading.Event()
 
         def work() -> None:
+            threads.append(threading.current_thread())
             began.set()
             release.wait(30)
-            done.set()
             raise OSError("nobody hears it")
 
         future = in_daemon_thread(work)
@@ -137,8 +55,7 @@ def test_the_result_of_work_that_was_given_up_is_dropped(caplog: pytest.LogCaptu
         with pytest.raises(asyncio.CancelledError):
             await future
         release.set()
-        await asyncio.to_thread(done.wait, 30)
-        await in_daemon_thread(lambda: None)  # its result comes after that of the first
+        await asyncio.to_thread(threads[0].join, 30)
 
     asyncio.run(main())
-    assert caplog.messages == []
+    assert raised == []

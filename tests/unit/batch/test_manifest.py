@@ -13,7 +13,6 @@ import pytest
 
 from airflow_provider_cloudstore.batch.manifest import MAX_LINE_LENGTH, Entry, FileManifest, list_manifest
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, InvalidInputError
-from tests.unit.batch.folders import digest_of
 
 Line = tuple[int, Any, str]
 URLS = ["http://h/1", "http://h/2"]
@@ -61,8 +60,8 @@ def test_a_list_is_its_own_manifest() -> None:
 
 def test_an_entry_does_not_print_its_url_and_is_identified_by_it() -> None:
     assert "hunter2" not in repr(Entry(1, "https://h/?sig=hunter2"))
-    assert Entry(1, "a").digest == Entry(2, "a").digest == digest_of("a")
-    assert len({Entry(1, "a").digest, Entry(1, "A").digest, Entry(1, problem="x").digest, Entry(2, problem="x").digest}) == 4
+    assert Entry(1, "a").digest == Entry(2, "a").digest != Entry(1, "A").digest
+    assert Entry(1, problem="x").digest != Entry(2, problem="x").digest
     assert len(Entry(1, "\udcff").digest) == 32
 
 
@@ -87,72 +86,42 @@ def test_a_manifest_that_is_no_file_is_refused(error: type[OSError]) -> None:
     assert refused.value.__context__ is None
 
 
-@pytest.mark.parametrize("when", ["opened", "read"])
 @pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (OSError(errno.ENOSPC, "s3cret"), os.strerror(errno.ENOSPC)),
-        (OSError("s3cret"), "OSError"),
-        (ValueError("s3cret"), "ValueError"),
-    ],
+    ("error", "reason"), [(OSError(errno.ENOSPC, "s3cret"), os.strerror(errno.ENOSPC)), (ValueError("s3cret"), "ValueError")]
 )
-def test_a_manifest_that_cannot_be_copied_is_an_error_that_airflow_retries(error: Exception, reason: str, when: str) -> None:
+def test_a_manifest_that_cannot_be_copied_is_an_error_that_airflow_retries(error: Exception, reason: str) -> None:
     class Broken(io.BytesIO):
         def read(self, *_: Any) -> bytes:
             raise error
 
-    def open_it(mode: str) -> Any:
-        if when == "opened":
-            raise error
-        return Broken()
-
     words = rf"the manifest urls cannot be copied to this worker's folder for temporary files \({reason}\)"
     with pytest.raises(BatchInterruptedError, match=words) as failed:
-        manifest_of(open_it)
+        manifest_of(lambda mode: Broken())
     assert (failed.value.cause, failed.value.permanent, failed.value.__context__) == ("store", False, None)
 
 
 # --- formats
 
-TEXT = b"http://h/1\nhttp://h/2\n"
 CSV = b"id,url\n1,http://h/1\n2,http://h/2\n"
-JSON = b'{"url": "http://h/1"}\n"http://h/2"\n'
-UNNAMED = ["urls", "urls.dat.gz", "urls.TXT", "urls.parquet"]
+FORMATS = [
+    ("urls", b"http://h/1\n  # note\n http://h/2 \n"),
+    ("urls.dat.gz", b'{"url": "http://h/1"}\n{"url": "http://h/2"}'),
+    ("urls", CSV),
+    ("urls.Csv.GZ", b'"id","url"\n1,http://h/1\n2,"http://h/2"'),
+    ("urls.tsv", CSV.replace(b",", b"\t")),
+    ("urls.csv", CSV.replace(b",", b";")),
+    ("urls", b' "url" \nhttp://h/1\nhttp://h/2'),
+]
 
 
-def test_text_has_a_url_a_line_and_comments() -> None:
-    assert read(b"\xef\xbb\xbfhttp://h/1\r\n\r\n  # note\n http://h/2 \nhttp://h/\xc3\xa9") == [
-        (1, "http://h/1", ""), (4, "http://h/2", ""), (5, "http://h/é", ""),
-    ]  # fmt: skip
+@pytest.mark.parametrize("end", [b"\n", b"\r\n\r\n"])
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf#x\n"])
+@pytest.mark.parametrize(("name", "content"), FORMATS)
+def test_the_first_line_that_is_no_comment_shows_the_format(name: str, content: bytes, before: bytes, end: bytes) -> None:
+    assert urls_of((before + content).replace(b"\n", end), name) == URLS
 
 
-@pytest.mark.parametrize("name", UNNAMED)
-@pytest.mark.parametrize("before", [b"", b"\n \n# a note\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n#x\n"])
-@pytest.mark.parametrize(
-    "content",
-    [
-        TEXT,
-        CSV,
-        CSV.replace(b",", b"\t"),
-        CSV.replace(b",", b";"),
-        b'"id","url"\n1,http://h/1\n2,http://h/2',
-        b'"url"\nhttp://h/1\nhttp://h/2',
-        JSON,
-        b'"http://h/1"\n{"url": "http://h/2"}',
-    ],
-)
-def test_a_name_that_does_not_say_leaves_the_format_to_the_content(name: str, before: bytes, content: bytes) -> None:
-    assert urls_of(before + content, name) == URLS
-
-
-@pytest.mark.parametrize("name", ["URLS.CSV", "urls.Csv.GZ", "urls.tsv"])
-@pytest.mark.parametrize("delimiter", [",", "\t", ";"])
-def test_the_delimiter_of_a_csv_is_the_one_with_which_its_header_holds_the_column(name: str, delimiter: str) -> None:
-    content = f" url {delimiter}Id\nhttp://h/1{delimiter}7\n".encode()
-    assert entries_of(content, name) == [Entry(2, "http://h/1")]
-
-
-def test_json_lines_are_objects_with_a_named_key_or_strings() -> None:
+def test_json_lines_are_objects_with_a_named_key() -> None:
     content = b'{"url": "http://h/1"}\n\n{"url": 5}\n{broken\n[1]\n{"x": 1}\n"http://h/2"\n7\n{"url": "\xff"}\n' + b"[" * 60_000
     assert read(content, "urls.jsonl") == [
         (1, "http://h/1", ""),
@@ -160,7 +129,7 @@ def test_json_lines_are_objects_with_a_named_key_or_strings() -> None:
         (4, None, "the line is not JSON"),
         (5, None, "the line has no key 'url'"),
         (6, None, "the line has no key 'url'"),
-        (7, "http://h/2", ""),
+        (7, None, "the line has no key 'url'"),
         (8, None, "the line has no key 'url'"),
         (9, "\udcff", ""),  # no URL, as its validation finds
         (10, None, "the line is not JSON"),
@@ -173,7 +142,7 @@ def test_json_lines_are_objects_with_a_named_key_or_strings() -> None:
         b"id;link\n1;http://h/1\n",
         b"url,url \n",
         b"<!DOCTYPE html>\n",
-        b'["http://u:hunter2@h/1"]\n',
+        b'"http://u:hunter2@h/1"\n',
         b"u:hunter2@h/1,h/?sig=hunter2,7\n",
         b"PK\x03\x04\x14\0..",
         "http://u:hunter2@h/1".encode("utf-16"),
@@ -187,21 +156,10 @@ def test_what_begins_like_no_format_is_refused_and_not_shown(content: bytes, nam
     assert "hunter2" not in refused
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-@pytest.mark.parametrize(("name", "content"), [("u.txt", TEXT), ("u.csv", CSV), ("u.jsonl", JSON)])
-def test_lines_end_as_on_unix_or_windows(end: bytes, name: str, content: bytes) -> None:
-    for written in (content, content.replace(b"\n", b"\n\n"), b"\n" * 3 + content.rstrip()):
-        found = read(written.replace(b"\n", end), name)
-        assert [url for _, url, _ in found] == URLS
-        assert found == read(written, name)
-
-
-@pytest.mark.parametrize("name", ["urls.txt.gz", "urls.csv.gz", "urls"])
-def test_a_truncated_gzip_is_refused(name: str) -> None:
-    lines = b"".join(b'"http://h/%d"\n' % (number * 7919) for number in range(2_000))
-    whole = gzip.compress(b"url\n" + lines if "csv" in name or name == "urls" else lines)
+def test_a_truncated_gzip_is_refused() -> None:
+    whole = gzip.compress(b"".join(b"http://h/%d\n" % (number * 7919) for number in range(2_000)))
     for content in (whole[:-4], whole[: len(whole) // 2], whole[:-8] + b"12345678"):
-        assert "is gzip, but damaged or cut short" in refusal_of(content, name)
+        assert "is gzip, but damaged or cut short" in refusal_of(content, "urls.txt.gz")
 
 
 # --- CSV
@@ -218,28 +176,18 @@ def test_csv_has_a_named_column() -> None:
     ]
 
 
-@pytest.mark.parametrize("content", [b"# exported today\n\n#url,other\nid,url\n1,http://h/1\n", b"id,#url\n1,http://h/1\n"])
-def test_comments_may_precede_the_header_of_a_csv(content: bytes) -> None:
-    ((line, url, _),) = read(content, "u.csv", "#url" if b",#url" in content else "url")
-    assert (line, url) == (content.count(b"\n"), "http://h/1")
-
-
 @pytest.mark.parametrize(
-    ("delimiter", "header", "row", "fields"),
+    ("header", "row", "fields"),
     [
-        (",", "id,url", "1,http://h/w_1,h_1/x.png", "3 fields and the header 2"),
-        (",", "url", "http://h/1,", "2 fields and the header 1"),
-        (",", "id,url", '1,"http://h/1","2",', "4 fields and the header 2"),
-        ("\t", "id,url", "1,http://h/1,2", "3 fields and the header 2"),
+        ("id,url", "1,http://h/w_1,h_1/x.png", "3 fields and the header 2"),
+        ("url", "http://h/1,", "2 fields and the header 1"),
+        ("id\turl", "1\thttp://h/1\t2", "3 fields and the header 2"),
     ],
 )
-def test_a_row_with_more_fields_than_the_header_is_a_bad_line_and_no_cut_url(
-    delimiter: str, header: str, row: str, fields: str
-) -> None:
+def test_a_row_with_more_fields_than_the_header_is_a_bad_line_and_no_cut_url(header: str, row: str, fields: str) -> None:
     good = header.replace("url", "http://h/0").replace("id", "0")
-    content = "\n".join([header, row, good]).replace(",", delimiter)
     problem = f"the line has {fields}: quote values that hold the delimiter"
-    assert read(content.encode(), "urls.csv") == [(2, None, problem), (3, "http://h/0", "")]
+    assert read("\n".join([header, row, good]).encode(), "urls.csv") == [(2, None, problem), (3, "http://h/0", "")]
 
 
 @pytest.mark.parametrize(
@@ -248,9 +196,7 @@ def test_a_row_with_more_fields_than_the_header_is_a_bad_line_and_no_cut_url(
         '5,"http://h/5',
         '"5,http://h/5',
         '5,"http://h/"5',
-        '5,"http://h/"5""',
         '5,"http://h/5" ',
-        '5,"http://h/5' + 99_999 * "x",
         '5,http://h/5,"two\nlines"',
     ],
 )
@@ -265,12 +211,11 @@ def test_a_stray_quote_or_a_row_of_two_lines_swallows_no_rows(row: str) -> None:
 # --- limits
 
 
-@pytest.mark.parametrize(("name", "header"), [("u.txt", b""), ("u.jsonl", b""), ("u.csv", b"url\n")])
+@pytest.mark.parametrize(("name", "header"), [("u.txt", b""), ("u.csv", b"url\n")])
 def test_a_line_has_at_most_128_kib(name: str, header: bytes) -> None:
-    quote = b'"' if name == "u.jsonl" else b""
-    longest = quote + b"http://h/1".ljust(MAX_LINE_LENGTH - 1 - 2 * len(quote), b"x") + quote
+    longest = b"http://h/1".ljust(MAX_LINE_LENGTH - 1, b"x")
     assert len(longest + b"\n") == 131_072
-    assert len(urls_of(header + longest + b"\n", name)[0]) == len(longest) - 2 * len(quote)
+    assert urls_of(header + longest + b"\n", name) == [longest.decode()]
     line = 1 + header.count(b"\n")
     assert f"has a line {line} that is longer than 128 KiB" in refusal_of(header + b" " + longest + b"\n", name)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.job import Job
+from airflow_provider_cloudstore.batch.manifest import Entry, Manifest, list_manifest
 from airflow_provider_cloudstore.batch.recording import Folder, Receipts, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
 from tests.support import settings
-from tests.unit.batch.conftest import manifest_of
 from tests.unit.batch.virtual import VirtualService, run_virtually, settle
 
 SETTINGS = settings(max_attempts=3, timeout=1e6)
@@ -60,7 +60,7 @@ class Batch:
             "clock": loop.time,
             "in_thread": self.in_thread,
         }
-        read = more.pop("read", lambda: manifest_of(self.wanted))
+        read = more.pop("read", self._read)
         job = Job(read, more.pop("settings", lambda: SETTINGS), options, receipts, **(defaults | more))
         before = asyncio.all_tasks()
         try:
@@ -72,6 +72,10 @@ class Batch:
             self.took = loop.time()
             await settle()
             self.left = len(asyncio.all_tasks() - before)
+
+    def _read(self) -> Manifest:
+        has_entries = bool(self.wanted) and isinstance(self.wanted[0], Entry)
+        return (lambda: iter(self.wanted)) if has_entries else list_manifest(self.wanted)
 
     def in_thread(self, work: Callable[[], Any]) -> Awaitable[Any]:
         async def run() -> Any:

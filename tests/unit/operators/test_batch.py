@@ -77,13 +77,10 @@ def test_failures_fail_the_task_after_all_the_rest_and_are_told(emulator: Emulat
     "more",
     [
         {"max_concurrency": 0},
+        {"max_concurrency": 501},
         {"requests_per_second": 0},
         {"allowed_failures": -1},
-        {"allowed_failures": 0.1},
-        {"max_concurrency": 501},
-        {"max_concurrency": True},
         {"max_consecutive_failures": 0},
-        {"requests_per_second": float("nan")},
         {"retry_unknown_outcome": "no"},
     ],
 )
@@ -92,7 +89,7 @@ def test_an_argument_that_makes_no_sense_is_refused_in_the_dag_file(more: dict[s
         RemoteUrlBatchUploadOperator(task_id="t", urls=[], receipts=None, **more)
 
 
-@pytest.mark.parametrize("wanted", ["https://h/?sig=hunter2", "[https://h/?sig=hunter2]", "['https://h/?sig=hunter2']", "None"])
+@pytest.mark.parametrize("wanted", ["https://h/?sig=hunter2", "['https://h/?sig=hunter2']", "None"])
 def test_urls_that_are_neither_list_nor_path_are_refused_and_not_shown(emulator: Emulator, wanted: str) -> None:
     operator = rendered(wanted, "/nowhere")
     assert "hunter2" not in str(operator.urls)
@@ -147,19 +144,11 @@ def test_a_template_of_receipts_that_renders_to_none_is_refused(emulator: Emulat
     assert emulator.state()["requests"] == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("urls.csv", b"id,link\n1,https://h/1", "header names the column 'url' once"),
-        ("missing.csv", None, "does not exist"),
-        ("empty.txt", b"# no URL\n", "is empty, or a folder"),
-    ],
-)
+@pytest.mark.parametrize(("name", "words"), [("missing.csv", "does not exist"), ("empty.txt", "is empty, or a folder")])
 def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
-    emulator: Emulator, tmp_path: Path, name: str, content: bytes | None, words: str
+    emulator: Emulator, tmp_path: Path, name: str, words: str
 ) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
+    (tmp_path / "empty.txt").write_text("# no URL\n")
     with pytest.raises(exceptions.InvalidInputError, match=words) as refused:
         RemoteUrlBatchUploadOperator(task_id="t", urls=f"{tmp_path}/{name}", receipts=None).execute(context())
     assert refused.value.permanent
@@ -172,8 +161,7 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
         ("receipts", "relative path"),
         ("None", "receipts is 'None'"),
         ("", "receipts is empty"),
-        ("nope://b/r", "no filesystem for 'nope' opens it: check its spelling, or install the Airflow"),
-        ("file://[b/r", "receipts: no filesystem for 'file' opens it: check its spelling"),
+        ("nope://b/r", "no filesystem for 'nope' opens it"),
     ],
 )
 def test_a_receipts_folder_that_no_worker_would_find_is_refused_and_not_created(
@@ -195,10 +183,9 @@ def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp
     assert (pushed["return_value"]["total"], pushed["return_value"]["unsent"]) == (3, 3)
 
 
-@pytest.mark.parametrize("bad", ["hunter2", "https:/h/x?sig=hunter2"])
-def test_the_error_of_one_bad_line_says_once_what_happened(emulator: Emulator, tmp_path: Path, bad: str) -> None:
+def test_the_error_of_one_bad_line_says_once_what_happened_and_shows_nothing_of_it(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.txt"
-    manifest.write_text("\n".join([*urls(10), bad, *urls(20)[10:]]))
+    manifest.write_text("\n".join([*urls(10), "https:/h/x?sig=hunter2", *urls(20)[10:]]))
     with pytest.raises(exceptions.BatchFailedError) as failed:
         RemoteUrlBatchUploadOperator(task_id="t", urls=str(manifest), receipts=None).execute(context())
     text = str(failed.value)

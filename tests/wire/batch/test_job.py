@@ -18,7 +18,6 @@ from aiohttp import web
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.emulator.faults import Fault, Kind, Work
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -107,20 +106,6 @@ def test_time_in_which_the_process_was_frozen_counts(tmp_path: Any) -> None:
         assert old.communicate(timeout=60)[0].split()[-1] == "superseded"  # after what Airflow logs
         assert new.communicate(timeout=60)[0].split()[-1] == "None"  # after what Airflow logs
         assert 1500 <= requests(emulator) <= 1500 + 8 + 2 * 250
-
-
-@pytest.mark.parametrize(
-    "fault", [{"kind": "delay", "seconds": 60}, {"kind": "status", "status": 429, "headers": {"Retry-After": "60"}}]
-)
-def test_a_kill_ends_it_within_two_seconds_whatever_it_waits_for(
-    emulator: Emulator, run: RunBatch, fault: dict[str, Any]
-) -> None:
-    began = time.monotonic()
-    threading.Timer(0.4, lambda: emulator.fault(times=0, **fault)).start()
-    report = run(urls(2000), killed=lambda: time.monotonic() > began + 0.8)
-    assert time.monotonic() - began < 0.8 + AT_ONCE
-    assert isinstance(report.error, exceptions.BatchInterruptedError)
-    assert report.counts[Status.QUEUED] == len(arrived(emulator))
 
 
 @pytest.mark.parametrize("hangs", ["manifest", "receipts"])
