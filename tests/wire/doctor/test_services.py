@@ -77,14 +77,14 @@ CASES: dict[type[Storage], Case] = {
         says="Set extra 'file_id_path' by hand; it could be: upload.id, upload.title.",
     ),
     services.BareText: Case(f"{CAN}, as far as tried.", says="Downloads need extra 'download_url'"),
-    services.TooEarly: Case(f"{CANNOT}a link was created before the file was there"),
+    services.TooEarly: Case(f"{CANNOT}a link was created, but no file came, so waits may end too early"),
     services.RejectsUploads: Case(
         f"{CANNOT}uploads fail: HTTP 200, but the service reports an error: quota exceeded",
         {"not_found_pattern": "no file .*|no folder .*"},
     ),
     services.LoginPage: Case(f"{CANNOT}HTTP 200 with a web page"),
     services.Maintained: Case(f"{CANNOT}HTTP 503"),
-    services.Unrecognized: Case("This service's errors are not recognized", says="why: quota exceeded"),
+    services.Unrecognized: Case("This service's errors are not recognized", says="why: no file"),
 }
 USABLE = [kind for kind, case in CASES.items() if case.verdict.startswith(CAN)]
 
