@@ -194,7 +194,7 @@ class Checks:
             answer = _Answer(call, outcome, content, error=error)
         status = f"HTTP {outcome.status}" if isinstance(outcome, Response) else outcome.reason
         seen = f"{status}, {type(answer.error).__name__ if answer.error else 'no sign of an error'}"
-        may_be_token = name == "link" and (answer.has_no_sign or not answer.error)
+        may_be_token = isinstance(answer.found, DownloadLink) or (name == "link" and answer.has_no_sign)
         leaves = [] if content.problem or content.data is None else leaves_of(content.data)
         shown = [(self._safe(path), MASK if may_be_token else self._shown(path, value)) for path, value in leaves]
         self.report.steps.append(Step(name, f"{request.method} {urlsplit(request.url).path}", seen, shown))
