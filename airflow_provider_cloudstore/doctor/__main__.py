@@ -48,14 +48,14 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m airflow_provider_cloudstore.doctor",
         allow_abbrev=False,
         description="Checks an Airflow connection against the service. Without the flags for more, it only reads.",
-        epilog="Exit status: 0 if tasks can rely on the connection, as far as tried; 1 if not; 2 if an argument was refused.",
+        epilog="Exit status: 0 if tasks can rely on it, as far as tried; 1 if not; 2 if an argument or confirmation was refused.",
     )
     add = parser.add_argument
     add("--conn-id", default=DEFAULT_CONN_ID, help="the Airflow connection; default: %(default)s")
     add("--wrong-token", action="store_true", help="also send a wrong token, which may lock an account")
     add("--upload", metavar="URL", help="upload this file and download it; it stays in the service. - reads the URL from stdin")
     add("--wait", metavar="SECONDS", type=float, default=300.0, help="how long to wait for the file; default: 300")
-    add("--delete-folder", metavar="ID", help="delete this folder with its contents, permanently; asks for the id again on stdin")
+    add("--delete-folder", metavar="ID", help="delete this folder with its contents, permanently; asks for the ID again on stdin")
     add("--json", action="store_true", help="print the report as JSON")
     return parser
 

@@ -37,7 +37,7 @@ DEFAULTS: Replies = {
 """How a service responds: the status, and JSON or text. ``early`` is the answer while a file is not there yet."""
 
 
-def envelopes(status: int = 200, **body: Any) -> Replies:
+def envelopes(status: int = 200, /, **body: Any) -> Replies:
     """How failures look where all look alike; ``{what}`` is what is wrong."""
     return {what: (status, json.dumps(body).replace("{what}", what)) for what in ("token", "path", "file", "folder")}
 
