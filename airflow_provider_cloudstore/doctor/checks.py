@@ -100,12 +100,13 @@ class Checks:
         elsewhere = replace(self._settings, base_url=f"{self._settings.base_url}/wrong")
         wrong = replace(self._settings, access_token=_NOT_A_TOKEN)
         wrong_path = self._ask("wrong path", CreateDownloadLink(MISSING_FILE_ID, elsewhere))
-        if wrong_path.content.data == missing.content.data and not proves_address:
+        is_alike = type(wrong_path.error) is type(missing.error) and wrong_path.content.data == missing.content.data
+        if is_alike and not proves_address:
             self.report.problems.append("a wrong base URL would look like a missing file: prove the address with --upload")
         if wrong_token:
             refused = self._ask("wrong token", CreateDownloadLink(MISSING_FILE_ID, wrong))
             self.report.unrecognized |= refused.has_no_sign
-            if isinstance(refused.error, exceptions.NotFoundError) or refused.content.data == missing.content.data:
+            if isinstance(refused.error, exceptions.NotFoundError) or (refused.words and refused.words == missing.words):
                 self.report.problems.append("a refused token looks like a missing file")
             elif not isinstance(refused.error, exceptions.AuthenticationError):
                 self.report.notes.append("A refused token is not HTTP 401: a task whose token was rotated needs a retry")
@@ -119,7 +120,7 @@ class Checks:
             self.report.problems.append(f"uploads fail: {queued.error.reason}")
             return
         uploads = {"": queued.found} if queued.found.file_id else self._readings(queued, "file_id_path")
-        ids = {path: upload.file_id for path, upload in uploads.items() if upload.file_id and "://" not in upload.file_id}
+        ids = {path: one.file_id for path, one in uploads.items() if one.file_id and not (path and "://" in one.file_id)}
         if not ids:
             self.report.notes.append("The response to an upload has no id: downstream tasks must get it elsewhere")
             return
@@ -176,7 +177,7 @@ class Checks:
 
     def _try_deletion(self, call: DeleteFolder) -> None:
         if error := self._ask("deletion", call).error:
-            self.report.problems.append(f"deletions fail: {error.reason}; try it with a folder that exists")
+            self.report.problems.append(f"deletions fail: {error.reason}; try it again with a folder that exists")
             return
         second = self._ask("second deletion", call)
         self._propose_pattern(second)

@@ -140,6 +140,7 @@ SERVICES = {
         },
         says="Downloads need extra 'download_url'",
     ),
+    "no words": Service(CAN, {"token": (401, ""), **dict.fromkeys(("path", "file", "folder"), (404, ""))}),
     "links too early": Service(
         f"{CANNOT}a link was created, but no file came, so waits may end too early", {"content": (404, "not yet")}, polls=0
     ),

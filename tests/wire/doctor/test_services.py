@@ -14,7 +14,19 @@ from airflow_provider_cloudstore.doctor.report import WIDTH, Report
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.doc_blocks import code_of, dag_of
-from tests.wire.doctor.services import CAN, CAN_OTHERWISE, CANNOT, FOLDER, LINK_TOKEN, SERVICES, TOKEN, Server, connect, running
+from tests.wire.doctor.services import (
+    CAN,
+    CAN_OTHERWISE,
+    CANNOT,
+    FOLDER,
+    LINK_TOKEN,
+    SERVICES,
+    TOKEN,
+    UNRECOGNIZED,
+    Server,
+    connect,
+    running,
+)
 
 FIRST_DAY = datetime(2026, 3, 11, tzinfo=UTC)
 SOURCE = "https://me:c4n4ry-pass@example.com/report.csv?sig=c4n4ry-sig-value"
@@ -86,10 +98,17 @@ def test_with_the_extras_pasted_the_readmes_pipeline_runs(
     assert FOLDER not in server.folders
 
 
-@pytest.mark.parametrize("server", ["one answer for all"], indirect=True)
+@pytest.mark.parametrize(
+    ("server", "verdict"),
+    [
+        ("one answer for all", f"{CANNOT}a wrong base URL would look like a missing file"),
+        ("unrecognized", UNRECOGNIZED),
+    ],
+    indirect=["server"],
+)
 @pytest.mark.usefixtures("server")
-def test_an_address_that_only_an_upload_could_prove_is_not_reliable() -> None:
-    assert diagnose().verdict.startswith(f"{CANNOT}a wrong base URL would look like a missing file")
+def test_without_flags_it_does_not_say_that_tasks_can_rely_on_what_it_cannot_tell_apart(verdict: str) -> None:
+    assert diagnose().verdict.startswith(verdict)
 
 
 @pytest.mark.parametrize("refused", [{"password": "refused-token"}, {"host": "http://127.0.0.1:9"}])
