@@ -88,7 +88,7 @@ class Checks:
                 self._try_deletion(deletion)
 
     def _try_reading(self, *, wrong_token: bool, proves_address: bool) -> bool:
-        """How a missing file, a wrong path and a wrong token look; whether the API answers, and its errors are recognized."""
+        """How a missing file, a wrong path and a wrong token look; whether the rest is worth trying."""
         missing = self._ask("missing file", CreateDownloadLink(MISSING_FILE_ID, self._settings))
         is_missing = isinstance(missing.error, exceptions.NotFoundError) and not missing.error.inconclusive
         if missing.error and not (is_missing or missing.words or missing.has_no_sign):
@@ -110,9 +110,10 @@ class Checks:
                 self.report.problems.append("a refused token looks like a missing file")
             elif not isinstance(refused.error, exceptions.AuthenticationError):
                 self.report.notes.append("A refused token is not HTTP 401: a task whose token was rotated needs a retry")
-        if not self.report.problems:
+        is_reliable = not (self.report.unrecognized or self.report.problems)
+        if is_reliable:
             self._propose_pattern(missing)
-        return not self.report.unrecognized
+        return is_reliable
 
     def _try_upload(self, call: UploadFromUrl, wait: float) -> None:
         queued = self._ask("upload", call)

@@ -21,7 +21,6 @@ LINK_TOKEN = "token-for-f1a"
 CAN = "Tasks can rely on connection 'cloudstore_default', as far as tried."
 CAN_OTHERWISE = "Tasks can rely on connection 'cloudstore_default' with other settings"
 CANNOT = "Tasks cannot rely on connection 'cloudstore_default', because "
-UNRECOGNIZED = "This service's errors are not recognized"
 
 Replies = dict[str, tuple[int, Any]]
 DEFAULTS: Replies = {
@@ -145,7 +144,7 @@ SERVICES = {
         f"{CANNOT}a link was created, but no file came, so waits may end too early", {"content": (404, "not yet")}, polls=0
     ),
     "links for anything": Service(f"{CANNOT}a link was created for a file that does not exist", {"file": DEFAULTS["link"]}),
-    "one answer for all": Service(f"{CANNOT}a refused token looks like a missing file", envelopes(404, error="Not Found")),
+    "one answer for all": Service(f"{CANNOT}a refused token looks like a missing file", envelopes(ok=False, error="Not Found")),
     "uploads rejected": Service(
         f"{CANNOT}uploads fail: HTTP 200, but the service reports an error: quota exceeded",
         OK | {"queued": (200, {"ok": False, "error": "quota exceeded"})},
@@ -153,7 +152,9 @@ SERVICES = {
     ),
     "a login page": Service(f"{CANNOT}HTTP 200 with a web page", {"all": (200, "<html><title>Sign in</title></html>")}),
     "maintenance": Service(f"{CANNOT}HTTP 503", {"all": (503, "<html><title>Down for maintenance</title></html>")}),
-    "unrecognized": Service(UNRECOGNIZED, envelopes(outcome="REFUSED", why="no {what}"), says="why: no file"),
+    "unrecognized": Service(
+        "This service's errors are not recognized", envelopes(outcome="REFUSED", why="no {what}"), says="why: no file"
+    ),
 }
 
 

@@ -14,19 +14,7 @@ from airflow_provider_cloudstore.doctor.report import WIDTH, Report
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.doc_blocks import code_of, dag_of
-from tests.wire.doctor.services import (
-    CAN,
-    CAN_OTHERWISE,
-    CANNOT,
-    FOLDER,
-    LINK_TOKEN,
-    SERVICES,
-    TOKEN,
-    UNRECOGNIZED,
-    Server,
-    connect,
-    running,
-)
+from tests.wire.doctor.services import CAN, CAN_OTHERWISE, CANNOT, FOLDER, LINK_TOKEN, SERVICES, TOKEN, Server, connect, running
 
 FIRST_DAY = datetime(2026, 3, 11, tzinfo=UTC)
 SOURCE = "https://me:c4n4ry-pass@example.com/report.csv?sig=c4n4ry-sig-value"
@@ -102,7 +90,7 @@ def test_with_the_extras_pasted_the_readmes_pipeline_runs(
     ("server", "verdict"),
     [
         ("one answer for all", f"{CANNOT}a wrong base URL would look like a missing file"),
-        ("unrecognized", UNRECOGNIZED),
+        ("unrecognized", "This service's errors are not recognized"),
     ],
     indirect=["server"],
 )
