@@ -117,7 +117,7 @@ test-readers: ## test that pandas, pyarrow, polars and DuckDB read files
 	@$(PYTHON) scripts/bootstrap.py $(NEW)-readers test,readers
 	@.venv/airflow-$(NEW)-readers/bin/python -m pytest -m slow tests/wire/test_readers.py
 
-test-doctor: env-new env-old ## test the doctor's program and the README's DAG on six services, newest and oldest
+test-doctor: env-new env-old ## test the doctor's program and the README's DAG on services that differ, newest and oldest
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(DOCTOR)
 	@$(OLD_BIN)/python -m pytest -m slow $(PARALLEL) $(DOCTOR)
 

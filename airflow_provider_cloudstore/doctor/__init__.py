@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.doctor.report import Report
-
-log = logging.getLogger(__name__)
 
 
 def diagnose(
@@ -21,7 +17,6 @@ def diagnose(
     upload: str | None = None,
     delete_folder: str | None = None,
     wait: float = 300.0,
-    say: Callable[[str], None] = log.info,
 ) -> Report:
     """Check a connection against the service, for a notebook or a task. By default it only reads.
 
@@ -29,14 +24,15 @@ def diagnose(
     :param wrong_token: also send a wrong token; some services lock an account for that.
     :param upload: a URL to queue as an upload (API document, section 4.2). The file stays in the service.
     :param delete_folder: the id of a folder to delete permanently, with its contents (API document, section 4.1).
-    :param wait: seconds to wait for the uploaded file.
-    :param say: called with a line before each step.
+    :param wait: seconds to wait for the uploaded file. When interrupted, the report has what was seen so far.
     :returns: the report; its ``usable`` says whether tasks can rely on the connection as it is, and ``str`` of it is a text.
     :raises InvalidInputError: if the guards reject the URL or the folder's id; nothing was sent.
     """
     from airflow_provider_cloudstore.doctor.checks import Checks
 
-    checks = Checks(cloudstore_conn_id, say)
-    if checks.prepare(upload, delete_folder, wait):
-        checks.run(wrong_token=wrong_token)
+    checks = Checks(cloudstore_conn_id)
+    try:
+        checks.run(wrong_token=wrong_token, upload=upload, delete_folder=delete_folder, wait=wait)
+    except KeyboardInterrupt:
+        checks.report.problems.append("the doctor was interrupted; the report has what was seen so far")
     return checks.report

@@ -1,321 +1,246 @@
-"""Sends what tasks send, and judges the responses as tasks do: nothing that changes anything comes first."""
+"""Sends what tasks send, each request once, and judges the responses as tasks do: nothing that changes anything comes first."""
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.clients.streaming import DownloadClient
-from airflow_provider_cloudstore.doctor.leaves import ID, candidate_ids, hidden, leaves_of, reachable, shown
 from airflow_provider_cloudstore.doctor.report import Report, Step
-from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, one_line
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import read_connection
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
-from airflow_provider_cloudstore.protocol.download_requests import Download
-from airflow_provider_cloudstore.protocol.guards import is_nothing
-from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, Operation
+from airflow_provider_cloudstore.protocol.failures import is_about_subject
+from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, read_content
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
-from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
-from airflow_provider_cloudstore.protocol.storable import storable
+from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, redact, redact_parameters
+from airflow_provider_cloudstore.protocol.settings import Settings
 
-T = TypeVar("T")
+log = logging.getLogger(__name__)
 
-_NOT_A_TOKEN = Secret("not-a-token-" + "0" * 20)
 _PAUSE = 1.0  # seconds between two requests for a link of the uploaded file
+_NOT_A_TOKEN = Secret("not-a-token-" + "0" * 20)
+_WORD = re.compile(r"[^\W\d_]{0,11}|.*[\s{}].*")  # such as "queued": neither an id nor a token
 
 
-class _RecordingClient(BlockingClient):
-    """Keeps the last response, and the secrets of what was sent."""
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What became of a call's request, and what the call makes of it: its result, or an error."""
 
-    response: Response | None = None
+    call: Call[Any]
+    outcome: Response | TransportFailure
+    content: Content
+    found: Any = None
+    error: CloudStoreError | None = None
 
-    def send(self, request: Request, time_left: float) -> Response | TransportFailure:
-        """As every client."""
-        outcome = super().send(request, time_left)
-        self.response = outcome if isinstance(outcome, Response) else None
-        return outcome
+    @property
+    def words(self) -> str:
+        """The message of an error that extra ``not_found_pattern`` can match."""
+        is_matched = isinstance(self.error, exceptions.ServiceError) or (self.error and is_about_subject(self.error))
+        return self.error.message if self.error and is_matched else ""
 
-
-class _Nowhere:
-    """Where a downloaded file goes."""
-
-    def restart(self) -> None:
-        """Forget nothing."""
-
-    def write(self, data: bytes) -> None:
-        """Keep nothing."""
+    @property
+    def has_no_sign(self) -> bool:
+        """Whether the service answered a request for a link, and neither with an error nor with a token."""
+        return isinstance(self.error, exceptions.InvalidResponseError) and not self.content.problem
 
 
 class Checks:
-    """One run of the doctor.
+    """One run of the doctor; its ``report`` has what was seen so far."""
 
-    :param conn_id: the Airflow connection.
-    :param say: called with a line before each step.
-    :ivar report: what was seen so far.
-    """
-
-    def __init__(self, conn_id: str, say: Callable[[str], None]) -> None:
+    def __init__(self, conn_id: str) -> None:
         self.report = Report(conn_id)
-        self._say = say
-        self._hook = CloudStoreHook(conn_id)
         self._settings: Settings
-        self._client: _RecordingClient
-        self._secrets: tuple[Secret, ...] = ()
-        self._upload: UploadFromUrl | None = None
-        self._deletion: tuple[DeleteFolder, DeleteFolder] | None = None
+        self._client: BlockingClient
+        self._secrets: tuple[Secret, ...]
+        self._pattern = ""
 
-    def prepare(self, upload: str | None, delete_folder: str | None, wait: float) -> bool:
-        """Read the connection and ask the guards; nothing is sent.
-
-        :param wait: seconds to wait for the uploaded file.
-        :returns: whether the connection can be used.
-        :raises InvalidInputError: if the guards reject the URL or the folder's id, or the wait is none.
-        """
-        if not 0 < wait <= 86_400:
-            raise exceptions.InvalidInputError("wait must be from 1 to 86400 seconds; nothing was sent")
-        self._wait = wait
+    def run(self, *, wrong_token: bool, upload: str | None, delete_folder: str | None, wait: float) -> None:
+        """Carry out the checks; the parameters are those of :func:`~airflow_provider_cloudstore.doctor.diagnose`."""
         try:
-            self._settings, warnings = read_connection(self.report.conn_id, self._hook.get_connection)
+            self._settings, warnings = read_connection(self.report.conn_id, CloudStoreHook.get_connection)
         except (CloudStoreError, AirflowException) as error:
             reason = f"{error.reason}. {error.advice}" if isinstance(error, CloudStoreError) else type(error).__name__
             self.report.problems.append(f"it cannot be read: {reason.rstrip('. ')}")
-            return False
+            return
         self.report.notes += [f"The connection {warning}" for warning in warnings]
-        self._secrets = self._settings.secrets
-        if upload is not None:
-            self._upload = UploadFromUrl(upload, self._settings)
-            self._secrets += self._upload.secrets
-        if delete_folder is not None:
-            first, second = (DeleteFolder(delete_folder, self._settings) for _ in range(2))
-            self._deletion = first, second
-        return True
+        self._pattern = self._settings.not_found_pattern.pattern if self._settings.not_found_pattern else ""
+        queueing = None if upload is None else UploadFromUrl(upload, self._settings)
+        deletion = None if delete_folder is None else DeleteFolder(delete_folder, self._settings)
+        self._secrets = (queueing or self._settings).secrets
+        with BlockingClient(self._settings, lambda: self._settings) as self._client:
+            is_reliable = self._try_reading(wrong_token=wrong_token, proves_address=upload is not None)
+            if is_reliable and queueing:
+                self._try_upload(queueing, wait)
+            if is_reliable and deletion:
+                self._try_deletion(deletion)
 
-    def run(self, *, wrong_token: bool) -> None:
-        """Carry out the checks.
-
-        :param wrong_token: whether to send a wrong token.
-        """
-        self._client = _RecordingClient(self._settings, self._hook.read_settings)
-        with self._client:
-            if not self._try_missing_file():
-                return
-            if wrong_token:
-                self._try_wrong_token()
-            if self._upload:
-                self._try_upload(self._upload)
-            if self._deletion:
-                self._try_deletion(*self._deletion)
-
-    # The checks that only read.
-
-    def _try_missing_file(self) -> bool:
-        """How a missing file and a wrong path look; whether the API answers at all."""
-        found, content = self._ask("missing file", CreateDownloadLink(MISSING_FILE_ID, self._settings, max_attempts=1))
-        if isinstance(found, DownloadLink):
-            self._problem("a link was created for a file that does not exist, so no wait would be one")
-            return True
-        if isinstance(found, exceptions.NotFoundError) and not found.inconclusive:
-            self._compare_with_wrong_path(content)
-            return True
-        if found.message and (isinstance(found, exceptions.ServiceError) or _is_bad_request(found)):
-            if not self._compare_with_wrong_path(content):
-                self._propose_pattern(found.message, MISSING_FILE_ID)
-            return True
-        if isinstance(found, exceptions.InvalidResponseError) and not content.problem:
-            self.report.unrecognized = True
-            return True
-        self._problem(found.reason)
-        return False
-
-    def _compare_with_wrong_path(self, missing: Content) -> bool:
-        """Whether a path that does not exist is answered like a missing file."""
-        wrong = replace(CREATE_DOWNLOAD_LINK, path=f"{API_PREFIX}/{MISSING_FILE_ID}")
-        outcome = self._client.send(wrong.request(MISSING_FILE_ID, self._settings), self._settings.timeout)
-        content = read_content(outcome) if isinstance(outcome, Response) else Content()
-        status = f"HTTP {outcome.status}" if isinstance(outcome, Response) else outcome.reason
-        is_alike = bool(missing.data) and content.data == missing.data
-        self._record("wrong path", wrong, status + (", as a missing file" if is_alike else ""), content)
-        if is_alike and not self._upload:
-            self._problem("a wrong base URL would be answered like a missing file: use --upload to prove the address")
-        return is_alike
-
-    def _try_wrong_token(self) -> None:
+    def _try_reading(self, *, wrong_token: bool, proves_address: bool) -> bool:
+        """How a missing file, a wrong path and a wrong token look; whether the rest is worth trying."""
+        missing = self._ask("missing file", CreateDownloadLink(MISSING_FILE_ID, self._settings))
+        is_missing = isinstance(missing.error, exceptions.NotFoundError) and not missing.error.inconclusive
+        if missing.error and not (is_missing or missing.words or missing.has_no_sign):
+            self.report.problems.append(missing.error.reason)
+            return False
+        self.report.unrecognized = missing.has_no_sign
+        if missing.found:
+            self.report.problems.append("a link was created for a file that does not exist, so no wait would be one")
+        elsewhere = replace(self._settings, base_url=f"{self._settings.base_url}/wrong")
         wrong = replace(self._settings, access_token=_NOT_A_TOKEN)
-        self._secrets += (_NOT_A_TOKEN,)
-        client = _RecordingClient(wrong, lambda: wrong)
-        with client:
-            found, _ = self._ask("wrong token", CreateDownloadLink(MISSING_FILE_ID, wrong, max_attempts=1), client)
-        if isinstance(found, exceptions.AuthenticationError):
-            return
-        if isinstance(found, exceptions.InvalidResponseError):
-            self.report.unrecognized = True
-        elif isinstance(found, exceptions.NotFoundError):
-            self._problem("a refused token looks like a missing file")
-        else:
-            self._note("A refused token is not HTTP 401, so a task whose token was rotated ends, and its retry reads the new one")
+        wrong_path = self._ask("wrong path", CreateDownloadLink(MISSING_FILE_ID, elsewhere))
+        is_alike = type(wrong_path.error) is type(missing.error) and wrong_path.content.data == missing.content.data
+        if is_alike and not proves_address:
+            self.report.problems.append("a wrong base URL would look like a missing file: prove the address with --upload")
+        if wrong_token:
+            refused = self._ask("wrong token", CreateDownloadLink(MISSING_FILE_ID, wrong))
+            self.report.unrecognized |= refused.has_no_sign
+            if isinstance(refused.error, exceptions.NotFoundError) or (refused.words and refused.words == missing.words):
+                self.report.problems.append("a refused token looks like a missing file")
+            elif not isinstance(refused.error, exceptions.AuthenticationError):
+                self.report.notes.append("A refused token is not HTTP 401: a task whose token was rotated needs a retry")
+        is_reliable = not (self.report.unrecognized or self.report.problems)
+        if is_reliable:
+            self._propose_pattern(missing)
+        return is_reliable
 
-    # Those that change something, only if asked for.
-
-    def _try_upload(self, call: UploadFromUrl) -> None:
-        found, content = self._ask("upload", call)
-        if isinstance(found, CloudStoreError):
-            self._problem(f"uploads fail: {found.reason}")
+    def _try_upload(self, call: UploadFromUrl, wait: float) -> None:
+        queued = self._ask("upload", call)
+        if queued.error:
+            self.report.problems.append(f"uploads fail: {queued.error.reason}")
             return
-        if self.report.unrecognized:
-            return  # nothing says whether it was queued
-        ids = {"file_id": found.file_id} if found.file_id else candidate_ids(content.data, found)
+        uploads = {"": queued.found} if queued.found.file_id else self._readings(queued, "file_id_path")
+        ids = {path: one.file_id for path, one in uploads.items() if one.file_id and not (path and "://" in one.file_id)}
         if not ids:
-            self._note("The response to an upload has no id: downstream tasks must get it elsewhere")
+            self.report.notes.append("The response to an upload has no id: downstream tasks must get it elsewhere")
             return
-        self._say(f"The upload is queued. Waiting up to {self._wait:g} s for file {' or '.join(ids.values())} ...")
-        granted, polls = self._wait_for_link(ids)
-        if not found.file_id:
-            self._propose("file_id_path", list(granted), list(ids))
-        if not granted:
-            if found.file_id:
-                self._problem(f"no link for the uploaded file could be created within {self._wait:g} s")
-            return
-        path = next(iter(granted))
-        link, content = granted[path]
-        settings = self._settings if isinstance(link, DownloadLink) else self._find_token(content, ids[path])
-        if settings:
-            self._try_download(ids[path], settings, is_immediate=polls == 1)
+        log.warning("The upload is queued. Waiting up to %g s for the file ...", wait)
+        links = self._wait_for_links(ids, wait)
+        self._propose("file_id_path", list(links), list(ids))
+        if links:
+            self._try_download(next(iter(links.values())))
+        elif "" in ids:
+            self.report.problems.append(f"no link for the uploaded file could be created within {wait:g} s")
 
-    def _wait_for_link(self, ids: dict[str, str]) -> tuple[dict[str, tuple[Any, Content]], int]:
-        """Those ids for which the service answers as it does where a file is there, and after how many requests for each."""
-        granted: dict[str, tuple[Any, Content]] = {}
-        ends_at, polls, steps = time.monotonic() + self._wait, 0, self.report.steps
-        begin = len(steps)
+    def _wait_for_links(self, ids: dict[str, str], wait: float) -> dict[str, dict[str, DownloadLink]]:
+        """The links for each id that turns out to work, by its path."""
+        begin, ends_at = len(self.report.steps), time.monotonic() + wait
         while True:
-            polls += 1
-            seen_before, granted, shown = granted, {}, []
-            for path, file_id in ids.items():
-                found, content = self._ask("link", CreateDownloadLink(file_id, self._settings, max_attempts=1))
-                has_no_token = isinstance(found, exceptions.InvalidResponseError) and not content.problem
-                if isinstance(found, DownloadLink) or (has_no_token and not self.report.unrecognized):
-                    granted[path] = found, content
-                    shown.append(steps[-1])
-                elif isinstance(found, exceptions.ServiceError) and self._pattern:
-                    self._propose_pattern(found.message, file_id)  # with a pattern, tasks wait for what it matches alone
-            steps[begin:] = shown or steps[-1:]
-            if (granted and (seen_before or len(ids) == 1)) or time.monotonic() >= ends_at:
-                return granted, polls  # of several ids, only after a second look: the file may have come in between
-            time.sleep(min(_PAUSE, max(0.0, ends_at - time.monotonic())))
+            links = {path: self._links(self._ask("link", CreateDownloadLink(ids[path], self._settings))) for path in ids}
+            working = {path: found for path, found in links.items() if found}
+            if working or time.monotonic() >= ends_at:
+                steps = self.report.steps[begin:]
+                seen = [step for step, path in zip(steps, ids, strict=True) if path in working]
+                self.report.steps[begin:] = seen or steps[-1:]
+                return working
+            time.sleep(_PAUSE)
+            del self.report.steps[begin:]
 
-    def _find_token(self, content: Content, file_id: str) -> Settings | None:
-        """The settings with which a link's response has a token; None if only a human can tell where it is."""
-        leaves = [(path, value) for path, value in reachable(content.data) if isinstance(value, str) and value != file_id]
-        able = []
-        for path, value in leaves:
-            settings = replace(self._settings, token_path=tuple(path.split(".")))
-            if urlsplit(value).scheme in ("http", "https") and self._downloaded(file_id, settings) is None:
-                able.append(path)
-        others = [path for path, value in leaves if ID.fullmatch(value) and not is_nothing(value)]
-        self._propose("token_path", able, others)
-        return replace(self._settings, token_path=tuple(able[0].split("."))) if len(able) == 1 else None
+    def _links(self, answer: _Answer) -> dict[str, DownloadLink]:
+        """The link in a response, or what may be one, by the path of its token."""
+        if answer.found:
+            return {"": answer.found}
+        if self._pattern:  # tasks then wait for what it matches alone
+            self._propose_pattern(answer)
+        found = self._readings(answer, "token_path") if answer.has_no_sign else {}
+        return {path: link for path, link in found.items() if link.token != link.file_id}
 
-    def _try_download(self, file_id: str, settings: Settings, *, is_immediate: bool) -> None:
-        error = self._downloaded(file_id, settings)
-        if error is None:
+    def _try_download(self, links: dict[str, DownloadLink]) -> None:
+        errors = {path: self._download(link) for path, link in links.items()}
+        working = [path for path, error in errors.items() if not error]
+        self._propose("token_path", working, list(links))
+        failure = errors.get("")
+        if working:
             self.report.steps.append(Step("download", "GET the download URL", "the file came"))
-        elif isinstance(error, exceptions.ConfigurationError):
-            self._note(f"Downloads need extra 'download_url': {error.reason}")
-        elif is_immediate and isinstance(error, exceptions.RequestRejectedError):
-            self._problem(f"a link was created before the file was there, so waits end too early ({error.reason})")
-        else:
-            self._problem(f"the download fails: {error.reason}")
+        elif isinstance(failure, exceptions.ConfigurationError):
+            self.report.notes.append(f"Downloads need extra 'download_url': {failure.reason}")
+        elif failure:
+            self.report.problems.append(f"a link was created, but no file came, so waits may end too early ({failure.reason})")
 
-    def _downloaded(self, file_id: str, settings: Settings) -> CloudStoreError | None:
-        def create_link(file_id: str) -> DownloadLink:
-            link = self._client.perform(CreateDownloadLink(file_id, settings), on_retry=self._say_safely)
-            self._secrets += link.secrets
-            return link
-
-        client = DownloadClient(self._client, create_link)
-        try:
-            client.run(Download(file_id, settings), _Nowhere(), on_retry=self._say_safely)
-        except CloudStoreError as error:
-            return error
+    def _download(self, link: DownloadLink) -> CloudStoreError | None:
+        with TemporaryDirectory() as folder, CloudStoreHook(self.report.conn_id) as hook:
+            try:
+                hook.download(link.file_id, f"{folder}/file", link=link)
+            except CloudStoreError as error:
+                return error
         return None
 
-    def _try_deletion(self, call: DeleteFolder, again: DeleteFolder) -> None:
-        found, _ = self._ask("deletion", call)
-        if isinstance(found, CloudStoreError):
-            self._problem(f"deletions fail: {found.reason}; try it with a folder that exists")
+    def _try_deletion(self, call: DeleteFolder) -> None:
+        if error := self._ask("deletion", call).error:
+            self.report.problems.append(f"deletions fail: {error.reason}; try it again with a folder that exists")
             return
-        missing, _ = self._ask("second deletion", again)
-        if isinstance(missing, exceptions.ServiceError) and missing.message:
-            self._propose_pattern(missing.message, missing.subject)
-        elif not isinstance(missing, CloudStoreError):
-            self._note("Deleting a missing folder looks like deleting one: 'existed' says nothing")
-        elif not isinstance(missing, exceptions.NotFoundError):
-            self._note(f"A missing folder is an error that ignore_missing does not cover: {missing.reason}")
+        second = self._ask("second deletion", call)
+        self._propose_pattern(second)
+        if not (second.words or isinstance(second.error, exceptions.NotFoundError)):
+            self.report.notes.append("A missing folder does not look like one: 'existed' and ignore_missing say nothing")
 
-    # What is recorded, and what follows from it.
-
-    def _ask(self, name: str, call: Call[T], client: _RecordingClient | None = None) -> tuple[Any, Content]:
-        """Perform a call and record it; the result or the error, and what the response held."""
-        client = client or self._client
-        found: Any
+    def _ask(self, name: str, call: Call[Any]) -> _Answer:
+        """Send a call's request once: a retry would hide what a person should see. Add it to the report."""
+        request = call.request()
+        outcome = self._client.send(request, self._settings.timeout)
+        content = read_content(outcome) if isinstance(outcome, Response) else Content(problem="no response")
         try:
-            found = client.perform(call, on_retry=self._say_safely)
+            answer = _Answer(call, outcome, content, found=call.handle_outcome(outcome))
         except CloudStoreError as error:
-            found = error
-        content = read_content(client.response) if client.response else Content()
-        if isinstance(found, DownloadLink):
-            self._secrets += found.secrets
-        status = f"HTTP {client.response.status}, " if client.response else ""
-        meaning = found.reason if isinstance(found, CloudStoreError) else f"{status}no sign of an error"
-        is_link = name == "link" and isinstance(found, (DownloadLink, exceptions.InvalidResponseError))
-        self._record(name, call.operation, meaning, content, is_link=is_link)
-        return found, content
+            answer = _Answer(call, outcome, content, error=error)
+        status = f"HTTP {outcome.status}" if isinstance(outcome, Response) else outcome.reason
+        seen = f"{status}, {type(answer.error).__name__ if answer.error else 'no sign of an error'}"
+        may_be_token = isinstance(answer.found, DownloadLink) or (name == "link" and answer.has_no_sign)
+        leaves = [] if content.problem or content.data is None else leaves_of(content.data)
+        shown = [(self._safe(path), MASK if may_be_token else self._shown(path, value)) for path, value in leaves]
+        self.report.steps.append(Step(name, f"{request.method} {urlsplit(request.url).path}", seen, shown))
+        return answer
 
-    def _record(self, name: str, operation: Operation, seen: str, content: Content, *, is_link: bool = False) -> None:
-        plain = storable(content.data, self._redacted) if not content.problem else None
-        leaves = [(path, hidden(value) if is_link else shown(value)) for path, value in leaves_of(plain)]
-        step = Step(name, f"{operation.method} {operation.path}", self._redacted(seen), [] if plain is None else leaves)
-        self.report.steps.append(step)
+    def _shown(self, path: str, value: Any) -> str:
+        is_secret = any(map(is_credential_name, path.split(".")))
+        return MASK if is_secret else self._safe(value if isinstance(value, str) else json.dumps(value))
 
-    def _redacted(self, text: str) -> str:
-        return redact_parameters(redact(text, self._secrets))
+    def _safe(self, text: str) -> str:
+        return redact_parameters(redact(one_line(text), self._secrets))
 
-    def _say_safely(self, line: str) -> None:
-        self._say(self._redacted(line))
-
-    def _problem(self, problem: str) -> None:
-        self.report.problems.append(self._redacted(problem))
-
-    def _note(self, note: str) -> None:
-        self.report.notes.append(self._redacted(note))
+    def _readings(self, answer: _Answer, setting: str) -> dict[str, Any]:
+        """The results that a call would have, by the path of the field that a setting would name."""
+        found = {}
+        for path, value in leaves_of(answer.content.data):
+            if isinstance(value, bool) or _WORD.fullmatch(str(value)):
+                continue
+            changes: dict[str, Any] = {setting: tuple(path.split("."))}
+            answer.call.settings = replace(self._settings, **changes)
+            with suppress(CloudStoreError):
+                found[path] = answer.call.handle_outcome(answer.outcome)
+        return found
 
     def _propose(self, extra: str, proven: list[str], possible: list[str]) -> None:
-        if len(proven) == 1:
+        """Propose the path that turned out to work; nothing if a task finds the value itself."""
+        if len(proven) == 1 and proven != [""]:
             self.report.extras[extra] = proven[0]
-        else:
+        elif "" not in possible:
             self.report.candidates[extra] = proven or possible
 
-    def _propose_pattern(self, message: str, subject: str) -> None:
+    def _propose_pattern(self, answer: _Answer) -> None:
         """Propose what matches a message about a missing file or folder, whatever its id, unless a pattern does so already."""
-        if message and not (self._pattern and re.search(self._pattern, message, re.IGNORECASE)):
-            pattern = ".*".join(map(re.escape, message.split(subject))).replace(r"\ ", " ")
-            self.report.extras["not_found_pattern"] = f"{self._pattern}|{pattern}" if self._pattern else pattern
-
-    @property
-    def _pattern(self) -> str:
-        own = self._settings.not_found_pattern
-        return self.report.extras.get("not_found_pattern") or (own.pattern if own else "")
+        words, subject = answer.words, answer.error.subject if answer.error else ""
+        if words and not (self._pattern and re.search(self._pattern, words, re.IGNORECASE)):
+            pattern = ".*".join(map(re.escape, words.split(subject))).replace(r"\ ", " ")
+            self._pattern = f"{self._pattern}|{pattern}" if self._pattern else pattern
+            self.report.extras["not_found_pattern"] = self._pattern
 
 
-def _is_bad_request(error: CloudStoreError) -> bool:
-    return isinstance(error, exceptions.BadRequestError) and not error.inconclusive
+def leaves_of(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a response that is no object or list, with its dotted path."""
+    if not isinstance(data, (dict, list)):
+        yield path or "(body)", data
+        return
+    for name, value in data.items() if isinstance(data, dict) else enumerate(data):
+        yield from leaves_of(value, f"{path}.{name}" if path else str(name))

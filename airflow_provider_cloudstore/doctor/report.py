@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 WIDTH = 80
 _MAX_LEAVES = 20
-_FLAGS = {
-    "wrong token": "--wrong-token",
-    "upload": "--upload URL",
-    "deletion": "--delete-folder ID",
-}
-_UNRECOGNIZED = (
-    "This service's errors are not recognized: a rejected upload or deletion would count as success. No setting changes that: "
-    "the service must mark its errors with an HTTP status or a usual field."
-)
+_FLAGS = {"wrong token": "--wrong-token", "upload": "--upload URL", "deletion": "--delete-folder ID"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +19,7 @@ class Step:
 
     :param name: what was tried, such as ``missing file``.
     :param request: method and path.
-    :param seen: what a task makes of the response, in words.
+    :param seen: the HTTP status, and what a task makes of the response.
     :param leaves: the dotted path and the redacted value of every leaf of the response.
     """
 
@@ -66,7 +59,7 @@ class Report:
     def verdict(self) -> str:
         """The report in a sentence."""
         if self.unrecognized:
-            return _UNRECOGNIZED
+            return "This service's errors are not recognized: rejected uploads would count as success, whatever the settings."
         if self.problems:
             return f"Tasks cannot rely on connection '{self.conn_id}', because {self.problems[0]}."
         if self.extras or self.candidates:
@@ -84,37 +77,23 @@ class Report:
         return {"usable": self.usable, "verdict": self.verdict, **asdict(self), "not_tried": self.not_tried}
 
     def __str__(self) -> str:
-        return "\n".join(_fitting(self._lines()))
+        lines = textwrap.wrap(self.verdict, WIDTH)
+        if self.extras:  # in one line of any length: it is to be pasted
+            lines += ['Put this under "extra" of the connection:', json.dumps(self.extras)]
+        for line in self._details():
+            lines += textwrap.wrap(line, WIDTH, subsequent_indent="  ") or [""]
+        return "\n".join(lines)
 
-    def _lines(self) -> Iterator[str]:
-        yield self.verdict
-        if self.extras:
-            yield 'Put this under "extra" of the connection:'
-            yield json.dumps(self.extras)
+    def _details(self) -> Iterator[str]:
         for name, values in self.candidates.items():
             yield f"Set extra '{name}' by hand; it could be: {', '.join(values) or 'none of the fields below'}."
-        yield from (f"- {problem}." for problem in self.problems[1:])
-        yield from (f"- {note}." for note in self.notes)
+        yield from (f"- {text}." for text in [*self.problems[1:], *self.notes])
         for step in self.steps:
             yield ""
-            yield f"{step.name}: {step.request}"
-            yield f"  {step.seen}"
-            yield from (f"    {path}: {value}"[:WIDTH] for path, value in step.leaves[:_MAX_LEAVES])
+            yield f"{step.name}: {step.request}: {step.seen}"
+            yield from (f"  {path}: {value}"[:WIDTH] for path, value in step.leaves[:_MAX_LEAVES])
             if len(step.leaves) > _MAX_LEAVES:
-                yield f"    ... and {len(step.leaves) - _MAX_LEAVES} more"
+                yield f"  ... and {len(step.leaves) - _MAX_LEAVES} more"
         if self.not_tried:
             yield ""
             yield f"Not tried: {', '.join(self.not_tried)}."
-
-
-def _fitting(lines: Iterator[str]) -> Iterator[str]:
-    """The lines, wrapped between words; what is to be pasted and has no space stays whole."""
-    for line in lines:
-        indent = " " * (len(line) - len(line.lstrip()))
-        text = line
-        while len(text) > WIDTH and not text.startswith("{"):
-            at = text.rfind(" ", len(indent) + 1, WIDTH + 1)
-            at = WIDTH if at < 0 else at
-            yield text[:at]
-            text = f"{indent}{text[at:].lstrip()}"
-        yield text

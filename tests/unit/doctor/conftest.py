@@ -1,7 +1,8 @@
-"""Runs the doctor's program: in this process, where its output can be read fast, and in one of its own, as people do."""
+"""Runs the doctor's program: in this process, where that is fast, and in one of its own, as people do."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -14,8 +15,6 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider_cloudstore.doctor.__main__ import main
-
-COMMAND = [sys.executable, "-m", "airflow_provider_cloudstore.doctor"]
 
 
 @dataclass
@@ -38,12 +37,15 @@ Doctor = Callable[..., Done]
 
 @pytest.fixture
 def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
-    """The program in this process, with ``--json``."""
+    """The program in this process."""
 
-    def run(*arguments: str) -> Done:
+    def run(*arguments: str, given: str = "") -> Done:
         capsys.readouterr()
-        with patch.object(sys, "stdout", sys.stdout), patch.dict(os.environ):
-            status = main([*arguments, "--json"])
+        with patch.object(sys, "stdout", sys.stdout), patch.object(sys, "stdin", io.StringIO(given)), patch.dict(os.environ):
+            try:
+                status = main([*arguments])
+            except SystemExit as error:  # of argparse
+                status = int(str(error.code))
         return Done(status, *capsys.readouterr())
 
     return run
@@ -51,12 +53,12 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
 
 @pytest.fixture
 def program() -> Doctor:
-    """The program in a process of its own, with ``--json`` unless another format is asked for."""
+    """The program in a process of its own, with ``--json``, where Airflow logs all that it can."""
 
-    def run(*arguments: str, given: str = "", as_json: bool = True, **env: str) -> Done:
-        command = [*COMMAND, *arguments, *(["--json"] if as_json else [])]
-        environment = {**os.environ, **env}
-        done = subprocess.run(command, env=environment, input=given, capture_output=True, text=True, timeout=100, check=False)
+    def run(*arguments: str, **env: str) -> Done:
+        command = [sys.executable, "-m", "airflow_provider_cloudstore.doctor", "--json", *arguments]
+        environment = {**os.environ, "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG", **env}
+        done = subprocess.run(command, env=environment, input="old\n", capture_output=True, text=True, timeout=100, check=False)
         return Done(done.returncode, done.stdout, done.stderr)
 
     return run

@@ -1,39 +1,22 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
-import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.support import eventually
-from tests.unit.doctor.conftest import COMMAND, Doctor
+from tests.unit.doctor.conftest import Doctor
 
-slow = pytest.mark.slow  # a process of its own: make test-doctor
+SCREEN = 24  # lines
 REFUSED = [
-    ["--wait", "0"],
-    ["--wait", "nan"],
-    ["--wait", "86401"],
-    ["--upload", ""],
     ["--upload", "file:///etc/passwd"],
     ["--upload", "{{ source }}"],
-    ["--upload", "no url"],
-    ["--delete-folder", "", "--yes"],
-    ["--delete-folder", "0", "--yes"],
-    ["--delete-folder", "/", "--yes"],
-    ["--delete-folder", "%2e%2e", "--yes"],
-    ["--delete-folder", "None", "--yes"],
-    ["--delete-folder", "{{ folder }}", "--yes"],
-    ["--delete-folder", "keep", "--yes"],
-    ["--delete-folder", "Keep/", "--yes"],
-    ["--delete-folder", "old"],  # without a terminal and without --yes
-    ["--upload", "https://example.com/x", "--delete-folder", "0", "--yes"],
+    ["--upload", "-"],  # from an empty pipe
+    ["--delete-folder", "0"],
+    ["--delete-folder", "{{ folder }}"],
+    ["--delete-folder", "Keep/"],
+    ["--delete-folder", "old", "--upload", "no url"],
     ["--folder", "old"],
 ]
 
@@ -48,152 +31,77 @@ def protecting(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
     return emulator
 
 
-@contextmanager
-def started(*arguments: str, stdin: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [*COMMAND, "--json", *arguments],
-        stdin=stdin,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  (a background job ignores it)
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # without the terminal of whoever runs the tests
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def typed(text: str, *arguments: str) -> tuple[int, str, str]:
-    """Run the program on a terminal where a person types a line."""
-    terminal, stdin = pty.openpty()
-    try:
-        os.write(terminal, text.encode())
-        with started(*arguments, stdin=stdin) as process:
-            out, err = process.communicate(timeout=60)
-            return process.returncode, out, err
-    finally:
-        os.close(terminal)
-        os.close(stdin)
-
-
-def test_by_default_it_only_reads(protecting: Emulator, doctor: Doctor) -> None:
+def test_by_default_it_only_reads_and_fills_no_more_than_a_screen(protecting: Emulator, doctor: Doctor) -> None:
     done = doctor()
     assert done.status == 0, done.out
-    assert done.report["usable"] is True
+    assert done.out.startswith("Tasks can rely on connection 'cloudstore_default', as far as tried.\n")
+    assert done.out.endswith("Not tried: --wrong-token, --upload URL, --delete-folder ID.\n")
+    assert len(done.out.splitlines()) <= SCREEN
     assert protecting.state()["requests"].keys() == {"link"}
     assert protecting.state()["effects"] == {}
-    assert done.report["not_tried"] == ["--wrong-token", "--upload URL", "--delete-folder ID"]
 
 
-def test_all_flags_try_everything(protecting: Emulator, doctor: Doctor) -> None:
-    source = protecting.serve(b"content")
-    done = doctor("--wrong-token", "--upload", source, "--delete-folder", "old", "--yes", "--wait", "30")
+def test_all_flags_try_everything_and_fill_no_more_than_two_screens(protecting: Emulator, doctor: Doctor) -> None:
+    done = doctor("--wrong-token", "--upload", protecting.serve(b"content"), "--delete-folder", "old", given="old\n")
     assert done.status == 0, done.out
+    assert "download: GET the download URL: the file came" in done.out
+    assert len(done.out.splitlines()) <= 2 * SCREEN
     effects = protecting.state()["effects"]
     assert (effects["upload"], effects["delete"]) == (1, 1)
     assert protecting.state()["folders"] == ["keep", "staging"]
-    assert done.report["not_tried"] == []
 
 
 @pytest.mark.parametrize("arguments", REFUSED, ids=" ".join)
-def test_a_refused_argument_sends_nothing_and_exits_with_2(
-    protecting: Emulator, doctor: Doctor, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        status = (done := doctor(*arguments)).status
-        out, err = done.out, done.err
-    except SystemExit as error:  # of argparse
-        status = int(str(error.code))
-        out, err = capsys.readouterr()
-    assert status == 2
-    assert out == ""
-    assert err.strip()
+def test_a_refused_argument_sends_nothing_and_exits_with_2(protecting: Emulator, doctor: Doctor, arguments: list[str]) -> None:
+    folder_id = arguments[1]  # confirmed, if it is one
+    done = doctor(*arguments, given="\n" if "-" in arguments else f"{folder_id}\n")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.strip()
     assert protecting.state()["requests"] == {}
     assert protecting.state()["folders"] == ["keep", "old", "staging"]
 
 
-@slow
-@pytest.mark.parametrize(
-    ("id_typed", "status", "deleted"), [("old\n", 0, True), ("older\n", 2, False), ("\n", 2, False), ("\x04", 2, False)]
-)
-def test_a_deletion_is_confirmed_on_a_terminal_with_the_folders_id(
-    protecting: Emulator, id_typed: str, status: int, deleted: bool
+@pytest.mark.parametrize("given", ["", "\n", "older\n"])
+def test_a_deletion_that_is_not_confirmed_with_the_folders_id_sends_nothing(
+    protecting: Emulator, doctor: Doctor, given: str
 ) -> None:
-    returned, out, err = typed(id_typed, "--delete-folder", "old")
-    assert returned == status, err
-    assert "This deletes folder 'old' with everything in it, permanently." in err
-    assert ("old" not in protecting.state()["folders"]) is deleted
-    assert deleted or (out, protecting.state()["requests"]) == ("", {})
-    assert not deleted or json.loads(out)["usable"]
-    assert "Traceback" not in err
-
-
-@slow
-def test_an_upload_from_a_terminal_is_not_echoed(protecting: Emulator) -> None:
-    source = protecting.serve(b"x") + "?sig=c4n4ry-sig-value"
-    terminal, stdin = pty.openpty()
-    try:
-        with started("--upload", "-", "--wait", "30", stdin=stdin) as process:
-            assert process.stderr is not None
-            prompt = ""
-            while not prompt.endswith("URL to upload: "):  # before it, the terminal still echoes
-                prompt += process.stderr.read(1) or pytest.fail(prompt)
-            os.write(terminal, f"{source}\n".encode())
-            out, err = process.communicate(timeout=60)
-        echoed = select.select([terminal], [], [], 0)[0]
-    finally:
-        os.close(terminal)
-        os.close(stdin)
-    assert process.returncode == 0, err
-    assert not echoed
-    assert "c4n4ry" not in out + err
-
-
-@slow
-def test_the_url_can_come_from_a_pipe(emulator: Emulator, program: Doctor) -> None:
-    source = emulator.serve(b"piped")
-    done = program("--upload", "-", "--wait", "30", given=f"{source}\n")
-    assert done.status == 0, done.err
-    assert [file["source"] for file in emulator.state()["files"]] == [source]
-    assert [step["seen"] for step in done.report["steps"] if step["name"] == "download"] == ["the file came"]
-
-
-@slow
-def test_a_mistyped_flag_does_not_print_the_credentials_beside_it(program: Doctor) -> None:
-    for arguments in (["--uplod", "https://me:c4n4ry@host/x"], ["--wait", "https://me:c4n4ry@host/x"]):
-        done = program(*arguments)
-        assert done.status == 2
-        assert "c4n4ry" not in done.err
-
-
-@slow
-def test_an_empty_pipe_is_refused(emulator: Emulator, program: Doctor) -> None:
-    done = program("--upload", "-")
+    done = doctor("--delete-folder", "old", given=given)
     assert (done.status, done.out) == (2, "")
-    assert emulator.state()["requests"] == {}
+    assert "This deletes folder 'old' with everything in it, permanently." in done.err
+    assert protecting.state()["requests"] == {}
 
 
-@slow
-def test_ctrl_c_during_a_wait_prints_the_report_so_far(emulator: Emulator) -> None:
-    with started("--upload", f"{emulator.url}/no-such-source", "--wait", "600") as process:
-        eventually(lambda: emulator.state()["requests"].get("link", 0) >= 3, 60)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-    assert process.returncode == 1, err
-    report = json.loads(out)
-    assert "upload" in [step["name"] for step in report["steps"]]
-    assert "interrupted" in report["verdict"]
-    assert report["usable"] is False
-    assert "The upload is queued. Waiting up to 600 s for file f" in err  # at once: a killed process prints no report
-    assert "Traceback" not in err
+def test_a_url_from_standard_input_is_uploaded(emulator: Emulator, doctor: Doctor) -> None:
+    source = emulator.serve(b"piped")
+    done = doctor("--upload", "-", "--json", given=f"{source}\n")
+    assert done.status == 0, done.err
+    assert done.report["usable"] is True
+    assert done.report["not_tried"] == ["--wrong-token", "--delete-folder ID"]
+    assert [file["source"] for file in emulator.state()["files"]] == [source]
 
 
-@slow
-def test_people_get_a_text_of_one_screen(emulator: Emulator, program: Doctor) -> None:
-    done = program(as_json=False)
-    assert done.status == 0
-    assert done.out.startswith("Tasks can rely on connection")
-    assert len(done.out.splitlines()) <= 24
-    assert max(map(len, done.out.splitlines())) <= 80
+def test_a_mistyped_flag_does_not_print_the_credentials_beside_it(doctor: Doctor) -> None:
+    done = doctor("--uplod", "https://me:c4n4ry@host/x")
+    assert done.status == 2
+    assert "c4n4ry" not in done.err
+
+
+def test_ctrl_c_during_a_wait_prints_the_report_so_far(
+    emulator: Emulator, doctor: Doctor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupt)
+    done = doctor("--upload", f"{emulator.url}/no-such-source", "--json")
+    assert done.status == 1, done.err
+    assert "upload" in [step["name"] for step in done.report["steps"]]
+    assert "interrupted" in done.report["verdict"]
+    assert "The upload is queued. Waiting up to 300 s" in caplog.text  # before it waits
+
+
+def test_a_file_that_does_not_come_in_time_is_reported(emulator: Emulator, doctor: Doctor) -> None:
+    done = doctor("--upload", f"{emulator.url}/no-such-source", "--wait", "0", "--json")
+    assert done.status == 1
+    assert "because no link for the uploaded file could be created within 0 s" in done.report["verdict"]
+    assert [step["seen"] for step in done.report["steps"] if step["name"] == "link"] == ["HTTP 404, NotFoundError"]

@@ -1,9 +1,8 @@
-"""Services that work like the one of the API document, and respond in other ways: small ones, on loopback."""
+"""Services that work like the one of the API document, and respond in other ways; and what the doctor says of each."""
 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,268 +12,212 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from airflow_provider_cloudstore.doctor import diagnose
-from airflow_provider_cloudstore.doctor.report import Report
-from airflow_provider_cloudstore.emulator.app import SOURCES_PATH
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from tests.support import http_server
 
 TOKEN = "t0p-secret-access-token"
-SOURCE = b"name,value\nfirst,1\nsecond,2\n"
 FOLDER = "old-reports"
-MAINTENANCE = "<html><title>Down for maintenance</title></html>"
+LINK_TOKEN = "token-for-f1a"
+CAN = "Tasks can rely on connection 'cloudstore_default', as far as tried."
+CAN_OTHERWISE = "Tasks can rely on connection 'cloudstore_default' with other settings"
+CANNOT = "Tasks cannot rely on connection 'cloudstore_default', because "
+
+Replies = dict[str, tuple[int, Any]]
+DEFAULTS: Replies = {
+    "token": (401, {"message": "Wrong token"}),
+    "path": (404, {"message": "Wrong path"}),
+    "file": (404, {"message": "Wrong file: {subject}"}),
+    "folder": (404, {"message": "Wrong folder: {subject}"}),
+    "queued": (200, {"file_id": "{id}"}),
+    "link": (200, {"download_token": "{token}", "download_url": "{url}/get/{token}"}),
+    "deleted": (200, {"deleted": "{subject}"}),
+    "content": (200, "name,value\nfirst,1\n"),
+}
+"""How a service responds: the status, and JSON or text. ``early`` is the answer while a file is not there yet."""
 
 
-@dataclass
-class Reply:
-    """A response: its body is JSON, text, a page or bytes."""
-
-    status: int
-    body: Any = ""
-    headers: dict[str, str] = field(default_factory=dict)
+def envelopes(status: int = 200, /, **body: Any) -> Replies:
+    """How failures look where all look alike; ``{what}`` is what is wrong."""
+    return {what: (status, json.dumps(body).replace("{what}", what)) for what in ("token", "path", "file", "folder")}
 
 
-@dataclass
-class StoredFile:
-    """An uploaded file.
+@dataclass(frozen=True)
+class Service:
+    """A service, and what the doctor says of it.
 
-    :ivar polls: how many requests for a link there were.
-    :ivar downloads: how many requests to the download host.
+    :param verdict: how the first line begins.
+    :param replies: where it differs from :data:`DEFAULTS`.
+    :param extras: what the doctor proposes.
+    :param candidates: what it leaves to a human.
+    :param chosen: what the human sets; ``{url}`` stands for the service.
+    :param says: what else the report says.
+    :param file_id: the id of the uploaded file.
+    :param polls: how many requests for its link are refused.
     """
 
-    polls: int = 0
-    downloads: int = 0
+    verdict: str
+    replies: Replies
+    extras: dict[str, str] = field(default_factory=dict)
+    candidates: dict[str, list[str]] = field(default_factory=dict)
+    chosen: dict[str, str] = field(default_factory=dict)
+    says: str = ""
+    file_id: str = "f1a"
+    polls: int = 2
 
 
-class Storage:
-    """A service; subclasses say how it responds. The defaults are those that the package assumes.
+OK = envelopes(ok=False, error="no {what} {subject}")
+OK_QUEUED: Replies = {"queued": (200, {"ok": True, "result": {"file": {"uid": "{id}", "queue": "q1"}}})}
+SERVICES = {
+    "as assumed": Service(CAN, {}),
+    "status": Service(
+        CAN_OTHERWISE,
+        {
+            **envelopes(status="error", message="No such method"),
+            "token": (200, {"status": "error", "message": "The access token is not valid"}),
+            "file": (200, {"status": "error", "message": "The file {subject} does not exist (code 17)."}),
+            "folder": (200, {"status": "error", "message": "No folder '{subject}' in your account."}),
+            "queued": (200, {"status": "ok", "data": {"file_id": "{id}"}}),
+            "link": (200, {"status": "ok", "data": {"download_url": "{url}/get/{token}?download_token={token}"}}),
+        },
+        {"not_found_pattern": r"The file .* does not exist \(code 17\)\.|No folder '.*' in your account\."},
+        says="status: error",
+    ),
+    "ok": Service(
+        CAN_OTHERWISE, OK | OK_QUEUED, {"file_id_path": "result.file.uid", "not_found_pattern": "no file .*|no folder .*"}
+    ),
+    "ok, not ready": Service(
+        CAN_OTHERWISE,
+        OK | OK_QUEUED | {"early": (200, {"ok": False, "error": "not ready yet"})},
+        {"file_id_path": "result.file.uid", "not_found_pattern": "no file .*|not ready yet|no folder .*"},
+    ),
+    "success, a URL alone": Service(
+        CAN_OTHERWISE,
+        {
+            **envelopes(success=False, msg="There is no {what} {subject}"),
+            "token": (401, {"success": False, "msg": "There is no token"}),
+            "link": (200, {"success": True, "link": {"href": "{url}/get/{token}", "rel": "self"}}),
+        },
+        {"token_path": "link.href", "not_found_pattern": "There is no file .*|There is no folder .*"},
+    ),
+    "errors as strings, numbers as ids": Service(
+        CAN_OTHERWISE,
+        {
+            **envelopes(404, error="no {what}"),
+            "token": (401, {"error": "no token"}),
+            "queued": (200, '{"data": {"request_id": 1, "id": {id}}}'),
+        },
+        {"file_id_path": "data.id"},
+        says="data.id: 1048",
+        file_id="1048",
+    ),
+    "nested": Service(
+        CAN_OTHERWISE,
+        {
+            "queued": (202, {"result": {"items": [{"queueId": "q1", "fileId": "{id}"}]}}),
+            "early": (200, {"result": {"state": "processing"}}),
+            "link": (200, {"result": {"ticket": "{token}", "fileId": "{id}"}}),
+        },
+        {"file_id_path": "result.items.0.fileId"},
+        {"token_path": ["result.ticket"]},
+        {"token_path": "result.ticket", "download_url": "{url}/get/{token}"},
+        says="Set extra 'token_path' by hand; it could be: result.ticket.",
+    ),
+    "ids twice, and under a key with a dot": Service(
+        CAN_OTHERWISE,
+        {"queued": (200, {"file.id": "{id}", "upload": {"id": "{id}", "title": "{id}", "of": "{subject}"}})},
+        candidates={"file_id_path": ["upload.id", "upload.title"]},
+        chosen={"file_id_path": "upload.id"},
+        says="Set extra 'file_id_path' by hand; it could be: upload.id, upload.title.",
+    ),
+    "text": Service(
+        CAN,
+        {
+            **{what: (401 if what == "token" else 404, f"no {what}") for what in envelopes()},
+            "queued": (200, "{id}"),
+            "link": (200, "{token}"),
+            "deleted": (200, "OK"),
+        },
+        says="Downloads need extra 'download_url'",
+    ),
+    "no words": Service(CAN, {"token": (401, ""), **dict.fromkeys(("path", "file", "folder"), (404, ""))}),
+    "links too early": Service(
+        f"{CANNOT}a link was created, but no file came, so waits may end too early", {"content": (404, "not yet")}, polls=0
+    ),
+    "links for anything": Service(f"{CANNOT}a link was created for a file that does not exist", {"file": DEFAULTS["link"]}),
+    "one answer for all": Service(f"{CANNOT}a refused token looks like a missing file", envelopes(ok=False, error="Not Found")),
+    "uploads rejected": Service(
+        f"{CANNOT}uploads fail: HTTP 200, but the service reports an error: quota exceeded",
+        OK | {"queued": (200, {"ok": False, "error": "quota exceeded"})},
+        {"not_found_pattern": "no file .*|no folder .*"},
+    ),
+    "a login page": Service(f"{CANNOT}HTTP 200 with a web page", {"all": (200, "<html><title>Sign in</title></html>")}),
+    "maintenance": Service(f"{CANNOT}HTTP 503", {"all": (503, "<html><title>Down for maintenance</title></html>")}),
+    "unrecognized": Service(
+        "This service's errors are not recognized", envelopes(outcome="REFUSED", why="no {what}"), says="why: no file"
+    ),
+}
 
-    :cvar polls: how many requests for a link are refused until an uploaded file is there.
+
+class Server:
+    """A service that runs.
+
+    :param service: how it responds.
+    :ivar effects: what it did, such as ``upload``, in order.
     """
 
-    polls = 2
-
-    def __init__(self) -> None:
+    def __init__(self, service: Service) -> None:
+        self.service = service
         self.url = ""
-        self.files: dict[str, StoredFile] = {}
         self.folders = {FOLDER}
-        self.effects: list[tuple[str, str]] = []
-        self.paths: list[str] = []
+        self.effects: list[str] = []
+        self._polls = 0
 
-    # How it responds.
-
-    def refused(self, what: str, subject: str) -> Reply:
-        """What is wrong: ``token``, ``file``, ``folder`` or ``path``."""
-        return Reply(401 if what == "token" else 404, {"message": f"Wrong {what}: {subject}"})
-
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(200, {"file_id": file_id})
-
-    def new_id(self, number: int) -> str:
-        return f"f{number}a"
-
-    def granted(self, token: str) -> Reply:
-        return Reply(200, {"download_token": token, "download_url": f"{self.url}/get/{token}"})
-
-    def deleted(self, folder_id: str) -> Reply:
-        return Reply(200, {"deleted": folder_id})
-
-    def link(self, file_id: str, file: StoredFile | None) -> Reply:
-        """The response to a request for a link."""
-        if file is None or file.polls <= self.polls:
-            return self.refused("file", file_id)
-        return self.grant(file_id)
-
-    def download(self, file: StoredFile) -> Reply:
-        return Reply(200, SOURCE, {"ETag": '"1"'})
-
-    # What it does.
-
-    def grant(self, file_id: str) -> Reply:
-        self.effects.append(("link", f"token-for-{file_id}"))
-        return self.granted(f"token-for-{file_id}")
-
-    def respond(self, method: str, target: str, given: dict[str, str], headers: Any) -> Reply:
+    def respond(self, method: str, target: str, given: dict[str, str], authorization: str) -> tuple[int, bytes]:
+        """The status and the body of a response."""
         path = urlsplit(target).path
-        self.paths.append(path)
-        if path == f"{SOURCES_PATH}/report.csv":
-            return Reply(200, SOURCE)
-        if path.startswith("/get/"):
-            return self._download(path.removeprefix("/get/token-for-"))
         operation = next((one for one in OPERATIONS if (one.method, one.path) == (method, path)), None)
-        if operation is None:
-            return self.refused("path", path)
-        token = given.get("access_token") or headers.get("Authorization", "").removeprefix("Bearer ")
-        if token != TOKEN:
-            return self.refused("token", "denied")
-        subject = given[operation.field]
-        handlers = {"link": self._link, "upload": self._upload, "delete": self._delete}
-        return handlers[operation.key](subject)
+        subject = given[operation.field] if operation else path
+        token = given.get("access_token") or authorization.removeprefix("Bearer ")
+        if path == f"/get/{LINK_TOKEN}":
+            name = "content"
+        elif not operation:
+            name = "path"
+        else:
+            name = getattr(self, f"_{operation.key}")(subject) if token == TOKEN else "token"
+        replies = {"early": self.service.replies.get("file", DEFAULTS["file"]), **DEFAULTS, **self.service.replies}
+        status, body = replies.get("all", replies[name])
+        text = body if isinstance(body, str) else json.dumps(body)
+        values = {"subject": subject, "id": self.service.file_id, "token": LINK_TOKEN, "url": self.url}
+        for name, value in values.items():
+            text = text.replace(f"{{{name}}}", value)
+        return status, text.encode()
 
-    def _link(self, file_id: str) -> Reply:
-        file = self.files.get(file_id)
-        if file:
-            file.polls += 1
-        return self.link(file_id, file)
+    def _upload(self, url: str) -> str:
+        self.effects.append("upload")
+        self._polls = 0
+        return "queued"
 
-    def _upload(self, url: str) -> Reply:
-        number = len(self.files) + 1
-        file_id = self.new_id(number)
-        self.files[file_id] = StoredFile()
-        self.effects.append(("upload", url))
-        return self.queued(number, file_id)
+    def _link(self, file_id: str) -> str:
+        if "upload" not in self.effects or file_id != self.service.file_id:
+            return "file"
+        self._polls += 1
+        if self._polls <= self.service.polls:
+            return "early"
+        self.effects.append("link")
+        return "link"
 
-    def _delete(self, folder_id: str) -> Reply:
-        self.effects.append(("delete", folder_id))
+    def _delete(self, folder_id: str) -> str:
+        self.effects.append("delete")
         if folder_id not in self.folders:
-            return self.refused("folder", folder_id)
+            return "folder"
         self.folders.remove(folder_id)
-        return self.deleted(folder_id)
-
-    def _download(self, file_id: str) -> Reply:
-        file = self.files.get(file_id)
-        if file is None:
-            return Reply(403, "Unknown token")
-        file.downloads += 1
-        return self.download(file)
-
-
-class StatusEnvelopes(Storage):
-    """Reports every failure with HTTP 200 and a status."""
-
-    def refused(self, what: str, subject: str) -> Reply:
-        messages = {
-            "token": "The access token is not valid",
-            "file": f"The file {subject} does not exist (code 17).",
-            "folder": f"No folder '{subject}' in your account.",
-            "path": "No such method",
-        }
-        return Reply(200, {"status": "error", "message": messages[what]})
-
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(200, {"status": "ok", "data": {"file_id": file_id}})
-
-    def granted(self, token: str) -> Reply:
-        return Reply(200, {"status": "ok", "data": {"download_url": f"{self.url}/get/{token}?download_token={token}"}})
-
-
-class OkEnvelopes(Storage):
-    """Reports failures with HTTP 200 and ``ok``; its ids are nested."""
-
-    def refused(self, what: str, subject: str) -> Reply:
-        return Reply(200, {"ok": False, "error": f"no {what} {subject}"})
-
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(200, {"ok": True, "result": {"file": {"uid": file_id, "queue": f"q{number}"}}})
-
-
-class NotReady(OkEnvelopes):
-    """The same, with other words for a file that is not there yet."""
-
-    def link(self, file_id: str, file: StoredFile | None) -> Reply:
-        return Reply(200, {"ok": False, "error": "not ready yet"}) if file and file.polls <= 2 else super().link(file_id, file)
-
-
-class RejectsUploads(OkEnvelopes):
-    """The same, and accepts no upload."""
-
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(200, {"ok": False, "error": "quota exceeded"})
-
-
-class SuccessEnvelopes(Storage):
-    """Reports failures with HTTP 200 and ``success``; its URLs have the token in the path."""
-
-    def refused(self, what: str, subject: str) -> Reply:
-        return Reply(401 if what == "token" else 200, {"success": False, "msg": f"There is no {what} {subject}"})
-
-    def granted(self, token: str) -> Reply:
-        return Reply(200, {"success": True, "link": {"href": f"{self.url}/get/{token}", "rel": "self"}})
-
-
-class ErrorStrings(Storage):
-    """Reports failures as a string, with an HTTP status; its ids are numbers under another name."""
-
-    def new_id(self, number: int) -> str:
-        return str(1047 + number)
-
-    def refused(self, what: str, subject: str) -> Reply:
-        return Reply(401 if what == "token" else 404, {"error": f"no {what}"})
-
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(200, {"data": {"request_id": number, "id": int(file_id)}})
-
-
-class Nested(Storage):
-    """Hides what it has to say in objects and lists, under names of its own, and gives no URL."""
-
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(202, {"result": {"items": [{"queueId": f"q{number}", "fileId": file_id}]}})
-
-    def granted(self, token: str) -> Reply:
-        return Reply(200, {"result": {"ticket": token, "fileId": "f1a"}})
-
-
-class Ambiguous(Storage):
-    """Repeats the id under several names, one of which no dotted path can reach."""
-
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(200, {"file.id": file_id, "upload": {"id": file_id, "title": file_id}})
-
-
-class BareText(Storage):
-    """Responds with lines of text."""
-
-    def refused(self, what: str, subject: str) -> Reply:
-        return Reply(401 if what == "token" else 404, f"no {what}")
-
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(200, file_id)
-
-    def granted(self, token: str) -> Reply:
-        return Reply(200, token)
-
-    def deleted(self, folder_id: str) -> Reply:
-        return Reply(200, "OK")
-
-
-class TooEarly(Storage):
-    """Creates a link as soon as an upload is queued; its download host does not have the file yet."""
-
-    polls = 0
-
-    def download(self, file: StoredFile) -> Reply:
-        return Reply(404, "not yet")
-
-
-class LoginPage(Storage):
-    """Shows a login page for everything."""
-
-    def respond(self, method: str, target: str, given: dict[str, str], headers: Any) -> Reply:
-        return Reply(200, "<html><title>Sign in</title></html>", {"Content-Type": "text/html"})
-
-
-class Maintained(Storage):
-    """Shows a maintenance page for everything."""
-
-    def respond(self, method: str, target: str, given: dict[str, str], headers: Any) -> Reply:
-        return Reply(503, MAINTENANCE, {"Content-Type": "text/html"})
-
-
-class Unrecognized(Storage):
-    """Reports failures with HTTP 200 in a way of its own."""
-
-    def refused(self, what: str, subject: str) -> Reply:
-        return Reply(200, {"outcome": "REFUSED", "why": f"no {what}"})
-
-    def queued(self, number: int, file_id: str) -> Reply:
-        return Reply(200, {"outcome": "REFUSED", "why": "quota exceeded"})
+        return "deleted"
 
 
 @contextmanager
-def running(service: Storage) -> Iterator[Storage]:
-    """Run a service on loopback."""
-    lock = threading.Lock()
+def running(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Run a service on loopback, and connect to it."""
+    server = Server(service)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -283,15 +226,9 @@ def running(service: Storage) -> Iterator[Storage]:
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
             given = dict(parse_qsl(urlsplit(self.path).query) + parse_qsl(body))
-            with lock:
-                reply = service.respond(self.command, self.path, given, self.headers)
-            is_text = isinstance(reply.body, str)
-            content = (
-                reply.body if isinstance(reply.body, bytes) else (reply.body if is_text else json.dumps(reply.body)).encode()
-            )
-            self.send_response(reply.status)
-            for name, value in ({"Content-Length": str(len(content))} | reply.headers).items():
-                self.send_header(name, value)
+            status, content = server.respond(self.command, self.path, given, self.headers.get("Authorization", ""))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
@@ -300,19 +237,12 @@ def running(service: Storage) -> Iterator[Storage]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with http_server(Handler) as service.url:
-        yield service
+    with http_server(Handler) as server.url:
+        connect(monkeypatch, server.url)
+        yield server
 
 
-def connect(monkeypatch: pytest.MonkeyPatch, url: str, token: str = TOKEN, **extra: Any) -> None:
+def connect(monkeypatch: pytest.MonkeyPatch, url: str, **extra: Any) -> None:
     """Define the default connection."""
-    connection = {"conn_type": "cloudstore", "host": url, "password": token, "extra": extra}
+    connection = {"conn_type": "cloudstore", "host": url, "password": TOKEN, "extra": {"max_attempts": 1, **extra}}
     monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
-
-
-def examine(service: Storage, **plan: Any) -> Report:
-    """Diagnose with everything that the doctor can try, unless ``plan`` says otherwise."""
-    service.folders.add(FOLDER)
-    upload = f"{service.url}{SOURCES_PATH}/report.csv"
-    everything: dict[str, Any] = {"wrong_token": True, "upload": upload, "delete_folder": FOLDER, "wait": 5}
-    return diagnose(**everything | plan)
