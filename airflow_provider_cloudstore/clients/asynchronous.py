@@ -9,7 +9,6 @@ import asyncio
 import logging
 import ssl
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,9 +17,8 @@ from typing import Any, TypeVar
 import aiohttp
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.proxies import Proxy
 from airflow_provider_cloudstore.clients.reasons import transport_failure
-from airflow_provider_cloudstore.clients.tls import tls_context
+from airflow_provider_cloudstore.clients.route import proxy_url, tls_context
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, pause_before_retry
@@ -76,9 +74,24 @@ class AsyncClient:
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`, but the limit is that of the whole."""
         limit = max(0.001, min(self._settings.timeout, time_left))
-        in_flight = _InFlight()
+        in_flight, body, sent = _InFlight(), bytearray(), time.time()
         try:
-            return await self._exchange(request, limit, in_flight)
+            async with self._session.http(request.method).request(
+                request.method,
+                URL(request.url, encoded=True),
+                headers=request.headers,
+                data=request.body,
+                timeout=aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT)),
+                ssl=self._session.tls,
+                proxy=self._session.proxy,
+                allow_redirects=False,
+                trace_request_ctx=in_flight,
+            ) as response:
+                async for piece in response.content.iter_any():
+                    body += piece
+                    if len(body) > messages.MAX_BODY_BYTES:
+                        response.close()
+                        break
         except aiohttp.ClientHttpProxyError as error:
             return connect_refused(error.status)
         except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
@@ -86,29 +99,6 @@ class AsyncClient:
             if is_lost and in_flight.is_reusing and request.method != "GET":
                 self._session.stop_reusing()
             return transport_failure(error, sent=in_flight.is_sent, limit=limit, through_proxy=bool(self._session.proxy))
-
-    async def _exchange(self, request: Request, limit: float, in_flight: _InFlight) -> Response:
-        """Library exceptions end in the caller: they are not even the context of a later error."""
-        proxy = self._session.proxy
-        forwarded = proxy.headers if proxy and request.url.startswith("http:") else {}
-        sent = time.time()
-        async with self._session.http(request.method).request(
-            request.method,
-            URL(request.url, encoded=True),
-            headers={**request.headers, **forwarded},
-            data=request.body,
-            timeout=aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT)),
-            proxy=proxy.url if proxy else None,
-            proxy_headers=proxy.headers if proxy else None,
-            allow_redirects=False,
-            trace_request_ctx=in_flight,
-        ) as response:
-            body = bytearray()
-            async for piece in response.content.iter_any():
-                body += piece
-                if len(body) > messages.MAX_BODY_BYTES:
-                    response.close()
-                    break
         return Response(response.status, messages.headers_of(response.headers.items()), bytes(body), sent, time.time())
 
 
@@ -136,16 +126,25 @@ class Session:
 
     Polls keep connections for a minute; other requests for a second, and not at all after the first loss on a reused one.
 
+    :param settings: the address, and how to reach it.
     :param limit: maximum number of requests at once.
-    :param tls: the certificates; False without TLS.
+    :ivar opening: reads the certificates.
+    :ivar users: how many share it.
     """
 
-    def __init__(self, limit: int, tls: ssl.SSLContext | bool, proxy: Proxy | None) -> None:
+    def __init__(self, settings: Settings, limit: int) -> None:
+        self.users = 0
         self.slots = asyncio.Semaphore(limit)
-        self.proxy = proxy
-        self._connector = partial(aiohttp.TCPConnector, limit=limit, ssl=tls)
+        self.proxy = proxy_url(settings.proxy) if settings.proxy else None
+        self.opening = asyncio.create_task(asyncio.to_thread(tls_context, settings))
+        self._connector = partial(aiohttp.TCPConnector, limit=limit)
         self._polls = _new_http(self._connector(keepalive_timeout=60))
         self._others = [_new_http(self._connector(keepalive_timeout=1))]
+
+    @property
+    def tls(self) -> ssl.SSLContext:
+        """The certificates, once they are read."""
+        return self.opening.result()
 
     def http(self, method: str) -> aiohttp.ClientSession:
         """The HTTP session for a request."""
@@ -177,8 +176,7 @@ def _new_http(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     )
 
 
-_shared: dict[tuple[Any, ...], asyncio.Task[Session]] = {}
-_users: Counter[tuple[Any, ...]] = Counter()
+_shared: dict[tuple[Any, ...], Session] = {}
 _closing: set[asyncio.Task[None]] = set()
 
 
@@ -188,34 +186,22 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
 
     Opening and closing are tasks of their own, so cancelling one user at any ``await`` does not affect the others.
 
-    :param settings: the address, and how to verify it.
+    :param settings: the address, and how to reach it.
     :param limit: maximum number of requests at once.
     """
-    loop = asyncio.get_running_loop()
-    key = (loop, settings.base_url, settings.verify, settings.proxy, limit)
+    key = (asyncio.get_running_loop(), settings.base_url, settings.verify, settings.proxy, limit)
     if key not in _shared:
-        _shared[key] = loop.create_task(_open(settings, limit))
-    _users[key] += 1
+        _shared[key] = Session(settings, limit)
+    session = _shared[key]
+    session.users += 1
     try:
-        yield await asyncio.shield(_shared[key])
+        await asyncio.shield(session.opening)
+        yield session
     finally:
-        _users[key] -= 1
-        if not _users[key]:
-            del _users[key]
-            closing = loop.create_task(_close(_shared.pop(key)))
+        session.users -= 1
+        if not session.users:
+            del _shared[key]
+            closing = asyncio.create_task(session.close())
             _closing.add(closing)
             closing.add_done_callback(_closing.discard)
             await asyncio.shield(closing)
-
-
-async def _open(settings: Settings, limit: int) -> Session:
-    proxy = Proxy.of(settings.proxy)
-    tls = any(url.startswith("https:") for url in (settings.base_url, proxy.url if proxy else ""))
-    context = await asyncio.to_thread(tls_context, settings) if tls else False  # reads files
-    return Session(limit, context, proxy)
-
-
-async def _close(opening: asyncio.Task[Session]) -> None:
-    await asyncio.wait([opening])
-    if not opening.cancelled() and not opening.exception():
-        await opening.result().close()
