@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -76,13 +75,13 @@ class AsyncClient:
         limit = max(0.001, min(self._settings.timeout, time_left))
         in_flight, body, sent = _InFlight(), bytearray(), time.time()
         try:
-            async with self._session.http(request.method).request(
+            async with self._session.http.request(
                 request.method,
                 URL(request.url, encoded=True),
                 headers=request.headers,
                 data=request.body,
                 timeout=aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT)),
-                ssl=self._session.tls,
+                ssl=self._session.tls.result(),
                 proxy=self._session.proxy,
                 allow_redirects=False,
                 trace_request_ctx=in_flight,
@@ -124,11 +123,12 @@ async def _note_reuse(_: aiohttp.ClientSession, context: Any, event: object) -> 
 class Session:
     """Open HTTP sessions to one address, and their slots: waiting for a slot does not count towards a request's timeout.
 
-    Polls keep connections for a minute; other requests for a second, and not at all after the first loss on a reused one.
+    Connections idle for a second are not reused, because the server may be closing them; none is after the first upload that was
+    lost on a reused one.
 
     :param settings: the address, and how to reach it.
     :param limit: maximum number of requests at once.
-    :ivar opening: reads the certificates.
+    :ivar tls: reads the certificates.
     :ivar users: how many share it.
     """
 
@@ -136,29 +136,24 @@ class Session:
         self.users = 0
         self.slots = asyncio.Semaphore(limit)
         self.proxy = proxy_url(settings.proxy) if settings.proxy else None
-        self.opening = asyncio.create_task(asyncio.to_thread(tls_context, settings))
+        self.tls = asyncio.create_task(asyncio.to_thread(tls_context, settings))
         self._connector = partial(aiohttp.TCPConnector, limit=limit)
-        self._polls = _new_http(self._connector(keepalive_timeout=60))
-        self._others = [_new_http(self._connector(keepalive_timeout=1))]
+        self._opened = [_new_http(self._connector(keepalive_timeout=1))]
 
     @property
-    def tls(self) -> ssl.SSLContext:
-        """The certificates, once they are read."""
-        return self.opening.result()
-
-    def http(self, method: str) -> aiohttp.ClientSession:
-        """The HTTP session for a request."""
-        return self._polls if method == "GET" else self._others[-1]
+    def http(self) -> aiohttp.ClientSession:
+        """The HTTP session for the next request."""
+        return self._opened[-1]
 
     def stop_reusing(self) -> None:
-        """Open a new connection for each request but polls from now on."""
-        if len(self._others) == 1:
+        """Open a new connection for each request from now on."""
+        if len(self._opened) == 1:
             log.warning("An upload was lost on a kept-alive connection: from now on each upload opens a connection of its own.")
-            self._others.append(_new_http(self._connector(force_close=True)))
+            self._opened.append(_new_http(self._connector(force_close=True)))
 
     async def close(self) -> None:
         """Close every connection."""
-        for http in (self._polls, *self._others):
+        for http in self._opened:
             await http.close()
 
 
@@ -195,7 +190,7 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
     session = _shared[key]
     session.users += 1
     try:
-        await asyncio.shield(session.opening)
+        await asyncio.shield(session.tls)
         yield session
     finally:
         session.users -= 1
