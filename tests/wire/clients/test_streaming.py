@@ -82,7 +82,9 @@ def test_a_proxy_of_the_environment_is_that_of_the_downloads_host(serve: Serve, 
 
 
 @pytest.mark.parametrize(("wait", "pauses"), [(299, [299, 299]), (300, [])])
-def test_a_pause_that_the_host_names_is_made_unless_it_is_too_long(serve: Serve, slept: list[float], wait: int, pauses: Any) -> None:
+def test_a_pause_that_the_host_names_is_made_unless_it_is_too_long(
+    serve: Serve, slept: list[float], wait: int, pauses: Any
+) -> None:
     server = serve(response("429 Too Many Requests", f"Retry-After: {wait}"))
     failed = download_from(server.url, max_attempts=3)
     assert isinstance(failed, exceptions.RateLimitError)
