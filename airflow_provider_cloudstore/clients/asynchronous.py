@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,9 +16,8 @@ from typing import Any, TypeVar
 import aiohttp
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.proxies import Proxy
 from airflow_provider_cloudstore.clients.reasons import transport_failure
-from airflow_provider_cloudstore.clients.tls import tls_context
+from airflow_provider_cloudstore.clients.route import proxy_url, tls_context
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, pause_before_retry
@@ -76,9 +73,24 @@ class AsyncClient:
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`, but the limit is that of the whole."""
         limit = max(0.001, min(self._settings.timeout, time_left))
-        in_flight = _InFlight()
+        in_flight, body, sent = _InFlight(), bytearray(), time.time()
         try:
-            return await self._exchange(request, limit, in_flight)
+            async with self._session.http.request(
+                request.method,
+                URL(request.url, encoded=True),
+                headers=request.headers,
+                data=request.body,
+                timeout=aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT)),
+                ssl=self._session.tls.result(),
+                proxy=self._session.proxy,
+                allow_redirects=False,
+                trace_request_ctx=in_flight,
+            ) as response:
+                async for piece in response.content.iter_any():
+                    body += piece
+                    if len(body) > messages.MAX_BODY_BYTES:
+                        response.close()
+                        break
         except aiohttp.ClientHttpProxyError as error:
             return connect_refused(error.status)
         except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
@@ -86,29 +98,6 @@ class AsyncClient:
             if is_lost and in_flight.is_reusing and request.method != "GET":
                 self._session.stop_reusing()
             return transport_failure(error, sent=in_flight.is_sent, limit=limit, through_proxy=bool(self._session.proxy))
-
-    async def _exchange(self, request: Request, limit: float, in_flight: _InFlight) -> Response:
-        """Library exceptions end in the caller: they are not even the context of a later error."""
-        proxy = self._session.proxy
-        forwarded = proxy.headers if proxy and request.url.startswith("http:") else {}
-        sent = time.time()
-        async with self._session.http(request.method).request(
-            request.method,
-            URL(request.url, encoded=True),
-            headers={**request.headers, **forwarded},
-            data=request.body,
-            timeout=aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT)),
-            proxy=proxy.url if proxy else None,
-            proxy_headers=proxy.headers if proxy else None,
-            allow_redirects=False,
-            trace_request_ctx=in_flight,
-        ) as response:
-            body = bytearray()
-            async for piece in response.content.iter_any():
-                body += piece
-                if len(body) > messages.MAX_BODY_BYTES:
-                    response.close()
-                    break
         return Response(response.status, messages.headers_of(response.headers.items()), bytes(body), sent, time.time())
 
 
@@ -134,32 +123,37 @@ async def _note_reuse(_: aiohttp.ClientSession, context: Any, event: object) -> 
 class Session:
     """Open HTTP sessions to one address, and their slots: waiting for a slot does not count towards a request's timeout.
 
-    Polls keep connections for a minute; other requests for a second, and not at all after the first loss on a reused one.
+    Connections idle for a second are not reused, because the server may be closing them; none is after the first upload that was
+    lost on a reused one.
 
+    :param settings: the address, and how to reach it.
     :param limit: maximum number of requests at once.
-    :param tls: the certificates; False without TLS.
+    :ivar tls: reads the certificates.
+    :ivar users: how many share it.
     """
 
-    def __init__(self, limit: int, tls: ssl.SSLContext | bool, proxy: Proxy | None) -> None:
+    def __init__(self, settings: Settings, limit: int) -> None:
+        self.users = 0
         self.slots = asyncio.Semaphore(limit)
-        self.proxy = proxy
-        self._connector = partial(aiohttp.TCPConnector, limit=limit, ssl=tls)
-        self._polls = _new_http(self._connector(keepalive_timeout=60))
-        self._others = [_new_http(self._connector(keepalive_timeout=1))]
+        self.proxy = proxy_url(settings.proxy) if settings.proxy else None
+        self.tls = asyncio.create_task(asyncio.to_thread(tls_context, settings))
+        self._connector = partial(aiohttp.TCPConnector, limit=limit)
+        self._opened = [_new_http(self._connector(keepalive_timeout=1))]
 
-    def http(self, method: str) -> aiohttp.ClientSession:
-        """The HTTP session for a request."""
-        return self._polls if method == "GET" else self._others[-1]
+    @property
+    def http(self) -> aiohttp.ClientSession:
+        """The HTTP session for the next request."""
+        return self._opened[-1]
 
     def stop_reusing(self) -> None:
-        """Open a new connection for each request but polls from now on."""
-        if len(self._others) == 1:
+        """Open a new connection for each request from now on."""
+        if len(self._opened) == 1:
             log.warning("An upload was lost on a kept-alive connection: from now on each upload opens a connection of its own.")
-            self._others.append(_new_http(self._connector(force_close=True)))
+            self._opened.append(_new_http(self._connector(force_close=True)))
 
     async def close(self) -> None:
         """Close every connection."""
-        for http in (self._polls, *self._others):
+        for http in self._opened:
             await http.close()
 
 
@@ -177,8 +171,7 @@ def _new_http(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     )
 
 
-_shared: dict[tuple[Any, ...], asyncio.Task[Session]] = {}
-_users: Counter[tuple[Any, ...]] = Counter()
+_shared: dict[tuple[Any, ...], Session] = {}
 _closing: set[asyncio.Task[None]] = set()
 
 
@@ -188,34 +181,22 @@ async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIt
 
     Opening and closing are tasks of their own, so cancelling one user at any ``await`` does not affect the others.
 
-    :param settings: the address, and how to verify it.
+    :param settings: the address, and how to reach it.
     :param limit: maximum number of requests at once.
     """
-    loop = asyncio.get_running_loop()
-    key = (loop, settings.base_url, settings.verify, settings.proxy, limit)
+    key = (asyncio.get_running_loop(), settings.base_url, settings.verify, settings.proxy, limit)
     if key not in _shared:
-        _shared[key] = loop.create_task(_open(settings, limit))
-    _users[key] += 1
+        _shared[key] = Session(settings, limit)
+    session = _shared[key]
+    session.users += 1
     try:
-        yield await asyncio.shield(_shared[key])
+        await asyncio.shield(session.tls)
+        yield session
     finally:
-        _users[key] -= 1
-        if not _users[key]:
-            del _users[key]
-            closing = loop.create_task(_close(_shared.pop(key)))
+        session.users -= 1
+        if not session.users:
+            del _shared[key]
+            closing = asyncio.create_task(session.close())
             _closing.add(closing)
             closing.add_done_callback(_closing.discard)
             await asyncio.shield(closing)
-
-
-async def _open(settings: Settings, limit: int) -> Session:
-    proxy = Proxy.of(settings.proxy)
-    tls = any(url.startswith("https:") for url in (settings.base_url, proxy.url if proxy else ""))
-    context = await asyncio.to_thread(tls_context, settings) if tls else False  # reads files
-    return Session(limit, context, proxy)
-
-
-async def _close(opening: asyncio.Task[Session]) -> None:
-    await asyncio.wait([opening])
-    if not opening.cancelled() and not opening.exception():
-        await opening.result().close()

@@ -52,11 +52,7 @@ def _tls_failure(error: ssl.SSLError) -> str:
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
     """An exception of a library, and all that it names as its causes. Its context is none: a user may be handling another."""
-    pending: list[object] = [error]
-    seen: set[int] = set()
-    while pending:
-        cause = pending.pop(0)
-        if isinstance(cause, BaseException) and id(cause) not in seen:
-            seen.add(id(cause))
-            yield cause
-            pending += [cause.__cause__, getattr(cause, "reason", None), *cause.args]
+    yield error
+    for cause in (error.__cause__, getattr(error, "reason", None), *error.args):
+        if isinstance(cause, BaseException):
+            yield from causes_of(cause)

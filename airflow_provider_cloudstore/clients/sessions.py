@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 import ssl
-from collections.abc import Mapping
 from functools import cached_property
 from http.client import UnknownTransferEncoding
 from http.cookiejar import DefaultCookiePolicy
@@ -20,8 +19,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError, SSLError
 
-from airflow_provider_cloudstore.clients.proxies import Proxy, environment_proxy
-from airflow_provider_cloudstore.clients.tls import tls_context
+from airflow_provider_cloudstore.clients.route import environment_proxy, proxy_url, tls_context
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 _HARMLESS = re.compile(r"[\w.:\[\]-]*|HTTP/[\d.]+")  # such as a host, a method and a status; no path
@@ -61,27 +59,15 @@ class _Adapter(HTTPAdapter):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._proxies: dict[str, Proxy] = {}
         super().__init__()
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         """Send a request, through its own proxies if it names any."""
-        kwargs["proxies"] = kwargs.get("proxies") or self._proxies_for(str(request.url))
-        return super().send(request, *args, **kwargs)
-
-    def _proxies_for(self, url: str) -> dict[str, str]:
-        """The proxy as ``requests`` names it. Its URL has no credentials, so that no library can print them."""
         settings = self._settings
-        elsewhere = (settings.proxy is None or settings.proxy_is_inherited) and not url.startswith(f"{settings.base_url}/")
-        proxy = Proxy.of(environment_proxy(url) if elsewhere else settings.proxy)
-        if proxy is None:
-            return {}
-        self._proxies[proxy.url] = proxy
-        return {"all": proxy.url}
-
-    def proxy_headers(self, proxy: str) -> Mapping[str, str]:  # type: ignore[override]
-        """The credentials of a proxy."""
-        return self._proxies[proxy].headers if proxy in self._proxies else super().proxy_headers(proxy)
+        proxy = environment_proxy(str(request.url)) if settings.proxy_is_inherited else settings.proxy
+        if proxy and not kwargs.get("proxies"):
+            kwargs["proxies"] = {"all": proxy_url(proxy)}
+        return super().send(request, *args, **kwargs)
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
         """The pools of a proxy; one with https has the connection's certificates."""

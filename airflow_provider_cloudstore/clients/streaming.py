@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
-from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.clients.exchange import Exchange
+from airflow_provider_cloudstore.clients.blocking import BlockingClient, Exchange
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, pause_before_retry
 from airflow_provider_cloudstore.protocol.download_requests import Download
@@ -28,27 +27,22 @@ class Sink(Protocol):
         """Write the next bytes."""
 
 
+@dataclass(frozen=True)
 class DownloadClient:
     """Carries out downloads, in any number of threads, over the sessions of the calls.
 
     :param client: has the sessions and the connection's timeout, which limits the wait for each response and for each piece of
-        its body. Five minutes limit attempts and pauses without 64 KiB of progress.
+        its body.
     :param create_link: creates a link; its errors are final.
-    :param time_left: returns the seconds until the task's ``execution_timeout``: no pause exceeds them.
+    :param longest_pause: returns the seconds that no pause may exceed.
     :param count: is told how many bytes each download received.
     """
 
-    def __init__(
-        self,
-        client: BlockingClient,
-        create_link: Callable[[str], DownloadLink],
-        *,
-        time_left: Callable[[], float] = lambda: math.inf,
-        count: Callable[[int], None] = lambda count: None,
-    ) -> None:
-        self._client = client
-        self._create_link = create_link
-        self._time_left, self._count = time_left, count
+    client: BlockingClient
+    create_link: Callable[[str], DownloadLink]
+    _: KW_ONLY
+    longest_pause: Callable[[], float] = lambda: DEFAULT_BUDGET
+    count: Callable[[int], None] = lambda count: None
 
     def run(
         self, download: Download, sink: Sink, link: DownloadLink | None = None, *, on_retry: Callable[[str], None]
@@ -62,29 +56,25 @@ class DownloadClient:
         :raises CloudStoreError: if the download failed permanently, or ran out of attempts or time.
         :raises OSError: if the sink does.
         """
-        progressed_at = time.monotonic()
         try:
             while True:
-                link = link or self._create_link(download.file_id)
+                link = link or self.create_link(download.file_id)
                 try:
                     self._attempt(download, link, sink)
                     return link
                 except CloudStoreError as error:
-                    if download.attempts == 1:
-                        progressed_at = time.monotonic()
-                    time_left = min(self._time_left(), progressed_at + DEFAULT_BUDGET - time.monotonic())
-                    pause = pause_before_retry(download, error, time_left, on_retry)
+                    pause = pause_before_retry(download, error, self.longest_pause(), on_retry)
                     if pause is None:
                         raise
                 link = None
                 time.sleep(pause)
         finally:
-            self._count(download.received)
+            self.count(download.received)
 
     def _attempt(self, download: Download, link: DownloadLink, sink: Sink) -> None:
         request = download.start_attempt(link)
         while True:
-            with Exchange(self._client.session, self._client.settings.timeout) as exchange:
+            with Exchange(self.client.session, self.client.settings.timeout) as exchange:
                 head = exchange.open(request)
                 if isinstance(head, TransportFailure):
                     return download.finish_attempt(head)

@@ -113,18 +113,13 @@ class CloudStoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         found = self.info(path)
         return [found if detail else found["name"]]
 
-    def get_file(self, rpath: str, lpath: Any = None, callback: Any = _NO_CALLBACK, outfile: Any = None, **kwargs: Any) -> None:
+    def get_file(self, rpath: str, lpath: Any, callback: Any = _NO_CALLBACK, **kwargs: Any) -> None:
         """Download a file to a local path, whole or not at all.
 
         :param rpath: the file's id.
-        :param lpath: the local path, or an open file.
+        :param lpath: the local path.
         :param callback: is told the size.
-        :param outfile: an open file.
         """
-        outfile = lpath if hasattr(lpath, "write") else outfile
-        if outfile is not None:
-            super().get_file(rpath, "", callback, outfile, **kwargs)  # fsspec 2024.12 takes no open file for lpath
-            return
         path = self._strip_protocol(rpath)
         with CloudStoreHook(self.conn_id) as hook, _missing_is_not_found(path):
             file = hook.download(_file_id(path), os.fspath(lpath))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -195,9 +194,7 @@ class CloudStoreHook(BaseHook):
     def _downloads(self) -> DownloadClient:
         from airflow_provider_cloudstore.clients.streaming import DownloadClient
 
-        return DownloadClient(
-            self._http, self.create_download_link, time_left=lambda: time_budget(math.inf), count=count_download
-        )
+        return DownloadClient(self._http, self.create_download_link, longest_pause=time_budget, count=count_download)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available: whether a download link for it can be created.

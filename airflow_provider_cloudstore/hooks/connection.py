@@ -66,7 +66,7 @@ def _parsed(conn_id: str, connection: Connection | None) -> tuple[Settings, list
             extra=extra,
         )
         if not settings.proxy:
-            from airflow_provider_cloudstore.clients.proxies import environment_proxy
+            from airflow_provider_cloudstore.clients.route import environment_proxy
 
             settings = replace(settings, proxy=environment_proxy(settings.base_url), proxy_is_inherited=True)
         return replace(settings, conn_id=conn_id), warnings_about(connection.conn_type, extra)

@@ -19,9 +19,7 @@ _LINK_SECONDS = 10.0
 
 
 class FileReader:
-    """Reads blocks of one version of a file, in any number of threads; its link never leaves this object.
-
-    Every block is a download of its own. All that blocks share, the last link, is replaced and never changed.
+    """Reads blocks of one version of a file, in any number of threads: each is a download of its own, and they share a link.
 
     :param client: downloads the blocks.
     :param file_id: the file.

@@ -13,10 +13,7 @@ def time_left() -> float:
     return signal.getitimer(signal.ITIMER_REAL)[0] or math.inf
 
 
-def time_budget(limit: float = DEFAULT_BUDGET) -> float:
-    """Seconds that a call may take: until a second before Airflow's alarm.
-
-    :param limit: the maximum, in seconds; by default five minutes.
-    """
+def time_budget() -> float:
+    """Seconds that a call may take: five minutes, or until a second before Airflow's alarm."""
     left = time_left()
-    return min(limit, left - min(1.0, left / 10))
+    return min(DEFAULT_BUDGET, left - min(1.0, left / 10))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_BUDGET = 300.0
-"""Seconds that a call may take with all its attempts, unless ``execution_timeout`` is shorter; a download, without progress."""
+"""Seconds that a call may take with all its attempts, unless ``execution_timeout`` is shorter; of a download, a pause."""
 _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
 _MAX_MESSAGE_LENGTH = 300

@@ -139,7 +139,6 @@ class Download:
         self._digest = hashlib.sha256()
         self._url = Secret("")
         self._redirects = 0
-        self._body_end: float = 0  # the position after the response's last byte; infinite if only its end tells
 
     @property
     def exhausted(self) -> bool:
@@ -206,12 +205,11 @@ class Download:
 
         :raises CloudStoreError: if it does not; ``retryable`` says whether to make another attempt.
         """
-        is_range = self._block is not None or self.position > 0
         if head.status in (200, 206) and head.headers.get("content-encoding", "identity").lower() != "identity":
             raise self._error(exceptions.InvalidResponseError, f"HTTP {head.status} with an unrequested Content-Encoding", head)
         if head.status == 200 and self._block is None:
             self._accept_whole(head)
-        elif is_range and head.status in (200, 206, 412, 416):
+        elif head.status in (200, 206, 416):
             self._accept_range(head)
         else:
             raise self._rejected(head)
@@ -225,29 +223,27 @@ class Download:
             raise self._error(exceptions.InvalidResponseError, f"{reason}; expected_sha256 makes it acceptable", head)
         self._restart()
         self.version = FileVersion.from_headers(head.headers, total)
-        self._body_end = math.inf if total is None else total
 
     def _accept_range(self, head: Response) -> None:
         content_range = head.headers.get("content-range", "")
         found = _CONTENT_RANGE.fullmatch(content_range) if head.status == 206 else None
         first, last, total = map(int, found.groups()) if found else (-1, -1, 0)
         version = FileVersion.from_headers(head.headers, total)
-        size = str(last - first + 1)
-        is_range = first == self.position <= last < min(total, self._end) and head.headers.get("content-length", size) == size
+        is_requested = (first, last + 1) == (self.position, min(total, self._end))
         is_empty_file = head.status == 416 and content_range == "bytes */0"
-        if not (is_range or is_empty_file) or self.version not in (None, version):
+        if not (is_requested or is_empty_file) or self.version not in (None, version):
             raise self._unexpected(head)
-        self.version, self._body_end = version, last + 1
+        self.version = version
 
     def _unexpected(self, head: Response) -> exceptions.CloudStoreError:
-        kind: type[exceptions.CloudStoreError] = exceptions.FileChangedError
-        reason, advice = f"HTTP {head.status}: the file changed, or its host sends other ranges than requested", ""
-        if self.version is None or head.status == 200:
-            kind, advice = exceptions.InvalidResponseError, _ON_MISSING_RANGES
+        is_block = self._block is not None
+        if is_block and (self.version is None or head.status == 200):
             reason = f"HTTP {head.status} without the requested range"
-        if self._block is None:
+            return self._error(exceptions.InvalidResponseError, reason, head, _ON_MISSING_RANGES)
+        if not is_block:
             self._restart()
-        return self._error(kind, reason, head, advice, retryable=self._block is None)
+        reason = f"HTTP {head.status}: the file changed, or its host sends other ranges than requested"
+        return self._error(exceptions.FileChangedError, reason, head, retryable=not is_block)
 
     def _rejected(self, head: Response) -> exceptions.CloudStoreError:
         status = head.status
@@ -257,14 +253,17 @@ class Download:
         kind: type[exceptions.CloudStoreError] = exceptions.InvalidResponseError
         if is_rate_limit(head):
             kind = exceptions.RateLimitError
+        elif status >= 500:
+            kind = exceptions.TransientServiceError
         elif status >= 400:
-            kind = exceptions.TransientServiceError if status >= 500 else rejection(status)
+            kind = rejection(status)
         return self._error(kind, f"HTTP {status}", head)
 
     @property
     def bytes_wanted(self) -> float:
-        """How many bytes of the body to read; infinite if only its end tells."""
-        return self._body_end - self.position
+        """How many bytes are missing; infinite if only the end of the body tells."""
+        total = self.version.total if self.version else None
+        return (self._end if total is None else min(self._end, total)) - self.position
 
     def accept_body(self, piece: bytes) -> None:
         """Count and digest the next bytes of the body."""
@@ -280,13 +279,11 @@ class Download:
         self._furthest = max(self._furthest, self.position)
         if self._furthest - self._began_at >= _PROGRESS:  # bytes that come a second time are no progress
             self.attempts = 1
-        total = self.version.total if self.version else None
-        end = self._end if total is None else min(self._end, total)
-        if not failure and (math.isinf(end) or self.position == end):
+        if not failure and self.bytes_wanted in (0, math.inf):
             return
         reason = failure.reason if failure else "the response ended early"
         if self.position:
-            reason += f" at byte {self.position:,}" + (f" of {total:,}" if total is not None else "")
+            reason += f" at byte {self.position:,}"
         kind: type[exceptions.CloudStoreError] = exceptions.TransientServiceError
         advice = ""
         if failure and failure.kind is not FailureKind.OUTCOME_UNKNOWN:

@@ -102,21 +102,6 @@ def test_duckdb_cannot_read_parquet_where_the_host_does_not_say_when_it_was_modi
     assert database.execute(f"SELECT sum(a) FROM read_csv('{URL}{CSV}')").fetchall() == [(TOTAL,)]
 
 
-def test_pyarrow_is_told_that_nothing_can_be_listed(fs: CloudStoreFileSystem) -> None:
-    from pyarrow import dataset
-    from pyarrow.fs import FileSelector, FileType, FSSpecHandler, PyFileSystem
-
-    files = PyFileSystem(FSSpecHandler(fs))
-    for folder in ("", "/"):
-        with pytest.raises(NotImplementedError):
-            files.get_file_info(FileSelector(folder))
-        with pytest.raises(NotImplementedError):
-            dataset.dataset(folder, filesystem=fs)
-    with pytest.raises(FileNotFoundError):
-        files.get_file_info(FileSelector("nope"))
-    assert [one.type for one in files.get_file_info([CSV, "nope"])] == [FileType.File, FileType.NotFound]
-
-
 @pytest.mark.parametrize("read", [with_pandas, with_polars, with_pyarrow])
 def test_a_missing_file_is_not_found(fs: CloudStoreFileSystem, read: Callable[[CloudStoreFileSystem, str], Any]) -> None:
     with pytest.raises(FileNotFoundError):

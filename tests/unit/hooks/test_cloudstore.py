@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import logging
 import re
@@ -408,7 +407,7 @@ def test_an_unreadable_ca_bundle_is_an_error_that_names_the_connection_and_the_b
             await hook.delete_folder("d1")
 
     link = DownloadLink("f1", "t", "https://files.example.com/f1", pendulum.now(), None)
-    message = f"connection 'cloudstore_default': the CA bundle of {source} cannot be read: {bundle} "
+    message = f"connection 'cloudstore_default': the CA bundle {bundle} cannot be read"
     for use in (
         lambda: CloudStoreHook().delete_folder("d1"),
         lambda: asyncio.run(delete()),
@@ -443,18 +442,6 @@ def test_a_variable_that_airflow_cannot_parse_is_named_and_its_value_is_not_show
             use()
         assert isinstance(failed.value, AirflowFailException)
         assert "hunter2x" not in "".join(traceback.format_exception(failed.value)) + caplog.text + str(capfd.readouterr())
-
-
-def test_a_used_hook_can_be_copied_and_the_copy_opens_a_connection_of_its_own(emulator: Emulator) -> None:
-    with CloudStoreHook() as hook:
-        hook.upload_from_url("https://h/f")
-        with copy.deepcopy(hook) as other:
-            other.upload_from_url("https://h/f")
-            assert other.settings == hook.settings
-            assert other.get_conn() is not hook.get_conn()
-        hook.upload_from_url("https://h/f")
-    state = emulator.state()
-    assert (state["requests"]["upload"], state["connections"]["opened"]) == (3, 2)
 
 
 @pytest.mark.parametrize("proxy", ["", "http://user:hunter2@127.0.0.1:{port}"])

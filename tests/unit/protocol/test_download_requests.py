@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from typing import Any
 
 import pendulum
@@ -59,19 +58,15 @@ def test_a_download_resumes_by_a_strong_etag_alone() -> None:
 @pytest.mark.parametrize(
     "response",
     [
-        head(206, content_range="bytes 4-9/10", etag=ETAG),
         head(206, content_range="bytes 6-9/10", etag=ETAG),
         head(206, content_range="bytes 5-9/11", etag=ETAG),
         head(206, content_range="bytes 5-9/*", etag=ETAG),
         head(206, content_range="bytes 5-10/10", etag=ETAG),
-        head(206, content_range="bytes 5-4/10", etag=ETAG),
+        head(206, content_range="bytes 5-8/10", etag=ETAG),
         head(206, content_range="bytes 5-9/10", etag='"v2"'),
         head(206, content_range="bytes 5-9/10"),
-        head(206, content_range="bytes 5-9/10", etag=ETAG, content_length="6"),
         head(206, content_range="bytes 5-9/10", etag=ETAG, last_modified="Thu, 01 Jan 2026 00:00:01 GMT"),
-        head(206, content_range="lines 5-9/10", etag=ETAG),
         head(206, etag=ETAG),
-        head(412),
         head(416, content_range="bytes */4"),
     ],
 )
@@ -83,17 +78,6 @@ def test_what_is_not_the_rest_of_the_same_version_makes_the_download_start_over(
     assert changed.value.retryable
     assert "Range" not in download.start_attempt(link()).headers
     assert download.position == 0
-
-
-def test_a_shorter_range_than_asked_for_is_kept_and_the_rest_asked_for() -> None:
-    download = interrupted()
-    download.start_attempt(link())
-    download.accept_head(head(206, content_range="bytes 5-6/10", etag=ETAG))
-    assert download.bytes_wanted == 2
-    download.accept_body(b"56")
-    with pytest.raises(exceptions.TransientServiceError, match="ended early at byte 7 of 10"):
-        download.finish_attempt(None)
-    assert download.start_attempt(link()).headers["Range"] == "bytes=7-"
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
@@ -127,12 +111,12 @@ def test_attempts_are_counted_since_the_last_bytes_came() -> None:
 
 def test_bytes_that_come_once_more_are_no_progress() -> None:
     download = interrupted({"date": "none"}, total=10**6, received=b"x" * 500_000)
-    for _ in range(3):
+    for count in (400_000, 300_000, 450_000):
         assert not download.exhausted
         download.start_attempt(link())
         download.accept_head(head(200, content_length="1000000"))
         assert download.position == 0
-        download.accept_body(b"x" * 500_000)
+        download.accept_body(b"x" * count)
         with pytest.raises(exceptions.TransientServiceError):
             download.finish_attempt(None)
     assert download.exhausted
@@ -147,12 +131,12 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
         (head(500), exceptions.TransientServiceError, True),
         (head(402), exceptions.RequestRejectedError, False),
         (head(400), exceptions.BadRequestError, False),
+        (head(412), exceptions.RequestRejectedError, False),
         (head(304), exceptions.InvalidResponseError, False),
         (head(204), exceptions.InvalidResponseError, False),
         (head(200, content_length="3", content_encoding="gzip"), exceptions.InvalidResponseError, False),
         (head(200, content_length="3, 4"), exceptions.InvalidResponseError, False),
         (head(200), exceptions.InvalidResponseError, False),
-        (head(206, content_range="bytes 0-2/3"), exceptions.InvalidResponseError, False),
     ],
 )
 def test_every_other_response_is_an_error_that_says_whether_to_try_again(response: Response, kind: Any, again: bool) -> None:
@@ -164,12 +148,6 @@ def test_every_other_response_is_an_error_that_says_whether_to_try_again(respons
     assert "t0ken" not in str(failed.value)
 
 
-def test_chunks_end_a_body_whatever_a_length_beside_them_says() -> None:
-    download = started()
-    download.accept_head(head(200, content_length="3", transfer_encoding="chunked"))
-    assert download.bytes_wanted == math.inf
-
-
 def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known() -> None:
     download = started(expected_sha256=hashlib.sha256(b"abc").hexdigest().upper())
     download.accept_head(head(200))
@@ -179,20 +157,18 @@ def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known()
         download.result("")
     download.accept_body(b"c")
     assert download.result("").bytes == 3
+    assert started(expected_sha256=" ").result("").bytes == 0
 
 
 @pytest.mark.parametrize(
     ("location", "problem"),
     [
-        ("http://cdn.example.com/x", "plain http"),
-        ("//cdn.example.com/x", ""),
         ("/elsewhere?sig=1#part", ""),
         ("https://other.example.org/x", ""),
+        ("http://cdn.example.com/x", "plain http"),
         ("http://127.0.0.1/x", "plain http"),
         ("file:///etc/passwd", "no valid host"),
-        ("ftp://cdn.example.com/x", "scheme 'ftp'"),
         ("https://user:hunter2@cdn.example.com/x", "user name or password"),
-        ("https://a@b@c/x", "'@'"),
         ("https://[::1/x", "no valid host"),
     ],
 )
@@ -200,30 +176,19 @@ def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> 
     download = started()
     response = head(302, location=location)
     if not problem:
-        assert download.follow_redirect(response)
+        for _ in range(MAX_REDIRECTS):
+            assert download.follow_redirect(response)
         assert download.request().url.startswith("https://")
         assert "#" not in download.request().url
+        with pytest.raises(exceptions.BadRequestError, match="more than 5 redirects"):
+            download.follow_redirect(response)
         assert download.start_attempt(link()).url == URL, "the next attempt begins at the link again"
         return
-    with pytest.raises(exceptions.RequestRejectedError) as refused:
+    with pytest.raises(exceptions.BadRequestError) as refused:
         download.follow_redirect(response)
     assert "hunter2" not in str(refused.value)
     assert problem in str(refused.value)
     assert not refused.value.retryable
-
-
-def test_this_machine_may_redirect_to_itself() -> None:
-    download = Download("f1", settings())
-    download.start_attempt(link("https://localhost/x"))
-    assert download.follow_redirect(head(307, location="http://127.0.0.1:8080/x"))
-
-
-def test_redirects_are_followed_a_bounded_number_of_times() -> None:
-    download = started()
-    for _ in range(MAX_REDIRECTS):
-        assert download.follow_redirect(head(301, location="/next"))
-    with pytest.raises(exceptions.RequestRejectedError, match="more than 5 redirects"):
-        download.follow_redirect(head(301, location="/next"))
 
 
 def test_a_token_becomes_a_url_by_the_response_or_else_by_the_connection() -> None:
@@ -251,15 +216,10 @@ def test_what_no_url_may_hold_is_encoded_before_it_is_sent() -> None:
     )
 
 
-@pytest.mark.parametrize("value", ["abc", "z" * 64, 12, ["a"], "None"])
+@pytest.mark.parametrize("value", ["abc", "z" * 64, 12])
 def test_an_expected_sha256_that_is_none_is_refused(value: Any) -> None:
     with pytest.raises(exceptions.InvalidInputError, match="64 hexadecimal digits"):
         Download("f1", settings(), expected_sha256=value)
-
-
-@pytest.mark.parametrize("value", ["", None, " "])
-def test_no_expected_sha256_checks_none(value: Any) -> None:
-    assert Download("f1", settings(), expected_sha256=value).result("").bytes == 0
 
 
 def test_a_block_is_asked_for_by_its_bytes_and_continues_where_it_broke() -> None:

@@ -98,24 +98,6 @@ def test_only_the_proxy_gets_its_credentials_when_it_opens_a_tunnel(way: Way, se
     assert [AUTHORIZATION in request for request in proxy.requests] == [True, False, False]
 
 
-@pytest.mark.usefixtures("surroundings")
-def test_a_request_of_ones_own_carries_no_token_and_is_logged_without_its_query(
-    serve: Serve, logged: pytest.LogCaptureFixture
-) -> None:
-    server = serve(OK, then=stay_open)
-    own = settings(server.url)
-    with BlockingClient(own, lambda: own) as client:
-        for _ in range(2):
-            assert client.session.post(f"{server.url}/a?b=hunter2", data={"d": "e"}).json() == {}
-            client.perform(DeleteFolder("d1", own))
-    assert [request.split(b" ")[1].decode() for request in server.requests] == ["/a?b=hunter2", "/cloud/api/v2/folder/delete"] * 2
-    for request in server.requests[::2]:
-        assert request.endswith(b"\r\n\r\nd=e")
-        assert b"Authorization" not in request
-    assert logged.records
-    assert "hunter2" not in logged.text
-
-
 def test_the_arguments_of_a_request_of_ones_own_win(serve: Serve, authority: Authority) -> None:
     own = settings(f"https://localhost:{serve(handler=partial(authority.respond, name='localhost')).port}")
     with BlockingClient(own, lambda: own) as client:

@@ -1,0 +1,78 @@
+"""Which proxy a request takes, and which certificates are trusted: those that ``requests`` takes and trusts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import trustme
+from requests.utils import get_auth_from_url
+
+from airflow_provider_cloudstore.clients.route import environment_proxy, proxy_url, tls_context
+from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from tests.support import settings
+
+P = "http://proxy:3128"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.lower().endswith(("_proxy", "_ca_bundle")):
+            monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"HTTPS_PROXY": P}, P),
+        ({"HTTP_PROXY": P}, None),
+        ({"ALL_PROXY": "user:p%40ss@proxy:3128"}, "http://user:p%40ss@proxy:3128"),
+        ({"HTTPS_PROXY": P, "NO_PROXY": "other, example.com"}, None),
+    ],
+)
+def test_the_environments_proxy_is_the_one_that_requests_takes(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], expected: str | None
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert environment_proxy("https://files.example.com") == (Secret(expected) if expected else None)
+
+
+def test_a_proxy_that_is_not_supported_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://me:hunter2@proxy:1080")
+    with pytest.raises(ConfigurationError, match=r"the environment defines has the scheme .*must be http or https") as failed:
+        environment_proxy("https://files.example.com")
+    assert "hunter2" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "user", "password"),
+    [
+        ("http://us%40er:p%2Fw%C5%82@proxy:3128", "us@er", "p/wł"),
+        ("http://usér:a:b@proxy:3128", "usér", "a:b"),
+        ("http://user@proxy:3128", "user", ""),
+        (P, "", ""),
+    ],
+)
+def test_a_library_sends_a_proxy_its_credentials_in_utf_8(url: str, user: str, password: str) -> None:
+    given = proxy_url(Secret(url))
+    assert tuple(part.encode("latin-1").decode() for part in get_auth_from_url(given)) == (user, password)
+    assert given.startswith("http://")
+    assert given.endswith("proxy:3128")
+
+
+def test_the_same_certificates_are_trusted_as_with_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bundle = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(bundle)
+    assert tls_context(settings()).cert_store_stats()["x509_ca"] > 50
+    assert tls_context(settings(verify=str(bundle))).cert_store_stats()["x509_ca"] == 1
+    for name in ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.setenv(name, str(bundle))
+        assert tls_context(settings()).cert_store_stats()["x509_ca"] == 1
+        monkeypatch.delenv(name)
+    assert tls_context(settings(verify=str(tmp_path))).verify_mode.name == "CERT_REQUIRED"
+    assert tls_context(settings(verify=False)).verify_mode.name == "CERT_NONE"
