@@ -224,8 +224,7 @@ class CloudStoreHook(BaseHook):
         warnings: list[str] = []
         try:
             settings, warnings = self._read()
-            call = CreateDownloadLink(MISSING_FILE_ID, replace(settings, conn_id=""), max_attempts=1)
-            self._perform(call, settings.timeout)
+            self._perform(CreateDownloadLink(MISSING_FILE_ID, replace(settings, conn_id=""), max_attempts=1))
         except CloudStoreError as error:
             works, message = _what_it_proves(error)
         else:
@@ -234,9 +233,9 @@ class CloudStoreHook(BaseHook):
             self.close()
         return works, "\n".join([message, *(f"The connection {warning}" for warning in warnings)])
 
-    def _perform(self, call: Call[T], seconds: float | None = None) -> T:
+    def _perform(self, call: Call[T]) -> T:
         with counted_requests(call):
-            return self._http.perform(call, budget=time_budget() if seconds is None else seconds, on_retry=self.log.warning)
+            return self._http.perform(call, budget=time_budget(), on_retry=self.log.warning)
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, even if it was read before: its token may have been rotated.

@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
+
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, RetryDecision, RetryPolicy
+elif HAS_RETRY_POLICIES:
+    from airflow.providers.common.compat.sdk import RetryDecision, RetryPolicy
 else:
-    from airflow_provider_cloudstore.compat import RetryDecision, RetryPolicy
+    RetryPolicy = object
 
 
 class RetryAfterPolicy(RetryPolicy):
