@@ -159,20 +159,6 @@ def test_the_home_folder_of_a_user_is_meant_by_a_tilde(monkeypatch: pytest.Monke
     assert (str(path), text) == (f"{home}/folder/f", f"{home}/folder/f")
 
 
-@pytest.mark.parametrize("target", ["s3~/f", "/tmp/~/f", "./~/f"])
-def test_a_tilde_elsewhere_is_a_character(target: str) -> None:
-    assert resolve_target(target, "f1")[1] == target
-
-
-def test_a_relative_target_is_in_the_working_directory(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    emulator.put_file(b"new", "f1")
-    monkeypatch.chdir(tmp_path)
-    assert CloudStoreHook().download("f1", "folder/").path == "folder/f1"
-    assert (tmp_path / "folder" / "f1").read_bytes() == b"new"
-
-
 HOSTILE = ["../../x", "/etc/passwd", "a/b", "C:\\x", "~root", "文" * 28, "a?b#c", "%2e%2e", ".f", "*[x]{y}", "a://b"]
 
 

@@ -170,15 +170,6 @@ def test_a_try_that_was_killed_after_the_upload_was_queued_hands_its_result_to_t
     assert uploads(emulator) == 1
 
 
-def test_killed_while_the_record_becomes_queued_sends_nothing_again(emulator: Emulator, task: Task, store: Store) -> None:
-    store.kill_after = "set queued"
-    with pytest.raises(Killed):
-        task.attempt()
-    store.kill_after = None
-    assert task.attempt()["response"]["_status"] == "success"
-    assert uploads(emulator) == 1
-
-
 def test_a_task_that_is_cleared_after_its_success_sends_again(emulator: Emulator, task: Task) -> None:
     task.attempt()
     task.clear()
@@ -214,12 +205,6 @@ def test_an_unknown_outcome_is_recorded_also_for_who_opted_in_to_resending(
     with pytest.raises(exceptions.TransientServiceError, match="may or may not have been queued"):
         task.attempt(retry_unknown_outcome=True)
     assert store.state == "unknown"
-
-
-def test_what_is_refused_before_it_is_sent_leaves_no_record(emulator: Emulator, task: Task, store: Store) -> None:
-    with pytest.raises(exceptions.InvalidInputError):
-        task.attempt("None")
-    assert store.values == {}
 
 
 def test_an_outcome_that_is_unknown_stays_so_for_a_retry_and_not_for_who_clears_the_task(
@@ -264,13 +249,6 @@ def test_a_store_that_fails_after_the_upload_was_queued_fails_nothing(
         assert task.attempt()["url"] == SHOWN
     assert "Could not record the outcome of the upload" in caplog.text
     assert uploads(emulator) == 1
-
-
-def test_a_store_that_fails_after_a_failure_hides_it_not(emulator: Emulator, task: Task, store: Store) -> None:
-    store.away = {"delete"}
-    emulator.fault("status", status=403)
-    with pytest.raises(exceptions.PermissionDeniedError):
-        task.attempt()
 
 
 def test_before_airflow_3_3_there_is_no_record(emulator: Emulator) -> None:
