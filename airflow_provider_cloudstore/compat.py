@@ -6,10 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow.providers.common.compat import sdk
-from airflow.providers.common.compat.sdk import BaseOperator
-
-HAS_RETRY_POLICIES = hasattr(BaseOperator, "retry_policy")
-"""Airflow 3.3 and later."""
 
 
 async def amask_secret(secret: str) -> None:
