@@ -223,8 +223,8 @@ class CloudStoreHook(BaseHook):
         """
         warnings: list[str] = []
         try:
-            settings, warnings = self._read()
-            self._perform(CreateDownloadLink(MISSING_FILE_ID, replace(settings, conn_id=""), max_attempts=1))
+            self._settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
+            self._perform(CreateDownloadLink(MISSING_FILE_ID, replace(self._settings, conn_id=""), max_attempts=1))
         except CloudStoreError as error:
             works, message = _what_it_proves(error)
         else:
@@ -242,14 +242,10 @@ class CloudStoreHook(BaseHook):
 
         :raises ConfigurationError: if the connection is invalid.
         """
-        settings, warnings = self._read()
+        self._settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
         for warning in warnings:
             self.log.warning("Connection '%s' %s", self.cloudstore_conn_id, warning)
-        return settings
-
-    def _read(self) -> tuple[Settings, list[str]]:
-        self._settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
-        return self._settings, warnings
+        return self._settings
 
 
 def _what_it_proves(error: CloudStoreError) -> tuple[bool, str]:

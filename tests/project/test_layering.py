@@ -21,7 +21,7 @@ ALLOWED = {
 }
 
 LOADED = (
-    "compat", "exceptions", "operators", "operators.arguments", "operators.base", "operators.batch", "operators.cloudstore",
+    "exceptions", "operators", "operators.arguments", "operators.base", "operators.batch", "operators.cloudstore",
     "operators.download", "operators.waiting", "protocol", "protocol.waiting", "provider_info", "sensors", "sensors.cloudstore",
 )  # fmt: skip
 """All that a DAG file pays for; what only a running task needs is imported in ``execute``."""
