@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -127,19 +126,6 @@ def test_a_folder_is_refused_and_stays(tmp_path: Path) -> None:
         pass
     assert target.is_dir()
     assert [*tmp_path.iterdir()] == [target]
-
-
-def test_a_scheme_whose_provider_lacks_its_library_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacking(*arguments: Any) -> None:
-        raise ImportError("s3fs")
-
-    try:
-        io = import_module("airflow.sdk.io.fs")
-    except ImportError:  # before Airflow 3.1
-        io = import_module("airflow.io")
-    monkeypatch.setitem(io._register_filesystems(), "s3", lacking)
-    with pytest.raises(InvalidInputError, match=r"receipts: no filesystem for 's3' opens it: .*\[s3fs\]"):
-        object_path("s3://bucket/folder", "receipts")
 
 
 @pytest.mark.parametrize("path", ["s3://KEY:hunter2@bucket/x", "s3://KEY:hun/ter2@bucket/x", "s3://***:***@bucket/x"])

@@ -5,7 +5,6 @@ import json
 import math
 import os
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,19 +116,6 @@ def test_a_pause_that_does_not_fit_ends_the_download_and_the_read_of_a_block(
     assert failed.value.retry_after == seconds
     assert emulator.state()["requests"] == {"link": 1, "download": 1}
     assert [*tmp_path.iterdir()] == []
-
-
-@pytest.mark.parametrize("read", [whole, block])
-def test_a_pause_that_fits_into_execution_timeout_is_made(
-    emulator: Emulator, tmp_path: Path, alarm: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, read: Download
-) -> None:
-    emulator.put_file(DATA, "f1")
-    emulator.fault("status", operation="download", status=503, headers={"Retry-After": "58"})
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    alarm(100)
-    read(tmp_path)
-    assert slept == [58]
 
 
 @pytest.mark.usefixtures("airflow_db")

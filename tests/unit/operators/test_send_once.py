@@ -138,14 +138,6 @@ def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(
     assert uploads(emulator) == 1
 
 
-def test_who_clears_the_task_after_it_was_told_to_look_sends_again(emulator: Emulator, killed_while_sending: Task) -> None:
-    with pytest.raises(exceptions.OutcomeUnknownError):
-        killed_while_sending.attempt()
-    killed_while_sending.clear()
-    assert killed_while_sending.attempt()["url"] == SHOWN
-    assert uploads(emulator) == 1
-
-
 def test_who_clears_a_task_that_was_killed_for_good_is_told_to_look_first(emulator: Emulator, store: Store) -> None:
     task = Task(store, retries=0)
     store.kill_after = "set sending"
@@ -167,18 +159,6 @@ def test_a_try_that_was_killed_after_the_upload_was_queued_hands_its_result_to_t
     with caplog.at_level(logging.INFO):
         assert task.attempt() == first
     assert "Try 1 queued the upload of ftp://***@127.0.0.1:9/file?*** before it was killed" in caplog.text
-    assert uploads(emulator) == 1
-
-
-def test_a_task_that_is_cleared_after_its_success_sends_again(emulator: Emulator, task: Task) -> None:
-    task.attempt()
-    task.clear()
-    task.attempt()
-    assert uploads(emulator) == 2
-
-
-def test_another_url_is_another_upload(emulator: Emulator, killed_while_sending: Task) -> None:
-    assert killed_while_sending.attempt(SOURCE + "4")["url"] == SHOWN
     assert uploads(emulator) == 1
 
 
