@@ -106,6 +106,14 @@ def test_a_failed_one_leaves_nothing_and_what_was_there_stays(target: Any, error
     assert content() == b"old"
 
 
+def test_the_bytes_are_on_the_disk_before_the_file_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[int, bool]] = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append((os.fstat(number).st_size, (tmp_path / "f").exists())))
+    with atomic_write(tmp_path / "f") as file:
+        file.write(b"new")
+    assert synced == [(3, False)]
+
+
 def test_a_symlink_stays_one_and_the_file_behind_it_keeps_its_mode(tmp_path: Path) -> None:
     real, link = tmp_path / "real", tmp_path / "link"
     real.write_bytes(b"old")
