@@ -62,6 +62,11 @@ def test_a_deadline_in_the_past_costs_one_look(emulator: Emulator) -> None:
     assert run(trigger(seconds=-10)) == {"status": "available"}
 
 
+def test_it_pauses_between_polls(emulator: Emulator) -> None:
+    run(trigger(seconds=1, interval=0.2))
+    assert 2 <= emulator.state()["requests"]["link"] <= 9
+
+
 @pytest.mark.parametrize("after", [0.0, 0.05])
 def test_cancelling_it_sends_no_event_and_leaves_nothing_open(emulator: Emulator, after: float) -> None:
     emulator.fault("delay", seconds=0.03, times=0)
