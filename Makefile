@@ -26,7 +26,7 @@ PROPERTIES := $(patsubst %,tests/unit/protocol/test_%.py,any_response guards sec
 ON_AIRFLOW := $(filter-out %/__pycache__/ tests/unit/batch/ tests/unit/protocol/,$(wildcard tests/unit/*/)) \
   $(wildcard tests/unit/*.py) tests/unit/protocol/test_storable.py tests/docs tests/project
 DOCTOR := tests/unit/doctor tests/wire/doctor
-IN_TIME := tests/wire/batch/test_job.py tests/wire/test_ended.py tests/wire/test_waiting.py tests/docs/dags_examples tests/docs/guides
+IN_TIME := tests/wire/batch/test_job.py tests/wire/test_ended.py tests/docs/dags_examples tests/docs/guides
 
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE

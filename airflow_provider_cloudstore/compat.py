@@ -3,28 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.common.compat import sdk
-from airflow.providers.common.compat.sdk import BaseOperator
-
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
-HAS_RETRY_POLICIES = hasattr(BaseOperator, "retry_policy")
-"""Airflow 3.3 and later."""
-
-
-def __getattr__(name: str) -> Any:
-    """Import ``RetryDecision`` and ``RetryPolicy`` on first use; ``object`` before Airflow 3.3."""
-    if name not in ("RetryDecision", "RetryPolicy"):
-        raise AttributeError(name)
-    return getattr(sdk, name) if HAS_RETRY_POLICIES else object
-
-
-def task_state_store(context: Context) -> Any:
-    """The task's state store, with ``get``, ``set`` and ``delete``; None before Airflow 3.3."""
-    return context.get("task_state_store")
 
 
 async def amask_secret(secret: str) -> None:
@@ -52,9 +33,3 @@ def form_widgets(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         return kind(field["label"], widget=looks(), description=field["description"])
 
     return {name: widget(field) for name, field in fields.items()}
-
-
-def triggering_events(context: Context) -> Mapping[Any, Any]:
-    """The asset events that started a run, by asset; dataset events in Airflow 2."""
-    events: Any = context.get("triggering_asset_events") or context.get("triggering_dataset_events")
-    return events or {}

@@ -17,7 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
+from airflow.providers.common.compat.sdk import BaseOperator
+
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol.calls import Call
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
@@ -190,7 +191,7 @@ def asset_events(uri: str) -> list[Any]:
 def activate(dag: Any, asset: Any) -> None:
     """Register an asset as one that a DAG uses, as the scheduler does, and ``dag.test()`` since Airflow 3.3; without events."""
     asset_events(asset.uri)  # of other tests
-    if HAS_RETRY_POLICIES:
+    if hasattr(BaseOperator, "retry_policy"):  # Airflow 3.3 and later
         return
     if AIRFLOW_2:
         dag.sync_to_db()

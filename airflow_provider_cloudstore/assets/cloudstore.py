@@ -10,8 +10,6 @@ from urllib.parse import SplitResult
 
 from airflow.providers.common.compat.sdk import Asset, Context
 
-from airflow_provider_cloudstore.compat import triggering_events
-
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
@@ -75,6 +73,7 @@ def triggering_file_ids(context: Context) -> list[str]:
 
     :param context: the context of a task, in a DAG that is scheduled on assets; ``get_current_context()`` returns it.
     """
-    events = [event for of_asset in triggering_events(context).values() for event in of_asset]
-    ids = [(event.extra or {}).get(EXTRA_FILE_ID) for event in sorted(events, key=lambda event: event.timestamp)]
+    by_asset: Any = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}  # Airflow 2
+    events = sorted((event for of_asset in by_asset.values() for event in of_asset), key=lambda event: event.timestamp)
+    ids = [(event.extra or {}).get(EXTRA_FILE_ID) for event in events]
     return list(dict.fromkeys(filter(None, ids)))

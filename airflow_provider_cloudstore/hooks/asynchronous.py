@@ -46,19 +46,12 @@ class CloudStoreAsyncHook(BaseHook):
 
     async def __aenter__(self) -> Self:
         self._connection = shared_connection(self.cloudstore_conn_id)
-        try:
-            await self._current()
-        except BaseException:
-            await self._close()
-            raise
+        await self._current()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._close()
-
-    async def _close(self) -> None:
         self._connection = self._settings = None
         await self._sessions.aclose()
 
@@ -70,16 +63,13 @@ class CloudStoreAsyncHook(BaseHook):
             )
         settings = await self._connection.settings()
         if settings is not self._settings:
-            await self._use(self._connection, settings)
+            from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
+
+            # An earlier session stays open: it may still have requests in flight.
+            session = await self._sessions.enter_async_context(shared_session(settings))
+            self._settings = settings
+            self._client = AsyncClient(settings, partial(self._connection.after_rejection, settings), session)
         return settings
-
-    async def _use(self, connection: SharedConnection, settings: Settings) -> None:
-        """Open the session for these settings; an earlier one may still have requests in flight."""
-        from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
-
-        session = await self._sessions.enter_async_context(shared_session(settings))
-        self._settings = settings
-        self._client = AsyncClient(settings, partial(connection.after_rejection, settings), session)
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """As :meth:`CloudStoreHook.delete_folder`."""

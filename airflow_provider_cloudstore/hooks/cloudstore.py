@@ -220,9 +220,8 @@ class CloudStoreHook(BaseHook):
         """
         warnings: list[str] = []
         try:
-            settings, warnings = self._read()
-            call = CreateDownloadLink(MISSING_FILE_ID, replace(settings, conn_id=""), max_attempts=1)
-            self._perform(call, settings.timeout)
+            self._settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
+            self._perform(CreateDownloadLink(MISSING_FILE_ID, replace(self._settings, conn_id=""), max_attempts=1))
         except CloudStoreError as error:
             works, message = _what_it_proves(error)
         else:
@@ -231,23 +230,19 @@ class CloudStoreHook(BaseHook):
             self.close()
         return works, "\n".join([message, *(f"The connection {warning}" for warning in warnings)])
 
-    def _perform(self, call: Call[T], seconds: float | None = None) -> T:
+    def _perform(self, call: Call[T]) -> T:
         with counted_requests(call):
-            return self._http.perform(call, budget=time_budget() if seconds is None else seconds, on_retry=self.log.warning)
+            return self._http.perform(call, budget=time_budget(), on_retry=self.log.warning)
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, even if it was read before: its token may have been rotated.
 
         :raises ConfigurationError: if the connection is invalid.
         """
-        settings, warnings = self._read()
+        self._settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
         for warning in warnings:
             self.log.warning("Connection '%s' %s", self.cloudstore_conn_id, warning)
-        return settings
-
-    def _read(self) -> tuple[Settings, list[str]]:
-        self._settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
-        return self._settings, warnings
+        return self._settings
 
 
 def _what_it_proves(error: CloudStoreError) -> tuple[bool, str]:

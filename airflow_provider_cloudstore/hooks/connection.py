@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -56,7 +55,11 @@ async def read_connection_async(conn_id: str) -> tuple[Settings, list[str]]:
 def _parsed(conn_id: str, connection: Connection | None) -> tuple[Settings, list[str]]:
     try:
         if connection is None:
-            raise _undefined(conn_id)
+            raise ConfigurationError(
+                "it is not defined, or Airflow cannot parse it",
+                advice=f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable "
+                f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with no other keys than those of a connection.",
+            )
         extra = read_extra(connection.extra)
         settings = Settings.from_connection(
             host=connection.host,
@@ -73,19 +76,6 @@ def _parsed(conn_id: str, connection: Connection | None) -> tuple[Settings, list
     except ConfigurationError as error:
         named = replace(error, operation="connection", subject=conn_id)
     raise named
-
-
-def _undefined(conn_id: str) -> ConfigurationError:
-    variable = f"AIRFLOW_CONN_{conn_id.upper()}"
-    if os.environ.get(variable):  # Airflow treats one that it cannot parse as missing
-        return ConfigurationError(
-            f"Airflow cannot parse the environment variable {variable}",
-            advice="It must be a URI, or a JSON object with no other keys than those of an Airflow connection.",
-        )
-    return ConfigurationError(
-        "it is not defined",
-        advice=f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable {variable}.",
-    )
 
 
 class SharedConnection:

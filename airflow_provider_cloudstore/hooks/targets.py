@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, ObjectStoragePath, get_current_context
+from fsspec.implementations.local import LocalFileSystem
 
 from airflow_provider_cloudstore.batch.folder import is_local
 from airflow_provider_cloudstore.exceptions import InvalidInputError
@@ -90,13 +91,14 @@ def _local_file(path: Any) -> Path:
     return found
 
 
-def _new_part(name: str, exists: Callable[[str], bool], remove: Callable[[str], None]) -> str:
-    """The name of the part of a file, by the try of the task that writes it; those of lower tries are removed.
+def _new_part(fs: Any, path: str) -> str:
+    """The path of the part of a file, named by the try of the task that writes it; those of lower tries are removed.
 
     A lower try that still runs then fails when it completes its part. What is no task, or downloads a file twice, gets a
     random name.
     """
-    start = f".{name.encode()[:100].decode(errors='ignore')}"
+    folder, slash, name = path.rpartition("/")
+    start = f"{folder}{slash}.{name.encode()[:100].decode(errors='ignore')}"
     ti: Any = None
     with suppress(RuntimeError, AirflowException):  # not in a task: Airflow 3, Airflow 2
         ti = get_current_context()["ti"]
@@ -105,8 +107,8 @@ def _new_part(name: str, exists: Callable[[str], bool], remove: Callable[[str], 
         by_task = f"{start}.{hashlib.sha256(task.encode()).hexdigest()[:12]}"
         for lower in range(1, ti.try_number):
             with suppress(FileNotFoundError):
-                remove(f"{by_task}-{lower}.part")
-        if not exists(part := f"{by_task}-{ti.try_number}.part"):
+                fs.rm(f"{by_task}-{lower}.part")
+        if not fs.exists(part := f"{by_task}-{ti.try_number}.part"):
             return part
     return f"{start}.{secrets.token_hex(6)}.part"
 
@@ -114,8 +116,7 @@ def _new_part(name: str, exists: Callable[[str], bool], remove: Callable[[str], 
 class _LocalFile:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = _new_part(path.name, lambda name: path.with_name(name).exists(), lambda name: path.with_name(name).unlink())
-        self._path, self._part = path, path.with_name(part)
+        self._path, self._part = path, Path(_new_part(LocalFileSystem(), str(path)))
         self._file = self._part.open("xb")
         if path.exists():
             os.fchmod(self._file.fileno(), path.stat().st_mode & 0o7777)
@@ -174,11 +175,7 @@ class _RenamedFile(_Upload):
     """A file next to the target, for a store where all see what is not yet complete."""
 
     def _open(self) -> None:
-        folder, slash, name = self._path.rpartition("/")
-        folder += slash
-        self._part = folder + _new_part(
-            name, lambda part: bool(self._fs.exists(folder + part)), lambda part: self._fs.rm(folder + part)
-        )
+        self._part = _new_part(self._fs, self._path)
         self._file = self._fs.open(self._part, "wb")
         self.write = self._file.write
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-_LARGEST = 1e9  # seconds: thirty years; much longer overflows a date
 _PATH = re.compile(r"(?!https?:|ftp:)(?:[a-z][a-z0-9+.-]*://)?(?:(?!://).)*", re.IGNORECASE | re.DOTALL)
 
 
@@ -28,7 +27,7 @@ def validate_positive(**numbers: object) -> None:
     :raises ValueError: if one is not a number above 0.
     """
     for name, value in numbers.items():
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= _LARGEST:
+        if not isinstance(value, (int, float)) or not value > 0:
             raise ValueError(f"{name} must be a number above 0, not {value!r}")
 
 

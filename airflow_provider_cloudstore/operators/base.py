@@ -1,12 +1,10 @@
-"""The base class of the operators: hook, retry policy, lineage, and what is redacted before Airflow stores it."""
+"""The base class of the operators: hook, lineage, and what is redacted before Airflow stores it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
-
-from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -29,13 +27,6 @@ class CloudStoreOperator(BaseOperator):
     cloudstore_conn_id: str
     _lineage: Lineage | None = None
     """What the task read and wrote; None if it reports nothing."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if HAS_RETRY_POLICIES and self.retry_policy is None:
-            from airflow_provider_cloudstore.operators.retry_times import RetryAfterPolicy
-
-            self.retry_policy = RetryAfterPolicy()
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
         """What the task read and wrote, for OpenLineage, which warns of a result that is None."""

@@ -6,10 +6,8 @@ What only a running task needs is imported when it runs, so that DAG files parse
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.compat import task_state_store
 from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
@@ -59,7 +57,6 @@ class DeleteFolderOperator(CloudStoreOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        validate_flags(ignore_missing=ignore_missing)
         self.folder_id: Any = folder_id
         self.ignore_missing = ignore_missing
         self.cloudstore_conn_id = cloudstore_conn_id
@@ -124,29 +121,15 @@ class RemoteUrlUploadOperator(CloudStoreOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue the upload."""
-        upload = self._upload(context)
+        from airflow_provider_cloudstore.operators.send_once import send_once
+
+        url = self._unredacted_url.reveal() if self._unredacted_url else self.url
+        upload = send_once(lambda: self._send(url), context, str(url), retry_unknown_outcome=self.retry_unknown_outcome)
         # If there is none, it is empty and not None: Airflow treats None as missing, and fails the next task without a reason.
         self._push(context, XCOM_FILE_ID, upload[XCOM_FILE_ID])
         if not upload[XCOM_FILE_ID]:
             self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
         return upload
-
-    def _upload(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_cloudstore.operators.send_once import UploadRecord, send_once, url_digest
-        from airflow_provider_cloudstore.protocol.secrets import redact_url
-
-        url = self._unredacted_url.reveal() if self._unredacted_url else self.url
-        store = task_state_store(context)
-        if store is None:
-            return self._send(url)
-        ti = context["ti"]
-        return send_once(
-            lambda: self._send(url),
-            store,
-            UploadRecord(url_digest(str(url)), ti.try_number, ti.max_tries, datetime.now(UTC).isoformat(timespec="seconds")),
-            subject=redact_url(str(url)),
-            retry_unknown_outcome=self.retry_unknown_outcome,
-        )
 
     def _send(self, url: str) -> dict[str, Any]:
         from airflow_provider_cloudstore.lineage import of_upload

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import conf
-
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
-from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, XComArg
@@ -48,22 +45,9 @@ class DownloadFileOperator(WaitingOperator):
         file_id: str | int | XComArg,
         target: Any,
         expected_sha256: str | XComArg | None = None,
-        wait_for_file: bool = False,
-        poll_interval: float = 10.0,
-        timeout: float = 3600.0,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            file_id=file_id,
-            wait_for_file=wait_for_file,
-            poll_interval=poll_interval,
-            timeout=timeout,
-            deferrable=deferrable,
-            cloudstore_conn_id=cloudstore_conn_id,
-            **kwargs,
-        )
+        super().__init__(file_id=file_id, **kwargs)
         self.target = target
         self.expected_sha256: Any = expected_sha256
 

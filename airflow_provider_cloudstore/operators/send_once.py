@@ -9,10 +9,15 @@ import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError, TransientServiceError
+from airflow_provider_cloudstore.protocol.secrets import redact_url
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
 
 log = logging.getLogger(__name__)
 
@@ -79,26 +84,23 @@ def url_digest(url: str) -> str:
     return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def send_once(
-    send: Callable[[], dict[str, Any]],
-    store: Any,
-    record: UploadRecord,
-    *,
-    subject: str,
-    retry_unknown_outcome: bool,
-) -> dict[str, Any]:
+def send_once(send: Callable[[], dict[str, Any]], context: Context, url: str, *, retry_unknown_outcome: bool) -> dict[str, Any]:
     """Send an upload, unless an earlier try of the task did or may have done so.
 
-    Until it is sent, the store's errors end the try.
+    Until it is sent, the store's errors end the try. Airflow before 3.3 has no store: there, every try sends.
 
     :param send: sends the upload and returns the task's return value.
-    :param store: the task's state store.
-    :param record: this upload.
-    :param subject: its source URL, redacted.
+    :param context: the task's context.
+    :param url: the source URL, credentials included.
     :param retry_unknown_outcome: resend it if an earlier try may have sent it.
     :returns: the return value of ``send``, from this try or an earlier one.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
     """
+    store: Any = context.get("task_state_store")
+    if store is None:
+        return send()
+    ti, subject, now = context["ti"], redact_url(url), datetime.now(UTC).isoformat(timespec="seconds")
+    record = UploadRecord(url_digest(url), ti.try_number, ti.max_tries, now)
     stored = store.get(STATE_KEY)
     earlier = UploadRecord.from_json(stored) if stored else None
     if earlier and earlier.settles(record):

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, conf
 
-from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
+from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.operators.arguments import validate_positive
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator
+from airflow_provider_cloudstore.protocol.waiting import FileWait
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.results import DownloadLink
-    from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 _GRACE = timedelta(minutes=2)  # added to the wait's timeout for Airflow's own: the triggerer may be down
 _RESUMED_SECONDS = 60.0  # the trigger saw the file, so a worker that does not may have asked a lagging replica
@@ -40,7 +41,6 @@ class WaitingOperator(CloudStoreOperator):
     ) -> None:
         super().__init__(**kwargs)
         validate_positive(poll_interval=poll_interval, timeout=timeout)
-        validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
         self.file_id: Any = file_id
         self.wait_for_file = wait_for_file
         self.poll_interval = poll_interval
@@ -50,36 +50,31 @@ class WaitingOperator(CloudStoreOperator):
 
     def execute(self, context: Context) -> Any:
         """Use the link, with ``wait_for_file`` once the file is available."""
-        from airflow_provider_cloudstore.metrics import counted_wait
-
         link = None
         with self._open_hook() as hook:
             if self.wait_for_file:
-                with counted_wait():
-                    wait = begin_wait(self.file_id, self.poll_interval, self.timeout)
-                    link = poll_until_available(self, hook, wait, deferrable=self.deferrable)
+                link = self._wait(hook, self.timeout, deferrable=self.deferrable)
             return self._use_link(context, hook, link)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
+        with self._open_hook() as hook:
+            link = self._wait(hook, _RESUMED_SECONDS, deferrable=False, event=event)
+            return self._use_link(context, hook, link)
+
+    def _wait(
+        self, hook: CloudStoreHook, timeout: float, *, deferrable: bool, event: Mapping[str, Any] | None = None
+    ) -> DownloadLink:
         from airflow_provider_cloudstore.metrics import counted_wait
 
-        with self._open_hook() as hook:
-            with counted_wait():
+        with counted_wait():
+            if event is not None:
                 validate_event(event)
-                wait = begin_wait(self.file_id, self.poll_interval, _RESUMED_SECONDS)
-                link = poll_until_available(self, hook, wait, deferrable=False)
-            return self._use_link(context, hook, link)
+            wait = FileWait(str(self.file_id), self.poll_interval, timeout, datetime.now(UTC))
+            return poll_until_available(self, hook, wait, deferrable=deferrable)
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> Any:
         raise NotImplementedError
-
-
-def begin_wait(file_id: Any, interval: float, timeout: float, *, remembered: bool = True) -> FileWait:
-    """The state of a wait that begins now."""
-    from airflow_provider_cloudstore.protocol.waiting import FileWait
-
-    return FileWait(str(file_id), interval, timeout, datetime.now(UTC), remembered)
 
 
 def poll_until_available(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool) -> DownloadLink:
@@ -88,8 +83,6 @@ def poll_until_available(task: BaseOperator, hook: CloudStoreHook, wait: FileWai
     :raises FileWaitTimeoutError: if the file is not available in time.
     :raises CloudStoreError: if waiting longer cannot help.
     """
-    from airflow_provider_cloudstore.exceptions import CloudStoreError
-
     while isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
         now = datetime.now(UTC)
         if line := wait.not_yet(found, now):
@@ -117,8 +110,6 @@ def validate_event(event: Mapping[str, Any]) -> None:
     :raises CloudStoreError: the error that ended the wait in the triggerer.
     :raises AirflowException: if the event is not from this trigger.
     """
-    from airflow_provider_cloudstore.exceptions import CloudStoreError
-
     match event:
         case {"status": "available"}:
             return

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, conf
 
-from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
-from airflow_provider_cloudstore.operators.waiting import begin_wait, poll_until_available, validate_event
+from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.operators.arguments import validate_positive
+from airflow_provider_cloudstore.operators.waiting import poll_until_available, validate_event
+from airflow_provider_cloudstore.protocol.waiting import FileWait
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, XComArg
-
-    from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 
 class FileAvailableSensor(BaseSensorOperator):
@@ -47,7 +47,6 @@ class FileAvailableSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        validate_flags(deferrable=deferrable)
         validate_positive(poke_interval=self.poke_interval)
         self.file_id: Any = file_id
         self.deferrable = deferrable
@@ -66,7 +65,6 @@ class FileAvailableSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> bool:
         """Poll once. A deferrable sensor polls for a few seconds, then defers."""
-        from airflow_provider_cloudstore.exceptions import CloudStoreError
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
         wait = self._wait or self._begin_wait()
@@ -89,8 +87,8 @@ class FileAvailableSensor(BaseSensorOperator):
         self._file_available(context)
 
     def _begin_wait(self) -> FileWait:
-        # In mode="reschedule", each poll runs in a process of its own.
-        return begin_wait(self.file_id, self.poke_interval, self.timeout, remembered=self.deferrable or not self.reschedule)
+        remembered = self.deferrable or not self.reschedule  # in mode="reschedule", each poll runs in a process of its own
+        return FileWait(str(self.file_id), self.poke_interval, self.timeout, datetime.now(UTC), remembered)
 
     def _file_available(self, context: Context) -> None:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id

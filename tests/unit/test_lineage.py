@@ -100,19 +100,6 @@ def test_openlineage_has_nothing_to_warn_of_when_a_task_fails(
     assert log.debug.called
 
 
-@pytest.mark.parametrize("url", ["cloudstore://cloudstore_default@/a%2Fb", "cloudstore:///a%2Fb", "cloudstore:///a/b"])
-def test_a_path_is_collected_without_its_service_when_it_is_read_and_with_it_when_it_is_copied(
-    emulator: Emulator, collector: Any, tmp_path: Path, url: str
-) -> None:
-    emulator.put_file(b"hello", "a/b")
-    path: Any = ObjectStoragePath(url, conn_id="cloudstore_default")
-    with path.open("rb") as file:
-        assert file.read() == b"hello"
-    assert {asset.uri for asset in collected(collector)[0]} == {"cloudstore:/a%2Fb"}
-    path.copy(f"file://{tmp_path}/copy")
-    assert f"cloudstore://{emulator.url.removeprefix('http://')}/a%2Fb" in {asset.uri for asset in collected(collector)[0]}
-
-
 def test_openlineage_is_told_of_manifest_and_receipts_as_rendered(emulator: Emulator, tmp_path: Path) -> None:
     pytest.importorskip("airflow.providers.openlineage", reason=OWN_ENVIRONMENT)
     (tmp_path / "urls.csv").write_text(f"url\n{SOURCE}\n")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import socket
@@ -21,7 +20,7 @@ from airflow_provider_cloudstore.exceptions import (
     NotFoundError,
     RequestRejectedError,
 )
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.metrics import count_batch, outcome_of
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.protocol import calls
@@ -67,16 +66,6 @@ def test_every_request_counts_by_operation_and_outcome(emulator: Emulator, count
         "requests.download_link.not_found": 1,
     }
     assert counted.total() == sum(emulator.state()["requests"].values())
-
-
-def test_the_requests_of_an_event_loop_count_too(emulator: Emulator, counted: Counter[str]) -> None:
-    async def ask() -> None:
-        async with CloudStoreAsyncHook() as hook:
-            await hook.poll_file("late")
-            await hook.upload_from_url("ftp://127.0.0.1:9/f")
-
-    asyncio.run(ask())
-    assert counted == {"requests.download_link.not_found": 1, "requests.remote_upload.success": 1}
 
 
 def test_a_metrics_client_that_fails_fails_no_call(
@@ -128,14 +117,6 @@ def test_a_batch_counts_what_became_of_its_urls(emulator: Emulator, counted: Cou
         "requests.remote_upload.success": 3,
         "requests.remote_upload.rejected": 1,
     }
-
-
-def test_what_a_batch_sends_again_by_itself_counts_each_time(emulator: Emulator, counted: Counter[str]) -> None:
-    emulator.fault("status", operation="upload", status=429, headers={"Retry-After": "0"}, times=2)
-    operator = RemoteUrlBatchUploadOperator(task_id="b", urls=["ftp://127.0.0.1:9/f"], receipts=None)
-    operator.render_template_fields({})
-    operator.execute({})
-    assert counted == {"batch.queued": 1, "requests.remote_upload.rate_limited": 2, "requests.remote_upload.success": 1}
 
 
 ONE_REQUEST = """

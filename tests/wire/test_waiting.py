@@ -1,10 +1,9 @@
-"""The same wait on a worker and in the triggerer: the same XCom, the same sentences in the log, the same errors."""
+"""The same wait on a worker and in the triggerer, over sockets; ``tests/unit/protocol/test_waiting.py`` has the decisions."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,13 +12,7 @@ from typing import Any
 
 import pendulum
 import pytest
-from airflow.providers.common.compat.sdk import (
-    AirflowException,
-    AirflowFailException,
-    AirflowSkipException,
-    BaseOperator,
-    TaskDeferred,
-)
+from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, TaskDeferred
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -29,8 +22,6 @@ from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 from tests.support import store_file
-
-pytestmark = pytest.mark.slow  # make test-in-time
 
 QUICK: dict[str, Any] = {"poll_interval": 0.05}
 
@@ -44,7 +35,6 @@ class Outcome:
     error: BaseException | None = None
     lines: list[str] = field(default_factory=list)
     deferred: bool = False
-    timeout: timedelta | None = None
 
     def push(self, key: str, value: Any) -> None:
         self.xcoms[key] = value
@@ -88,9 +78,8 @@ class Worker:
         try:
             return task.execute(context)
         except TaskDeferred as deferred:
-            outcome.deferred = True
+            outcome.deferred = type(deferred.timeout) is timedelta  # Airflow 3 sends no other kind to its supervisor
             again = FileAvailableTrigger(**deferred.trigger.serialize()[1])
-            outcome.timeout = deferred.timeout
 
         async def wait() -> list[Any]:
             return [event.payload async for event in again.run()]
@@ -130,126 +119,83 @@ def make(request: pytest.FixtureRequest) -> Make:
     return made
 
 
-def distinct(lines: list[str]) -> list[str]:
-    """The sentences without repetition and without the moment of the deadline, which differs from run to run."""
-    return list(dict.fromkeys(line.split(" until ")[0] for line in lines))
+def status(code: int, body: str = "no") -> dict[str, Any]:
+    return {"kind": "status", "status": code, "body": body}
 
 
-def test_a_file_that_is_there_already_costs_no_deferral(worker: Worker, emulator: Emulator, make: Make, deferrable: bool) -> None:
-    store_file(emulator)
-    outcome = worker.run(make(deferrable))
-    assert outcome.error is None
-    assert not outcome.deferred
-    assert emulator.state()["requests"] == {"link": 1}
+LATE = status(404, "Could not find the file")
+PAGE = status(200, "<html>maintenance")
 
 
-def test_a_file_that_comes_later_is_waited_for(worker: Worker, emulator: Emulator, make: Make, deferrable: bool) -> None:
-    store_file(emulator)
-    emulator.fault("status", status=404, body="Could not find the file", times=3)
-    outcome = worker.run(make(deferrable))
-    assert outcome.error is None
-    assert outcome.deferred is deferrable
-    assert type(outcome.timeout) is (timedelta if deferrable else type(None))  # Airflow 3 sends no other kind to its supervisor
-    last = "File 'f1' is available" if make is sensor else "Created download link for file 'f1' (expires "
-    lines = distinct(outcome.lines)
-    assert lines[0] == "File 'f1' is not available yet (HTTP 404: Could not find the file); polling every 0.05 s"
-    assert lines[1].startswith(last)
-    assert len(lines) == 2
-    if make is link:
+@dataclass(frozen=True)
+class Case:
+    """A wait, and how it ends on the worker and in the triggerer.
+
+    :param faults: what the service answers first; the last one for ever if the wait ends with an error.
+    :param polls: the number of requests at least, before a fresh link.
+    """
+
+    faults: tuple[dict[str, Any], ...]
+    error: type[exceptions.CloudStoreError] | None = None
+    words: str = ""
+    polls: int = 1
+    timeout: float = 20.0
+
+
+CASES = {
+    "there": Case(()),
+    "late": Case((LATE, LATE, LATE), polls=4),
+    "ailing": Case((status(500), status(429), {"kind": "drop_before"}, status(200, '{"_status": "error"}')), polls=5),
+    "inconclusive for a moment": Case((PAGE, status(403), LATE), polls=4),
+    "inconclusive for long": Case((LATE, PAGE), exceptions.InvalidResponseError, "download link 'f1': HTTP 200", 4),
+    "a page for a 404": Case((status(404, "<html>"),), exceptions.NotFoundError, "download link 'f1': HTTP 404", 3),
+    "refused": Case((LATE, status(401)), exceptions.AuthenticationError, "download link 'f1': HTTP 401", 2),
+    "invalid": Case((status(400),), exceptions.BadRequestError, "download link 'f1': HTTP 400: no", 1),
+    "too late": Case(
+        (LATE,), exceptions.FileWaitTimeoutError,
+        "wait 'f1': the file was not available within 0.5 s; last response: HTTP 404: Could not find the file.", 2, 0.5,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_wait_ends_alike_on_the_worker_and_in_the_triggerer(
+    worker: Worker, emulator: Emulator, make: Make, deferrable: bool, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.3)
+    if not case.error:
+        store_file(emulator)
+    for number, fault in enumerate(case.faults, 1):
+        emulator.fault(**fault, times=0 if case.error and number == len(case.faults) else 1)
+    outcome = worker.run(make(deferrable, timeout=case.timeout))
+    assert type(outcome.error) is (case.error or type(None))
+    assert str(outcome.error or "").startswith(case.words)
+    assert emulator.state()["requests"].keys() == {"link"}
+    assert emulator.state()["requests"]["link"] >= case.polls
+    assert outcome.deferred is (deferrable and case.polls > 1)
+    if case.faults[:1] == (LATE,):
+        assert outcome.lines[0].startswith(
+            "File 'f1' is not available yet (HTTP 404: Could not find the file); polling every 0.05 s"
+        )
+    if not case.error and make is link:  # the link that proved that the file is there is used, or replaced by a fresh one
         tokens = [token["token"] for token in emulator.state()["tokens"]]
-        assert outcome.value == tokens[-1]
-        assert outcome.xcoms["download_link"]["token"] == tokens[-1]
-        assert len(tokens) == (2 if deferrable else 1)  # deferred: the one that proved it, which was dropped, and a fresh one
+        assert outcome.value == outcome.xcoms["download_link"]["token"] == tokens[-1]
+        assert len(tokens) == (2 if outcome.deferred else 1)
 
 
-def test_a_timeout_says_how_long_for_what_and_the_services_last_words(
-    worker: Worker, emulator: Emulator, make: Make, deferrable: bool
-) -> None:
-    outcome = worker.run(make(deferrable, timeout=0.5))
-    assert isinstance(outcome.error, exceptions.FileWaitTimeoutError)
-    assert str(outcome.error) == (
-        "wait 'f1': the file was not available within 0.5 s; last response: HTTP 404: Could not find the file.\n"
-        "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
-    )
-
-
-PERMANENT = [(400, exceptions.RequestRejectedError), (401, exceptions.AuthenticationError)]
-
-
-@pytest.mark.parametrize("before", [0, 3], ids=["at-once", "in-mid-wait"])
-@pytest.mark.parametrize(("status", "kind"), PERMANENT)
-def test_an_error_that_waiting_cannot_help_is_the_same(
-    worker: Worker, emulator: Emulator, make: Make, deferrable: bool, status: int, kind: Any, before: int
-) -> None:
-    if before:
-        emulator.fault("status", status=404, times=before)
-    emulator.fault("status", status=status, body="no", times=0)
-    outcome = worker.run(make(deferrable))
-    assert isinstance(outcome.error, kind)
-    assert isinstance(outcome.error, AirflowFailException)
-    assert str(outcome.error).startswith(f"download link 'f1': HTTP {status}: ")
-    assert emulator.state()["requests"] == {"link": before + 1}
-
-
-INCONCLUSIVE: dict[str, Any] = {"kind": "status", "status": 200, "body": "<html>"}
-
-
-def test_a_response_that_says_nothing_of_the_file_is_waited_out(
-    worker: Worker, emulator: Emulator, make: Make, deferrable: bool
-) -> None:
-    store_file(emulator)
-    emulator.fault(times=4, **INCONCLUSIVE)
-    outcome = worker.run(make(deferrable))
-    assert outcome.error is None
-    assert outcome.lines[0].startswith("The response is inconclusive about file 'f1' (HTTP ")
-    assert len(outcome.lines) == (3 if deferrable else 2)  # the trigger says it too
-    assert emulator.state()["requests"]["link"] == (6 if deferrable and make is link else 5)
-
-
-@pytest.mark.parametrize("before", [0, 3], ids=["at-once", "in-mid-wait"])
-def test_three_in_a_row_over_half_a_minute_end_the_wait_with_the_same_error(
-    worker: Worker, emulator: Emulator, make: Make, deferrable: bool, before: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.3)
-    if before:
-        emulator.fault("status", status=404, times=before)
-    emulator.fault(times=0, **INCONCLUSIVE)
-    outcome = worker.run(make(deferrable))
-    assert isinstance(outcome.error, exceptions.InvalidResponseError)
-    assert not isinstance(outcome.error, AirflowFailException)
-    assert str(outcome.error).startswith("download link 'f1': HTTP ")
-    assert emulator.state()["requests"]["link"] >= before + 3
-
-
-def test_a_404_that_is_a_web_page_ends_the_wait_like_any_other(
-    worker: Worker, emulator: Emulator, make: Make, deferrable: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.3)
-    emulator.fault("status", status=404, body="<html>404 Not Found</html>", times=0)
-    assert isinstance(worker.run(make(deferrable)).error, exceptions.NotFoundError)
-    assert emulator.state()["requests"]["link"] >= 3
-
-
-LAGGING = {"kind": "status", "status": 404, "body": '{"message": "no such file"}'}
-
-
-@pytest.mark.parametrize(
-    ("fault", "kind"), [(INCONCLUSIVE, exceptions.InvalidResponseError), (LAGGING, exceptions.FileWaitTimeoutError)]
-)
-def test_nor_does_one_end_it_between_the_trigger_and_the_fresh_link(
+@pytest.mark.parametrize(("fault", "kind"), [(PAGE, exceptions.InvalidResponseError), (LATE, exceptions.FileWaitTimeoutError)])
+def test_a_lagging_replica_does_not_end_the_wait_between_the_trigger_and_the_fresh_link(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, fault: Any, kind: type[exceptions.CloudStoreError]
 ) -> None:
     store_file(emulator)
     emulator.fault(times=2, **fault)
     task: Any = link(True)
-    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: None)}
-    assert task.execute_complete(context, {"status": "available"}) == emulator.state()["tokens"][0]["token"]
+    assert task.execute_complete({}, {"status": "available"}) == emulator.state()["tokens"][0]["token"]
     monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.3)
     monkeypatch.setattr(operators_waiting, "_RESUMED_SECONDS", 1.0)
     emulator.fault(times=0, **fault)
     with pytest.raises(kind):
-        task.execute_complete(context, {"status": "available"})
-    assert emulator.state()["requests"]["link"] >= 6
+        task.execute_complete({}, {"status": "available"})
 
 
 @pytest.mark.usefixtures("airflow_db")  # Airflow 2 looks there for the first poke
@@ -263,51 +209,16 @@ def test_in_mode_reschedule_where_nothing_is_remembered_only_the_timeout_ends_th
         assert emulator.state()["requests"] == {"link": number}
 
 
-def test_the_operators_next_poll_comes_when_the_service_asked(worker: Worker, emulator: Emulator) -> None:
-    store_file(emulator)
-    emulator.fault("status", status=429, headers={"Retry-After": "1"}, times=2)
-    began = time.monotonic()
-    assert worker.run(link(False)).error is None
-    assert time.monotonic() - began >= 2
-    assert emulator.state()["requests"] == {"link": 3}
-
-
 @pytest.mark.usefixtures("airflow_db")
 def test_in_mode_reschedule_a_deferrable_sensor_remembers_in_the_triggerer(worker: Worker, emulator: Emulator) -> None:
-    store_file(emulator)
     emulator.fault("status", status=403, times=3)
+    store_file(emulator)
     outcome = worker.run(sensor(True, mode="reschedule"))
-    assert outcome.error is None
-    assert outcome.deferred
-
-
-def test_soft_fail_skips_a_timeout_also_if_the_last_response_was_inconclusive(
-    worker: Worker, emulator: Emulator, deferrable: bool
-) -> None:
-    emulator.fault(times=0, **INCONCLUSIVE)
-    outcome = worker.run(sensor(deferrable, timeout=0.4, soft_fail=True))
-    assert isinstance(outcome.error, AirflowSkipException)
-
-
-def test_soft_fail_skips_a_permanent_error_too(worker: Worker, emulator: Emulator, deferrable: bool) -> None:
-    emulator.fault("status", status=404, times=3)
-    emulator.fault("status", status=401, times=0)
-    assert isinstance(worker.run(sensor(deferrable, soft_fail=True)).error, AirflowSkipException)
-
-
-def test_a_missing_id_is_refused_before_anything_is_sent(
-    worker: Worker, emulator: Emulator, make: Make, deferrable: bool
-) -> None:
-    task = make(deferrable)
-    task.file_id = "None"
-    outcome = worker.run(task)
-    assert isinstance(outcome.error, exceptions.InvalidInputError)
-    assert isinstance(outcome.error, AirflowFailException)
-    assert emulator.state()["requests"] == {}
+    assert (outcome.error, outcome.deferred) == (None, True)
 
 
 @pytest.mark.parametrize("event", [{}, {"status": "done"}, {"status": "failed", "error": "x"}])
-def test_an_event_that_is_not_the_triggers_own_fails_loudly(worker: Worker, make: Make, event: dict[str, Any]) -> None:
+def test_an_event_that_is_not_the_triggers_own_fails_loudly(make: Make, event: dict[str, Any]) -> None:
     task: Any = make(True)
     with pytest.raises(AirflowException, match="Unexpected trigger event"):
         task.execute_complete({}, event)

@@ -9,14 +9,12 @@ import itertools
 import json
 import shutil
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.leaks import leaks
 from tests.real_airflow import AIRFLOW_2, RealAirflow
@@ -88,23 +86,6 @@ def test_a_published_file_starts_the_dag_that_uses_it(airflow: RealAirflow, emul
     over = "select state from dag_run where dag_id = 'example_use_published_file' and state in ('success', 'failed')"
     assert airflow.until("the consumer has run", lambda: airflow.rows(over)) == [("success",)]
     assert "200000" in str(airflow.rows("select value from xcom where task_id = 'use'"))
-
-
-@pytest.mark.skipif(not HAS_RETRY_POLICIES, reason="Airflow before 3.3 has no retry policies")
-def test_the_retry_comes_not_before_the_service_said_although_the_retry_delay_is_shorter(
-    airflow: RealAirflow, emulator: Emulator
-) -> None:
-    emulator.make_folder("doomed")
-    emulator.fault("status", operation="delete", status=429, headers={"Retry-After": "8"})
-    run_id = airflow.trigger("retry_times")
-    assert set(airflow.finish(run_id, 60).values()) == {"success"}
-    tries = airflow.rows(
-        "select start_date from task_instance_history where dag_id = 'retry_times' union "
-        "select start_date from task_instance where dag_id = 'retry_times'"
-    )
-    first, second = sorted(datetime.fromisoformat(str(began)) for (began,) in tries)
-    assert (second - first).total_seconds() >= 8
-    assert emulator.state()["requests"]["delete"] == 2
 
 
 def test_lineage_leads_from_source_to_file_and_from_manifest_to_receipts(airflow: RealAirflow, emulator: Emulator) -> None:

@@ -61,7 +61,7 @@ def test_a_connection_from_airflows_database(emulator: Emulator, program: Doctor
 def test_a_connection_that_is_nowhere(program: Doctor) -> None:
     done = program("--conn-id", "nowhere", "--delete-folder", "old")
     assert done.status == 1, done.err
-    assert "it cannot be read: it is not defined. Add it in Admin > Connections" in done.report["verdict"]
+    assert "it is not defined, or Airflow cannot parse it. Add it in Admin" in done.report["verdict"]
 
 
 @pytest.mark.usefixtures("airflow_db")

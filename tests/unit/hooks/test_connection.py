@@ -151,27 +151,6 @@ def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source, c
     assert source.reads == 2
 
 
-def test_a_rejected_token_that_was_not_replaced_costs_the_users_of_a_moment_two_reads(source: Source) -> None:
-    async def use() -> None:
-        user = shared_connection("c")
-        rejected = await user.settings()
-        assert set(await asyncio.gather(*(user.after_rejection(rejected) for _ in range(USERS)))) == {rejected}
-
-    asyncio.run(use())
-    assert source.reads == 3
-
-
-def test_after_a_rejection_an_error_of_the_read_is_the_users(source: Source) -> None:
-    async def use() -> None:
-        user = shared_connection("c")
-        rejected = await user.settings()
-        source.error = OSError("the database is away")
-        with pytest.raises(OSError, match="away"):
-            await user.after_rejection(rejected)
-
-    asyncio.run(use())
-
-
 def test_a_read_that_began_before_the_rejection_does_not_prove_that_the_token_is_the_same(source: Source, clock: Clock) -> None:
     async def use() -> None:
         user = shared_connection("c")

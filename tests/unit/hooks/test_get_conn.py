@@ -69,16 +69,3 @@ def test_closing_the_hook_closes_the_connections_of_every_thread(emulator: Emula
         eventually(lambda: other.closed == 2)
         assert hook.get_conn() not in sessions  # the hook can be used again
     hook.close()
-
-
-@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_the_connections_of_a_thread_end_with_it(emulator: Emulator, other: OtherServer) -> None:
-    with CloudStoreHook() as hook:
-        hook.get_conn().get(other.url)
-        for _ in range(3):
-            thread = threading.Thread(target=lambda: hook.get_conn().get(other.url))
-            thread.start()
-            thread.join()
-        eventually(lambda: other.closed == 3)
-        assert hook.get_conn().get(other.url).ok
-        assert other.closed == 3

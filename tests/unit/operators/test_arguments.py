@@ -31,9 +31,3 @@ def test_what_is_neither_is_refused_without_being_shown(urls: Any) -> None:
     with pytest.raises(ValueError, match=r"^urls ") as refused:
         parse_urls(urls)
     assert "hunter2" not in str(refused.value)
-
-
-@pytest.mark.parametrize("urls", [None, "None", "", " null "])
-def test_missing_urls_are_refused_with_the_words_of_every_other_missing_argument(urls: Any) -> None:
-    with pytest.raises(ValueError, match="what a template renders when its source is missing: check that the upstream task"):
-        parse_urls(urls)

@@ -5,16 +5,14 @@ import json
 import math
 import os
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -34,10 +32,6 @@ def whole(folder: Path) -> Any:
 
 def block(folder: Path) -> Any:
     return CloudStoreHook().open_file("f1").read(0, 10)
-
-
-def test_file_target_checksum_and_connection_are_templates() -> None:
-    assert set(DownloadFileOperator.template_fields) == {"file_id", "target", "expected_sha256", "cloudstore_conn_id"}
 
 
 @pytest.mark.usefixtures("airflow_db")
@@ -64,12 +58,6 @@ def test_a_target_with_credentials_is_refused_and_rendered_without_them(emulator
         operator.execute({})
     assert "hunter2" not in str(refused.value)
     assert emulator.state()["requests"] == {}
-
-
-def test_a_target_with_the_id_of_a_connection_is_rendered_as_it_is() -> None:
-    operator = DownloadFileOperator(task_id="t", file_id="f1", target="s3://aws_default@bucket/{{ 1 + 1 }}")
-    operator.render_template_fields({})
-    assert operator.target == "s3://aws_default@bucket/2"
 
 
 @pytest.mark.usefixtures("airflow_db")
@@ -130,29 +118,6 @@ def test_a_pause_that_does_not_fit_ends_the_download_and_the_read_of_a_block(
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("read", [whole, block])
-def test_a_pause_that_fits_into_execution_timeout_is_made(
-    emulator: Emulator, tmp_path: Path, alarm: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, read: Download
-) -> None:
-    emulator.put_file(DATA, "f1")
-    emulator.fault("status", operation="download", status=503, headers={"Retry-After": "58"})
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    alarm(100)
-    read(tmp_path)
-    assert slept == [58]
-
-
-@pytest.mark.skipif(not HAS_RETRY_POLICIES, reason="Airflow before 3.3 has no retry policies")
-def test_airflow_retries_a_download_when_its_host_asked_for_it(emulator: Emulator, tmp_path: Path) -> None:
-    emulator.put_file(DATA, "f1")
-    emulator.fault("status", operation="download", status=429, headers={"Retry-After": "1200"})
-    operator: Any = DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/")
-    with pytest.raises(exceptions.RateLimitError) as failed:
-        operator.execute({})
-    assert operator.retry_policy.evaluate(failed.value, 1, 2).retry_delay.total_seconds() == 1200
-
-
 @pytest.mark.usefixtures("airflow_db")
 def test_a_part_is_named_by_its_try_in_operators_and_taskflow_code_alike(emulator: Emulator, tmp_path: Path) -> None:
     emulator.put_file(DATA, "f1")
@@ -163,13 +128,3 @@ def test_a_part_is_named_by_its_try_in_operators_and_taskflow_code_alike(emulato
     assert re.fullmatch(r"\.f1\.[0-9a-f]{12}-1\.part", of_taskflow)
     assert of_operator != of_taskflow
     assert {one.name for one in tmp_path.rglob("*")} == {"operator", "taskflow", "f1"}
-
-
-def test_a_deferrable_operator_leaves_the_worker_while_the_file_is_missing(emulator: Emulator, tmp_path: Path) -> None:
-    operator = DownloadFileOperator(
-        task_id="t", file_id="f1", target=str(tmp_path / "f"), wait_for_file=True, deferrable=True, poll_interval=0.1
-    )
-    emulator.fault("status", operation="link", status=503, headers={"Retry-After": "60"})
-    with pytest.raises(TaskDeferred):
-        operator.execute({})
-    assert list(tmp_path.iterdir()) == []

@@ -138,14 +138,6 @@ def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(
     assert uploads(emulator) == 1
 
 
-def test_who_clears_the_task_after_it_was_told_to_look_sends_again(emulator: Emulator, killed_while_sending: Task) -> None:
-    with pytest.raises(exceptions.OutcomeUnknownError):
-        killed_while_sending.attempt()
-    killed_while_sending.clear()
-    assert killed_while_sending.attempt()["url"] == SHOWN
-    assert uploads(emulator) == 1
-
-
 def test_who_clears_a_task_that_was_killed_for_good_is_told_to_look_first(emulator: Emulator, store: Store) -> None:
     task = Task(store, retries=0)
     store.kill_after = "set sending"
@@ -167,27 +159,6 @@ def test_a_try_that_was_killed_after_the_upload_was_queued_hands_its_result_to_t
     with caplog.at_level(logging.INFO):
         assert task.attempt() == first
     assert "Try 1 queued the upload of ftp://***@127.0.0.1:9/file?*** before it was killed" in caplog.text
-    assert uploads(emulator) == 1
-
-
-def test_killed_while_the_record_becomes_queued_sends_nothing_again(emulator: Emulator, task: Task, store: Store) -> None:
-    store.kill_after = "set queued"
-    with pytest.raises(Killed):
-        task.attempt()
-    store.kill_after = None
-    assert task.attempt()["response"]["_status"] == "success"
-    assert uploads(emulator) == 1
-
-
-def test_a_task_that_is_cleared_after_its_success_sends_again(emulator: Emulator, task: Task) -> None:
-    task.attempt()
-    task.clear()
-    task.attempt()
-    assert uploads(emulator) == 2
-
-
-def test_another_url_is_another_upload(emulator: Emulator, killed_while_sending: Task) -> None:
-    assert killed_while_sending.attempt(SOURCE + "4")["url"] == SHOWN
     assert uploads(emulator) == 1
 
 
@@ -214,12 +185,6 @@ def test_an_unknown_outcome_is_recorded_also_for_who_opted_in_to_resending(
     with pytest.raises(exceptions.TransientServiceError, match="may or may not have been queued"):
         task.attempt(retry_unknown_outcome=True)
     assert store.state == "unknown"
-
-
-def test_what_is_refused_before_it_is_sent_leaves_no_record(emulator: Emulator, task: Task, store: Store) -> None:
-    with pytest.raises(exceptions.InvalidInputError):
-        task.attempt("None")
-    assert store.values == {}
 
 
 def test_an_outcome_that_is_unknown_stays_so_for_a_retry_and_not_for_who_clears_the_task(
@@ -264,13 +229,6 @@ def test_a_store_that_fails_after_the_upload_was_queued_fails_nothing(
         assert task.attempt()["url"] == SHOWN
     assert "Could not record the outcome of the upload" in caplog.text
     assert uploads(emulator) == 1
-
-
-def test_a_store_that_fails_after_a_failure_hides_it_not(emulator: Emulator, task: Task, store: Store) -> None:
-    store.away = {"delete"}
-    emulator.fault("status", status=403)
-    with pytest.raises(exceptions.PermissionDeniedError):
-        task.attempt()
 
 
 def test_before_airflow_3_3_there_is_no_record(emulator: Emulator) -> None:

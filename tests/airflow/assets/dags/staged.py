@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from airflow.providers.common.compat.sdk import DAG, Variable, task
 
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
-    DeleteFolderOperator,
     DownloadFileOperator,
     RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
@@ -29,12 +28,3 @@ with DAG("lineage", schedule=None, start_date=START) as lineage:
 
     by_hook()
     DownloadFileOperator(task_id="download", file_id="downloaded", target=os.environ["STAGED_TARGET"])
-
-with DAG("retry_times", schedule=None, start_date=START) as retry_times:
-    DeleteFolderOperator(
-        task_id="delete",
-        folder_id="doomed",
-        retries=1,
-        retry_delay=timedelta(seconds=1),
-        execution_timeout=timedelta(seconds=6),
-    )
