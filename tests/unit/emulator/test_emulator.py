@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -52,6 +53,14 @@ def test_a_source_that_cannot_be_fetched_leaves_a_failed_file_and_no_link(emulat
         eventually(lambda: emulator.state()["files"][-1]["state"] == "failed")
         assert make_link(emulator, file_id).status_code == 404
     assert emulator.state()["effects"] == {"upload": 3}
+
+
+def test_an_upload_waits_in_the_queue_for_the_delay() -> None:
+    with Emulator(fetch_delay=0.3) as emulator:
+        began = time.monotonic()
+        queue(emulator, emulator.serve(b"x"))
+        eventually(lambda: emulator.state()["files"][0]["state"] == "stored")
+        assert time.monotonic() - began >= 0.3
 
 
 def test_a_token_expires_after_its_ttl() -> None:
