@@ -127,8 +127,11 @@ def test_the_program_prints_its_address_and_an_airflow_connection_and_stops_clea
         url = first.split()[2]
         assert f'"host": "{url}", "password": "abc"' in second
         assert requests.get(f"{url}{API}/file/download?access_token=abc&file_id=f1", timeout=5).status_code == 404
-        program.send_signal(signal.SIGINT)
-        rest, errors = program.communicate(timeout=10)
+        program.send_signal(signal.SIGTERM)
+        try:
+            rest, errors = program.communicate(timeout=30)
+        finally:
+            program.kill()
         assert (program.returncode, rest, "Traceback" in errors) == (0, "Stopped.\n", False)
 
 
