@@ -84,6 +84,7 @@ def test_what_was_listed_is_shown_and_deleted_once_it_is_approved(approvals: App
     question = approvals.question(run_id)
     assert question["subject"].startswith("Permanently delete 2 folders")
     assert question["body"].split("\n") == ["", '    "exports-2025"', '    "logs-2025"']
+    assert approvals.airflow.states(run_id)["approved", -1] is None  # nothing that deletes has begun
     assert emulator.state()["requests"] == {}
     states = approvals.answer(run_id, "Approve")
     assert (states["delete", 0], states["delete", 1]) == ("success", "success")
