@@ -32,7 +32,7 @@ IN_TIME := tests/wire/batch/test_job.py tests/wire/test_ended.py tests/docs/dags
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories package test-wheel \
-  test-airflow test-airflow-new test-airflow-old test-canary test-assets test-downloads test-waiting test-killed-upload \
+  test-airflow test-airflow-new test-airflow-old test-canary test-assets test-waiting test-killed-upload \
   test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
   drawings pictures test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
 .DEFAULT_GOAL := help
@@ -101,16 +101,16 @@ test-wheel: ## test the wheel with each Airflow version in an empty environment
 	  $(MAKE) --no-print-directory test-on-$$name ARGS="-m slow tests/project/packaging"; done
 
 # Half of these share one Airflow.
-IN_AIRFLOW := $(addprefix tests/airflow/,approval canary downloads first_day killed_upload waiting)
+IN_AIRFLOW := $(addprefix tests/airflow/,approval canary first_day killed_upload waiting)
 test-airflow: test-airflow-new test-airflow-old ## run tests/airflow without assets and kills, in a full Airflow, newest and oldest
 test-airflow-new: env-new
 	@$(BIN)/python -m pytest -m slow $(or $(ARGS),$(IN_AIRFLOW))
 # Airflow 3.0 resumes deferred tasks in a way of its own.
 test-airflow-old: env-old env-middle
 	@$(OLD_BIN)/python -m pytest -m slow $(or $(ARGS),$(IN_AIRFLOW))
-	@$(if $(filter-out tests/airflow/waiting,$(ARGS)),,$(MIDDLE_BIN)/python -m pytest -m slow tests/airflow/waiting/test_waiting_on_airflow.py)
+	@$(if $(filter-out tests/airflow/waiting,$(ARGS)),,$(MIDDLE_BIN)/python -m pytest -m slow tests/airflow/waiting)
 
-test-approval test-canary test-downloads test-first-day test-killed-upload test-waiting: test-%: ## run one folder of test-airflow
+test-approval test-canary test-first-day test-killed-upload test-waiting: test-%: ## run one folder of test-airflow
 	@$(MAKE) --no-print-directory test-airflow ARGS=tests/airflow/$(subst -,_,$*)
 
 test-readers: ## test that pandas, pyarrow, polars and DuckDB read files

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 
@@ -19,6 +20,13 @@ def leaks(texts: Iterable[tuple[Path, str]], secrets: Iterable[str]) -> set[tupl
         for line in text.splitlines()
         if form in line
     }
+
+
+def texts_of(rows: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[tuple[Path, str]]:
+    """Yield the text of each row, under the name of its table."""
+    for table, row in rows:
+        values = [value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in row.values()]
+        yield Path(table), "\n".join(values)
 
 
 def printed(secret: str) -> set[str]:

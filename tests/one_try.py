@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,20 +37,43 @@ class Store:
         self._file.write_text(json.dumps({name: value for name, value in self._load().items() if name != key}))
 
 
-def main(kind: str, file: str, number: str) -> None:
+def start(kind: str, place: str, number: int, urls: str = "") -> subprocess.Popen[str]:
+    """Start a try.
+
+    :param kind: ``upload``, or ``batch``.
+    :param place: the file with an upload's state, or the folder of a batch's receipts.
+    :param number: of the try, from 1.
+    :param urls: the manifest of a batch; default: ``URLS``.
+    """
+    command = [sys.executable, "-m", "tests.one_try", kind, place, str(number), *([urls] if urls else [])]
+    return subprocess.Popen(command, cwd=Path(__file__).resolve().parents[1], stdout=subprocess.PIPE, text=True)
+
+
+def result(process: subprocess.Popen[str]) -> str:
+    """Wait for the end of a try, and return its result, or the type of its error."""
+    with process:
+        out, _ = process.communicate(timeout=300)
+    return out.splitlines()[-1]
+
+
+def main(kind: str, place: str, number: str, urls: str = "") -> None:
     """Run the try; print the error's type, or the result."""
     operator: Any = (
         RemoteUrlUploadOperator(task_id="t", url=URLS[0], retries=2)
         if kind == "upload"
-        else RemoteUrlBatchUploadOperator(task_id="t", urls=URLS, receipts=f"{file}.receipts", max_concurrency=1, retries=2)
+        else RemoteUrlBatchUploadOperator(task_id="t", urls=urls or URLS, receipts=place, max_concurrency=1, retries=2)
     )
     signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
-    names = {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": -1}
-    ti = SimpleNamespace(**names, try_number=int(number), max_tries=2, xcom_push=lambda **_: None)
     try:
-        print(json.dumps(operator.execute({"ti": ti, "task_state_store": Store(Path(file))})))
+        print(json.dumps(operator.execute({"ti": task_instance(int(number)), "task_state_store": Store(Path(place))})))
     except CloudStoreError as error:
         print(type(error).__name__)
+
+
+def task_instance(number: int = 1) -> Any:
+    """What an operator needs of the task instance of a try."""
+    names = {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": -1}
+    return SimpleNamespace(**names, try_number=number, max_tries=2, xcom_push=lambda **_: None)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Helpers that several test modules share: settings, files in the emulator, another server, DAG runs, and what Airflow stored."""
+"""Helpers that several test modules share: settings, files in the emulator, DAG runs, and what Airflow stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
@@ -76,47 +75,6 @@ def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
         assert time.monotonic() < ends_at, f"not within {seconds} s"
         time.sleep(0.02)
     return value
-
-
-@dataclass
-class OtherServer:
-    """A server on loopback that is not the service.
-
-    :ivar requests: the heads of its requests.
-    :ivar closed: how many of its connections have ended.
-    """
-
-    url: str = ""
-    requests: list[str] = field(default_factory=list)
-    closed: int = 0
-
-
-@contextmanager
-def other_server() -> Iterator[OtherServer]:
-    """Run a server that responds to each GET with a cookie and ``other``, and to that of ``/moved`` with a redirect."""
-    other = OtherServer()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            other.requests.append(f"{self.requestline}\n{self.headers}")
-            self.send_response(302 if self.path == "/moved" else 200)
-            self.send_header("Location", "/elsewhere")
-            self.send_header("Set-Cookie", "name=value")
-            self.send_header("Content-Length", "5")
-            self.end_headers()
-            self.wfile.write(b"other")
-
-        def finish(self) -> None:
-            super().finish()
-            other.closed += 1
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with http_server(Handler) as other.url:
-        yield other
 
 
 @contextmanager

@@ -41,15 +41,11 @@ def airflow(service: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """An Airflow with the DAGs of several tests and those of the pages that they are about."""
     work = tmp_path_factory.mktemp("airflow")
     dags = work / "dags"
-    for name in ("downloads", "killed_upload"):
-        shutil.copytree(HERE / name / "dags", dags, dirs_exist_ok=True)
+    shutil.copytree(HERE / "killed_upload" / "dags", dags)
     (dags / "share_report.py").write_text(code_of("README.md-0"))
     if not AIRFLOW_2:
-        code = code_of("approve-a-deletion.md-0")
-        (dags / "approve_and_delete.py").write_text(code)
+        (dags / "approve_and_delete.py").write_text(code_of("approve-a-deletion.md-0"))
         (dags / "propose_deletions.py").write_text(code_of("approve-a-deletion.md-1"))
-        impatient = code.replace('"approve_and_delete"', '"impatient"').replace("timedelta(days=2)", "timedelta(seconds=2)")
-        (dags / "impatient.py").write_text(impatient)
     env = {"AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG", "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True"}
     with RealAirflow(work / "home", dags, **env) as running:
         running.store({"cloudstore_default": json.loads(service.connection)}, {})

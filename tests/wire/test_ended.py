@@ -8,28 +8,15 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.one_try import result, start
 from tests.support import eventually
 
 pytestmark = pytest.mark.slow  # make test-in-time
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-def start(kind: str, store: Path, number: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.one_try", kind, str(store), str(number)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-
-def result(process: subprocess.Popen[str]) -> str:
-    with process:
-        out, _ = process.communicate(timeout=60)
-    return out.splitlines()[-1]
 
 
 def end_while_sending(process: subprocess.Popen[str], emulator: Emulator, sent: int, ending: signal.Signals) -> None:
@@ -40,11 +27,11 @@ def end_while_sending(process: subprocess.Popen[str], emulator: Emulator, sent: 
 
 def test_an_upload_that_is_killed_while_sending_is_not_resent(emulator: Emulator, tmp_path: Path) -> None:
     emulator.fault("delay", operation="upload", seconds=60)
-    process = start("upload", tmp_path / "store", 1)
+    process = start("upload", str(tmp_path / "store"), 1)
     end_while_sending(process, emulator, 1, signal.SIGKILL)
     with process:
         assert process.wait(60) == -signal.SIGKILL
-    assert result(start("upload", tmp_path / "store", 2)) == "OutcomeUnknownError"
+    assert result(start("upload", str(tmp_path / "store"), 2)) == "OutcomeUnknownError"
     assert emulator.state()["requests"] == {"upload": 1}
 
 
@@ -52,10 +39,10 @@ def test_an_upload_that_is_stopped_while_sending_finishes_if_it_gets_its_respons
     emulator: Emulator, tmp_path: Path
 ) -> None:
     emulator.fault("delay", operation="upload", seconds=1)
-    process = start("upload", tmp_path / "store", 1)
+    process = start("upload", str(tmp_path / "store"), 1)
     end_while_sending(process, emulator, 1, signal.SIGTERM)
     first = json.loads(result(process))
-    assert json.loads(result(start("upload", tmp_path / "store", 2))) == first
+    assert json.loads(result(start("upload", str(tmp_path / "store"), 2))) == first
     assert emulator.state()["requests"] == {"upload": 1}
 
 
@@ -64,14 +51,14 @@ def test_a_batch_that_is_ended_resumes_and_resends_at_most_what_was_in_flight_an
     emulator: Emulator, tmp_path: Path, ending: signal.Signals, resent: float
 ) -> None:
     emulator.fault("delay", operation="upload", seconds=0.4, times=9)
-    process = start("batch", tmp_path / "store", 1)
+    process = start("batch", str(tmp_path / "store"), 1)
     end_while_sending(process, emulator, 9, ending)
     if ending is signal.SIGTERM:
         assert result(process) == "BatchInterruptedError"
     else:
         with process:
             assert process.wait(60) == -signal.SIGKILL
-    summary = json.loads(result(start("batch", tmp_path / "store", 2)))
+    summary = json.loads(result(start("batch", str(tmp_path / "store"), 2)))
     assert (summary["total"], summary["queued"], summary["queued_earlier"] > 0) == (20, 20, True)
     state = emulator.state()
     assert len({stored["source"] for stored in state["files"]}) == 20

@@ -1,11 +1,10 @@
-"""Airflow's local settings for the tests: which worker runs which task of the example DAG, and what the workers preload."""
+"""Airflow's local settings for the tests: what the workers preload."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
 
 # Every task is a fork of a worker's process. What it would import by itself costs half a second of CPU for each task.
 _PRELOADED = (
@@ -23,11 +22,3 @@ if "celery" in sys.argv:
     for _module in _PRELOADED:
         with suppress(ImportError):  # one that is not installed is not used either
             import_module(_module)
-
-WORKER_OF = {"upload": "w1", "download": "w2", "load": "w1", "clean_up": "w2", "finished": "w1"}
-
-
-def task_policy(task: Any) -> None:
-    """Spread the tasks of ``example_staged_etl`` over both workers."""
-    if task.dag_id == "example_staged_etl":
-        task.queue = WORKER_OF[task.task_id]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,17 +13,28 @@ import requests
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from tests.support import OtherServer, eventually, other_server, store_file
+from tests.raw_server import RawServer
+from tests.support import eventually, store_file
+
+
+def respond(server: RawServer, connection: socket.socket) -> None:
+    """Respond to each request with a cookie and ``other``, and to that of ``/moved`` with a redirect."""
+    while request := server.read_request(connection):
+        status = b"302 Found" if request.startswith(b"GET /moved ") else b"200 OK"
+        headers = b"Location: /elsewhere\r\nSet-Cookie: name=value\r\nContent-Length: 5"
+        connection.sendall(b"HTTP/1.1 " + status + b"\r\n" + headers + b"\r\n\r\nother")
 
 
 @pytest.fixture
-def other() -> Iterator[OtherServer]:
-    with other_server() as server:
-        yield server
+def other() -> Iterator[RawServer]:
+    """A server that is not the service."""
+    server = RawServer(respond)
+    yield server
+    server.close()
 
 
 def test_a_request_of_ones_own_works_between_calls_and_carries_no_token(
-    emulator: Emulator, other: OtherServer, tmp_path: Path
+    emulator: Emulator, other: RawServer, tmp_path: Path
 ) -> None:
     store_file(emulator)
     with CloudStoreHook() as hook:
@@ -37,22 +49,22 @@ def test_a_request_of_ones_own_works_between_calls_and_carries_no_token(
             assert not session.params
     tokens = [emulator.access_token, *(token["token"] for token in emulator.state()["tokens"])]
     assert len(other.requests) == 5
-    (request,) = set(other.requests)
-    assert request.startswith("GET /f?a=b HTTP/1.1\n")
+    (request,) = {request.decode() for request in other.requests}
+    assert request.startswith("GET /f?a=b HTTP/1.1\r\n")
     assert not [token for token in tokens if token in request]
     assert "authorization" not in request.lower()
 
 
-def test_a_request_of_ones_own_follows_no_redirect_and_keeps_no_cookie(emulator: Emulator, other: OtherServer) -> None:
+def test_a_request_of_ones_own_follows_no_redirect_and_keeps_no_cookie(emulator: Emulator, other: RawServer) -> None:
     with CloudStoreHook() as hook:
         assert hook.get_conn().get(f"{other.url}/moved").status_code == 302
         assert hook.get_conn().get(other.url).ok
         assert not hook.get_conn().cookies
-    assert [request.partition(" HTTP")[0] for request in other.requests] == ["GET /moved", "GET /"]
+    assert [request.partition(b" HTTP")[0] for request in other.requests] == [b"GET /moved", b"GET /"]
     assert "cookie" not in str(other.requests).lower()
 
 
-def test_closing_the_hook_closes_the_connections_of_every_thread(emulator: Emulator, other: OtherServer) -> None:
+def test_closing_the_hook_closes_the_connections_of_every_thread(emulator: Emulator, other: RawServer) -> None:
     together = threading.Barrier(2)
 
     def fetch(number: int) -> requests.Session:

@@ -1,19 +1,19 @@
-"""Real neighbours as fixtures; a test is skipped, with the reason, where the program is not on this machine."""
+"""The service behind real neighbours, and object stores, as fixtures."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.wire.neighbours.buckets import FIRST, AzureContainer, Bucket, S3Bucket
-from tests.wire.neighbours.gateway import Gateway
-from tests.wire.neighbours.servers import S3, Azurite, Missing
+from tests.wire.neighbours.buckets import NAME, AzureContainer, Bucket, S3Bucket
+from tests.wire.neighbours.servers import Neighbour, azurite, moto
+
+Run = Callable[[AbstractContextManager[Neighbour]], Neighbour]
 
 
 @pytest.fixture
@@ -25,40 +25,45 @@ def emulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
 
 
 @pytest.fixture
-def run_neighbour() -> Iterator[Callable[[Callable[[], Any]], Any]]:
-    """Runs a neighbour until the end of the test: ``run_neighbour(lambda: Nginx(config))``."""
+def run() -> Iterator[Run]:
+    """Runs a neighbour until the end of the test: ``run(nginx(server))``."""
     with ExitStack() as stack:
-
-        def run(make: Callable[[], Any]) -> Any:
-            try:
-                return stack.enter_context(make())
-            except Missing as missing:
-                pytest.skip(str(missing))
-
-        yield run
+        yield stack.enter_context
 
 
-@dataclass
+@pytest.fixture
+def run_front_end(emulator: Emulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a front end; Airflow's connection leads there."""
+
+    def run_and_connect(front_end: AbstractContextManager[Neighbour]) -> Neighbour:
+        running = run(front_end)
+        connection = json.loads(emulator.connection) | {"host": running.url}
+        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+        return running
+
+    return run_and_connect
+
+
+@dataclass(frozen=True)
 class Store:
-    """A bucket behind a gateway.
-
-    :param bucket: the bucket.
-    :param gateway: counts the requests, and can refuse the credentials.
-    :param root: its URL, without a bucket.
-    """
+    """A bucket, and connections of its own: Airflow keeps a connection's filesystem for as long as it runs."""
 
     bucket: Bucket
-    gateway: Gateway
-    root: str
+
+    def at(self, bucket: str, conn_id: str = "full") -> str:
+        """The URL of a bucket, with the connection ``full`` or ``revocable``."""
+        return f"{self.bucket.scheme}://{conn_id}_{self.bucket.server.port}@{bucket}"
+
+    @property
+    def root(self) -> str:
+        """The URL of the bucket."""
+        return self.at(NAME)
 
 
 @pytest.fixture(params=["s3", "azure"])
-def store(
-    request: pytest.FixtureRequest, run_neighbour: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Store]:
-    """Each object store, with a connection of its own: Airflow keeps a connection's filesystem for as long as it runs."""
-    bucket: Bucket = S3Bucket(run_neighbour(S3)) if request.param == "s3" else AzureContainer(run_neighbour(Azurite))
-    with Gateway(bucket.port, bucket.refusal) as gateway:
-        conn_id = f"store_{request.param}_{gateway.port}"
-        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(bucket.connection(gateway.url, FIRST)))
-        yield Store(bucket, gateway, f"{bucket.scheme}://{conn_id}@")
+def store(request: pytest.FixtureRequest, run: Run, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Each object store."""
+    bucket: Bucket = S3Bucket(run(moto())) if request.param == "s3" else AzureContainer(run(azurite()))
+    for name, connection in {"full": bucket.connection(), "revocable": bucket.revocable()}.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}_{bucket.server.port}", json.dumps(connection))
+    return Store(bucket)

@@ -1,7 +1,7 @@
 """Real programs that stand beside or before the service: front ends, a forward proxy, and object stores.
 
-Each listens on a free port of loopback, keeps all of its files in a temporary folder, and is a child process that its fixture
-stops. A constructor raises :class:`Missing` where the program cannot be had.
+Each listens on a free port of loopback, keeps all of its files in a temporary folder, and is a child process that ends with its
+block. Where a program is not on this machine, the test is skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -10,284 +10,179 @@ import hashlib
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+import pytest
 
 from scripts.cluster import NOBODY
 from scripts.processes import Program, free_port, until
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
-NPM = ROOT / ".neighbours" / "node_modules"
+AZURITE = Path(__file__).resolve().parents[3] / ".neighbours" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+# Not a secret: every Azurite has this account.
+AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 PROXY_LOGIN, PROXY_PASSWORD = "etl", "proxy-passw0rd"
-LOCATION = "location / { proxy_pass {service}; }"
-HAPROXY = "frontend f\n bind 127.0.0.1:{port}\n default_backend b\nbackend b\n server s {address}\n"
 _SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 
 
-class Missing(Exception):
-    """A program is not on this machine; the message says how it comes there."""
-
-
-def server(body: str, more: str = "", listen: str = "127.0.0.1:{port}") -> str:
-    """nginx's configuration of one server, after what stands before it."""
-    return f"{more}\nserver {{ listen {listen}; {body} }}"
-
-
-def limit(rate: str, more: str = "", burst: str = "") -> str:
-    """nginx's configuration of a server that limits the rate of all requests together."""
-    zone = f"limit_req_zone $binary_remote_addr zone=all:1m rate={rate};"
-    return server(f"{LOCATION} limit_req zone=all {burst}; {more}", zone)
-
-
-def _installed(name: str, package: str) -> str:
-    found = shutil.which(name, path=_SYSTEM_PATH)
-    if found is None:
-        raise Missing(f"{name} is not installed: apt-get install {package}")
-    return found
-
-
+@dataclass(frozen=True)
 class Neighbour:
-    """A program that listens on a port of its own, as a context manager.
+    """A program that runs.
 
-    :param name: what it is called in messages.
-    :param config: its configuration, if it reads one.
+    :param reload_signal: has it read its configuration again.
     """
 
-    reload_signal = signal.SIGHUP
-    user: int | None = None
-    log = "output.txt"
-
-    def __init__(self, name: str, config: str = "") -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix=f"cloudstore-{name}-"))
-        self.port = free_port()
-        self.given = config
-        self.config = self.folder / "config"
-        self.config.write_text(self.configuration(config))
-        self._program = Program(name, self.command(), self.folder / "output.txt", cwd=self.folder, user=self.user)
-
-    def command(self) -> list[str | Path]:
-        """The command that runs it in the foreground."""
-        raise NotImplementedError
-
-    def configuration(self, config: str) -> str:
-        """The whole configuration file around the part that a test gives."""
-        return config
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self._program.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def start(self) -> None:
-        """Start it at its port, with what it kept."""
-        self._program.start()
-        self._program.until_listens(self.port)
-
-    def stop(self) -> None:
-        """Stop it; its port and files stay its own."""
-        self._program.stop()
-
-    def logged(self) -> str:
-        """What its log holds; a line is written when a request, or for squid a connection, is over."""
-        log = self.folder / self.log
-        return log.read_text() if log.exists() else ""
-
-    def freeze(self) -> None:
-        """SIGSTOP: it takes connections and answers nothing, until :meth:`thaw`."""
-        self._program.freeze()
-
-    def thaw(self) -> None:
-        """Go on with what has come meanwhile."""
-        self._program.thaw()
-
-
-class FrontEnd(Neighbour):
-    """A reverse proxy, which can be given another configuration while it runs."""
-
-    def check(self) -> list[str | Path]:
-        """The command that checks the configuration."""
-        raise NotImplementedError
-
-    def reload(self, config: str) -> None:
-        """Have new worker processes serve by another configuration, while the old ones finish what they do.
-
-        :raises AssertionError: if it refuses the configuration.
-        """
-        self.config.write_text(self.configuration(config))
-        checked = subprocess.run(self.check(), cwd=self.folder, capture_output=True, text=True, check=False)
-        assert checked.returncode == 0, checked.stderr
-        master, *old = self._program.pids
-        self._program.send(self.reload_signal)
-        until("it has new workers", lambda: set(self._program.pids) - {master, *old}, 30, self._program.tail)
-
-
-class Nginx(FrontEnd):
-    """nginx.
-
-    :param config: what stands in ``http { }``; ``{port}`` is replaced.
-    """
-
-    log = "access.log"
-
-    def __init__(self, config: str) -> None:
-        self._binary = _installed("nginx", "nginx")
-        super().__init__("nginx", config)
-
-    def command(self) -> list[str | Path]:
-        return [self._binary, "-p", self.folder, "-c", self.config, "-e", "stderr"]
-
-    def check(self) -> list[str | Path]:
-        return [*self.command(), "-t"]
-
-    def configuration(self, config: str) -> str:
-        user = "user root;" if os.geteuid() == 0 else ""  # another user cannot reach the certificates of a test
-        folders = "".join(
-            f"{kind}_temp_path {self.folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        filled = config.replace("{port}", str(self.port))
-        return (
-            f"daemon off; worker_processes 1; {user} pid {self.folder}/pid; error_log stderr;\n"
-            f"events {{ }}\nhttp {{\naccess_log {self.folder}/{self.log};\n{folders}{filled}\n}}\n"
-        )
-
-
-class Haproxy(FrontEnd):
-    """haproxy.
-
-    :param config: its sections after ``defaults``; ``{port}`` is replaced.
-    """
-
-    reload_signal = signal.SIGUSR2
-
-    def __init__(self, config: str) -> None:
-        self._binary = _installed("haproxy", "haproxy")
-        super().__init__("haproxy", config)
-
-    def command(self) -> list[str | Path]:
-        return [self._binary, "-W", "-f", self.config]
-
-    def check(self) -> list[str | Path]:
-        return [self._binary, "-c", "-f", self.config]
-
-    def configuration(self, config: str) -> str:
-        logs = "global\n  log stderr format raw local0\ndefaults\n  log global\n  option httplog\n"
-        defaults = "  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n"
-        return f"{logs}{defaults}{config.replace('{port}', str(self.port))}\n"
-
-
-class Squid(Neighbour):
-    """squid, a forward proxy that asks for credentials.
-
-    :param login: the only user.
-    :param password: the user's password.
-    """
-
-    log = "access.log"
-    # It refuses to be root, and sees no folder that only root can enter.
-    user = NOBODY if os.geteuid() == 0 else None
-
-    def __init__(self, login: str, password: str) -> None:
-        self._binary = _installed("squid", "squid")
-        self._helper = next(
-            (path for folder in ("lib", "lib64", "libexec") if (path := Path("/usr", folder, "squid/basic_ncsa_auth")).exists()),
-            None,
-        )
-        if self._helper is None:
-            raise Missing("squid's basic_ncsa_auth is not installed: apt-get install squid")
-        super().__init__("squid")
-        digest = hashlib.md5(password.encode(), usedforsecurity=False).hexdigest()
-        (self.folder / "users").write_text(f"{login}:{digest}\n")
-        if self.user is not None:
-            os.chown(self.folder, self.user, self.user)
-
-    def command(self) -> list[str | Path]:
-        return [self._binary, "-N", "-f", self.config]
-
-    def configuration(self, config: str) -> str:
-        lines = [
-            f"http_port 127.0.0.1:{self.port}",
-            f"pid_filename {self.folder}/pid",
-            f"cache_log {self.folder}/cache.log",
-            f"access_log stdio:{self.folder}/{self.log}",
-            f"coredump_dir {self.folder}",
-            "cache deny all",
-            "shutdown_lifetime 0 seconds",
-            f"auth_param basic program {self._helper} {self.folder}/users",
-            "acl known proxy_auth REQUIRED",
-            "http_access allow known",
-            "http_access deny all",
-            config,
-        ]
-        return "\n".join(lines) + "\n"
-
-    def requests(self) -> list[tuple[str, str, str]]:
-        """What went through: method, target, user."""
-        lines = [line.split() for line in self.logged().splitlines()]
-        return [(line[5], line[6], line[7]) for line in lines]
-
-
-class S3(Neighbour):
-    """S3, as moto's server knows it."""
-
-    def __init__(self) -> None:
-        absent = [name for name in ("moto.server", "s3fs", "airflow.providers.amazon") if not _importable(name)]
-        if absent:
-            raise Missing(f"not installed: {', '.join(absent)}: the extra 'neighbours' brings it")
-        super().__init__("s3")
+    folder: Path
+    port: int
+    program: Program
+    reload_signal: int
 
     @property
     def url(self) -> str:
-        """The endpoint."""
+        """Its address."""
         return f"http://127.0.0.1:{self.port}"
 
-    def command(self) -> list[str | Path]:
-        return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+    def logged(self) -> str:
+        """What its log holds; a line is written when a request, or for squid a connection, is over."""
+        log = self.folder / "access.log"
+        return log.read_text() if log.exists() else self.program.printed()
+
+    def reload(self) -> None:
+        """Have new worker processes serve, while the old ones finish what they do."""
+        master, *old = self.program.pids
+        self.program.send(self.reload_signal)
+        until("it has new workers", lambda: set(self.program.pids) - {master, *old}, 30, self.program.tail)
 
 
-class Azurite(Neighbour):
-    """Azure Blob, as Microsoft's Azurite knows it."""
+@contextmanager
+def _running(
+    command: Callable[[Path, int], list[str | Path]],
+    config: str = "",
+    user: int | None = None,
+    reload_signal: int = signal.SIGHUP,
+) -> Iterator[Neighbour]:
+    """Run a program until the end of the block.
 
-    # Not a secret: every Azurite has this account.
-    KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-
-    def __init__(self) -> None:
-        node = shutil.which("node")
-        self._program_file = NPM / "azurite" / "dist" / "src" / "blob" / "main.js"
-        if node is None:
-            raise Missing("Azurite needs node: apt-get install nodejs npm")
-        if not self._program_file.exists():
-            raise Missing("Azurite is not installed: make neighbours")
-        if not _importable("adlfs") or not _importable("airflow.providers.microsoft.azure"):
-            raise Missing("not installed: adlfs and Airflow's Azure provider: the extra 'neighbours' brings them")
-        self._node = node
-        super().__init__("azurite")
-
-    @property
-    def connection_string(self) -> str:
-        """What Azure's clients are given."""
-        endpoint = f"BlobEndpoint=http://127.0.0.1:{self.port}/devstoreaccount1"
-        return f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={self.KEY};{endpoint};"
-
-    def command(self) -> list[str | Path]:
-        where: list[str | Path] = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", self.folder / "data"]
-        # Its own list of API versions ends before that of the newest client.
-        return [self._node, self._program_file, *where, "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
-
-
-def _importable(name: str) -> bool:
+    :param command: returns its command for a folder and a port; the file ``config`` in the folder is its configuration.
+    :param config: in which ``{folder}`` and ``{port}`` are replaced.
+    :param user: as which it runs.
+    """
+    folder, port = Path(tempfile.mkdtemp(prefix="cloudstore-neighbour-")), free_port()
+    (folder / "config").write_text(config.replace("{folder}", str(folder)).replace("{port}", str(port)))
+    if user is not None:
+        os.chown(folder, user, user)
+    words = command(folder, port)
+    program = Program(Path(words[0]).name, words, folder / "output.txt", cwd=folder, user=user)
     try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # the package that it would be in
-        return False
+        program.start()
+        program.until_listens(port)
+        yield Neighbour(folder, port, program, reload_signal)
+    finally:
+        program.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _installed(name: str) -> str:
+    found = shutil.which(name, path=_SYSTEM_PATH)
+    if found is None:
+        pytest.skip(f"{name} is not installed: make neighbours")
+    return found
+
+
+@contextmanager
+def nginx(server: str, more: str = "") -> Iterator[Neighbour]:
+    """Run nginx.
+
+    :param server: what stands in ``server { }``.
+    :param more: what stands before that.
+    """
+    binary = _installed("nginx")
+    temporary = "".join(f"{kind}_temp_path {{folder}}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    user = "user root;" if os.geteuid() == 0 else ""  # another cannot enter the folder
+    config = (
+        f"daemon off; worker_processes 1; {user} pid {{folder}}/pid; error_log stderr;\nevents {{ }}\n"
+        f"http {{\naccess_log {{folder}}/access.log;\n{temporary}{more}\nserver {{ listen 127.0.0.1:{{port}}; {server} }}\n}}\n"
+    )
+    with _running(lambda folder, _: [binary, "-p", folder, "-c", folder / "config", "-e", "stderr"], config) as running:
+        yield running
+
+
+@contextmanager
+def haproxy(address: str, backend: str = "") -> Iterator[Neighbour]:
+    """Run haproxy.
+
+    :param address: of the service.
+    :param backend: more lines of its backend's only server.
+    """
+    binary = _installed("haproxy")
+    config = (
+        "global\n log stderr format raw local0\ndefaults\n log global\n option httplog\n mode http\n"
+        " timeout connect 5s\n timeout client 60s\n timeout server 60s\n"
+        f"frontend f\n bind 127.0.0.1:{{port}}\n default_backend b\nbackend b\n server s {address} {backend}\n"
+    )
+    command = lambda folder, _: [binary, "-W", "-f", folder / "config"]  # noqa: E731
+    with _running(command, config, reload_signal=signal.SIGUSR2) as running:
+        yield running
+
+
+@contextmanager
+def squid() -> Iterator[Neighbour]:
+    """Run squid, a forward proxy with one user, who has a password."""
+    binary = _installed("squid")
+    helpers = [Path("/usr", folder, "squid/basic_ncsa_auth") for folder in ("lib", "lib64", "libexec")]
+    helper = next((path for path in helpers if path.exists()), None)
+    if helper is None:
+        pytest.skip("squid's basic_ncsa_auth is not installed: make neighbours")
+    digest = hashlib.md5(PROXY_PASSWORD.encode(), usedforsecurity=False).hexdigest()
+    config = f"""\
+http_port 127.0.0.1:{{port}}
+pid_filename {{folder}}/pid
+cache_log {{folder}}/cache.log
+access_log stdio:{{folder}}/access.log
+coredump_dir {{folder}}
+cache deny all
+shutdown_lifetime 0 seconds
+auth_param basic program {helper} {{folder}}/users
+acl known proxy_auth REQUIRED
+http_access allow known
+http_access deny all
+"""
+
+    def command(folder: Path, _: int) -> list[str | Path]:
+        (folder / "users").write_text(f"{PROXY_LOGIN}:{digest}\n")
+        return [binary, "-N", "-f", folder / "config"]
+
+    # It refuses to be root.
+    with _running(command, config, NOBODY if os.geteuid() == 0 else None) as running:
+        yield running
+
+
+@contextmanager
+def moto() -> Iterator[Neighbour]:
+    """Run S3, as moto's server knows it."""
+    for module in ("moto.server", "s3fs", "airflow.providers.amazon"):
+        pytest.importorskip(module, reason="the extra 'neighbours' brings it")
+    with _running(lambda _, port: [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]) as running:
+        yield running
+
+
+@contextmanager
+def azurite() -> Iterator[Neighbour]:
+    """Run Azure Blob, as Microsoft's Azurite knows it."""
+    node = _installed("node")
+    if not AZURITE.exists():
+        pytest.skip("Azurite is not installed: make neighbours")
+    for module in ("adlfs", "airflow.providers.microsoft.azure"):
+        pytest.importorskip(module, reason="the extra 'neighbours' brings it")
+
+    def command(folder: Path, port: int) -> list[str | Path]:
+        where: list[str | Path] = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", folder / "data"]
+        # Its own list of API versions ends before that of the newest client.
+        return [node, AZURITE, *where, "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
+
+    with _running(command) as running:
+        yield running

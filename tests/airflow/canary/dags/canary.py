@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import datetime
 from typing import Any
@@ -21,7 +20,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
 )
 
 SOURCE = "{{ var.value.canary_source }}"
-DOWNLOADS = ("ok", "echo", "download_broken", "download_refused", "download_redirected")
+DOWNLOADS = ("ok", "download_broken", "download_refused", "download_redirected")
 
 
 @task
@@ -38,15 +37,6 @@ def careless() -> None:
 
 
 @task
-def own_request() -> None:
-    """A user's own request to another server, over the session that has just sent every secret."""
-    with CloudStoreHook("canary_ok") as hook:
-        hook.create_download_link("f1")
-        hook.upload_from_url(Variable.get("canary_source"))
-        hook.get_conn().get(f"{os.environ['CANARY_OTHER']}/own", timeout=10).raise_for_status()
-
-
-@task
 def use_token(token: str) -> None:
     """A consumer in the style of the examples: Airflow stores its rendered fields, and redacts them by key name."""
     mask_secret(token)
@@ -58,24 +48,15 @@ def use_link(link: dict[str, Any]) -> None:
     mask_secret(link["token"])
 
 
-@task
-def call_hook(method: str, subject: str, conn_id: str) -> dict[str, Any]:
-    """A user's own task that calls the hook: for an operation without an operator."""
-    with CloudStoreHook(conn_id) as hook:
-        return dict(getattr(hook, method)(subject).to_dict())
-
-
 with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
     for conn_id in os.environ["CANARY_CONNECTIONS"].split(","):
         DeleteFolderOperator(task_id=f"delete.{conn_id}", folder_id="doomed", cloudstore_conn_id=conn_id)
         RemoteUrlUploadOperator(task_id=f"upload.{conn_id}", url=SOURCE, cloudstore_conn_id=conn_id)
         link = DownloadLinkOperator(task_id=f"link.{conn_id}", file_id="f1", cloudstore_conn_id=conn_id)
-        for operation, (method, subject) in json.loads(os.environ["CANARY_WITHOUT_OPERATOR"]).items():
-            call_hook.override(task_id=f"{operation}.{conn_id}")(method, subject, conn_id)
         if conn_id == "canary_ok":
             use_token(token=link.output)
             use_link(link=link.output["download_link"])
-    for name in ("ok", "403", "404", "500", "envelope"):  # deferred, and not one of these files comes
+    for name in ("ok", "404", "500"):  # deferred, and not one of these files comes
         DownloadLinkOperator(
             task_id=f"wait.canary_{name}",
             file_id="late",
@@ -98,7 +79,7 @@ with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
         source_conn_id="canary_download_broken",
         dst=f"file://{os.environ['CANARY_RECEIPTS']}transfer",
     )
-    for name in ("ok", "400", "500", "envelope", "echo"):
+    for name in ("ok", "400", "echo"):
         RemoteUrlBatchUploadOperator(
             task_id=f"batch.canary_{name}",
             urls="{{ [var.value.canary_source, var.value.canary_source] | tojson }}",
@@ -107,4 +88,3 @@ with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
         )
     RemoteUrlUploadOperator.partial(task_id="mapped_upload", cloudstore_conn_id="canary_ok").expand(url=[SOURCE, SOURCE])
     careless()
-    own_request()

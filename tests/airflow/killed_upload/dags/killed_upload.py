@@ -26,7 +26,7 @@ class Killable(RemoteUrlUploadOperator):
         return result
 
 
-for dag_id, again in {"killed_while": False, "killed_while_again": True, "killed_after": False}.items():
+for dag_id in ("killed_while", "killed_after"):
     with DAG(dag_id, schedule=None, start_date=datetime(2026, 1, 1), params={"folder": ""}) as dag:
-        Killable(task_id="upload", url=SOURCE, retry_unknown_outcome=again, retries=2, retry_delay=timedelta(seconds=0))
+        Killable(task_id="upload", url=SOURCE, retries=2, retry_delay=timedelta(seconds=0))
     globals()[dag_id] = dag
