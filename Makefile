@@ -33,8 +33,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories package test-wheel \
   test-airflow test-airflow-new test-airflow-old test-canary test-assets test-downloads test-waiting test-killed-upload \
-  test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
-  drawings pictures test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
+  test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer test-neighbours \
+  pictures test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -142,10 +142,9 @@ test-distributed: env-workbench ## test a distributed Airflow whose nodes and co
 test-triggerer: env-workbench ## test 2,000 waits in one triggerer, with PostgreSQL and the connection in Airflow's database
 	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/cluster/triggerer
 
-neighbours: # installs what it can from Debian and npm
-	@scripts/neighbours.sh
-
-test-neighbours: env-workbench neighbours ## test with real front ends, a forward proxy and object stores
+test-neighbours: env-workbench ## test with real front ends, a forward proxy and object stores
+	@scripts/apt.sh nginx haproxy squid
+	@scripts/npm.sh azurite@3.37.0
 	@$(WORKBENCH_BIN)/python -m pytest -m slow tests/wire/neighbours
 
 bench: env-new env-workbench ## run the benchmarks; compare figures only within one run
@@ -165,9 +164,6 @@ test-ui: env-new env-old ## test make up and the connection form in a browser, n
 	@$(BIN)/python -m pytest -m slow tests/ui
 	@$(OLD_BIN)/python -m pytest -m slow tests/ui
 
-drawings: env-new ## draw the drawings of docs/drawings from their texts
-	@$(BIN)/python -m scripts.drawings
-
 pictures: env-site ## photograph Airflow's UI for the documentation
 	@scripts/apt.sh chromium
 	@rm -rf .pictures
@@ -183,6 +179,7 @@ test-typed: env-new ## check the examples and all code blocks of the docs with m
 
 env-site:
 	@$(PYTHON) scripts/bootstrap.py $(NEW)-site test,site,ui
+	@scripts/npm.sh @mermaid-js/tiny@12.0.0
 
 site: env-site ## build the documentation into .site
 	@$(SITE_BIN)/python -m sphinx -n -W -E -q -b html docs .site
@@ -225,4 +222,4 @@ constraints-lowest:
 	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) -c $(LOWEST) --extra test pyproject.toml - -o $(LOWEST)
 
 clean: ## remove everything that make installed
-	rm -rf .venv .demo .pictures .site .up .neighbours
+	rm -rf .venv .demo .pictures .site .up .npm

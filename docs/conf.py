@@ -1,5 +1,10 @@
 """The site: built by ``make site`` from these pages and the package's docstrings, without a network."""
 
+from pathlib import Path
+
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+
 from airflow_provider_cloudstore import __version__
 
 project = "airflow-provider-cloudstore"
@@ -30,8 +35,10 @@ toc_object_entries = False
 
 html_theme = "furo"
 html_title = f"airflow-provider-cloudstore {release}"
-html_static_path = ["_static"]
+MERMAID = Path(__file__).resolve().parent.parent / ".npm/@mermaid-js/tiny/node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
+html_static_path = ["_static", *([str(MERMAID)] if MERMAID.exists() else [])]
 html_css_files = ["site.css"]
+html_js_files = [("drawings.js", {"loading_method": "defer"})]
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {
@@ -39,3 +46,12 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#6cb6ff", "color-brand-content": "#6cb6ff", "color-brand-visited": "#c3a6ff"},
 }
 copybutton_prompt_text = "$ "
+copybutton_selector = "div:not(.highlight-mermaid) > div.highlight > pre"
+
+
+def setup(app: Sphinx) -> None:
+    """Let pages have Mermaid blocks, which ``_static/drawings.js`` draws.
+
+    :param app: the build.
+    """
+    app.add_lexer("mermaid", TextLexer)
