@@ -169,7 +169,7 @@ pictures: env-site ## photograph Airflow's UI for the documentation
 	@rm -rf .pictures
 	@$(SITE_BIN)/python -m scripts.pictures
 
-test-site: env-site ## build the documentation and test it in a browser: links, search, phones
+test-site: site ## build the documentation and open every page in a browser, at two widths
 	@scripts/apt.sh chromium
 	@$(SITE_BIN)/python -m pytest -m slow tests/site
 
