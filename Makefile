@@ -83,10 +83,17 @@ test-newest: ## run the fast tests with the newest dependencies, pre-releases in
 test-properties: env-new ## test the parser and the guards with 7,000 random examples for each property
 	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest --timeout 1200 $(PARALLEL) $(PROPERTIES)
 
-# In an environment of its own, because .ci/run uses the others meanwhile. The shell, not make, expands the tag.
-package: ## build what is released into dist/, twice, check it, and run the fast tests on the installed wheel; TAG=v0.1.0
+# In an environment of its own, because .ci/run uses the others meanwhile. Of the commit, because git hides some files of a checkout that
+# a build would find. TAG reaches a test that compares it with the version and the changelog.
+PACKAGE_BIN := .venv/airflow-$(NEW)-package/bin
+package: ## build what is released into dist/, check it, and run the fast tests on the installed wheel; TAG=v0.1.0
+	@[ -z "$$(git status --porcelain)" ] || { echo "A release is built from a commit: commit or remove these first."; git status --short; exit 1; }
 	@$(PYTHON) scripts/bootstrap.py $(NEW)-package test,package
-	@.venv/airflow-$(NEW)-package/bin/python -m scripts.package "$$TAG"
+	@rm -rf dist build/commit && mkdir -p build/commit && git archive HEAD | tar -x -C build/commit
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PACKAGE_BIN)/python -m build --no-isolation --outdir dist build/commit
+	@$(PACKAGE_BIN)/twine check --strict dist/*
+	@$(PACKAGE_BIN)/check-wheel-contents dist
+	@$(PACKAGE_BIN)/validate-pyproject pyproject.toml
 	@$(MAKE) --no-print-directory test-built-on-$(NEW)
 
 # The checkout comes last on the path: the tests find each other there, and the package where the wheel was installed.

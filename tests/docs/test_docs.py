@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-import hatch_build
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.operators import cloudstore as operators
@@ -74,37 +73,6 @@ def test_the_readmes_dag_is_a_dag_of_the_operators_it_names() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 110
-
-
-WRITTEN = "![The graph](docs/a.png)\n\nsee [docs/a.md](docs/a.md), [![it](b.png)](b.md#c), [web](https://h/x), [below](#below)"
-
-
-@pytest.mark.parametrize(
-    ("home", "expected"),
-    [
-        ("", "\n\nsee docs/a.md, , [web](https://h/x), [below](#below)"),
-        (
-            "https://h/p",
-            "![The graph](https://h/p/raw/main/docs/a.png)\n\nsee [docs/a.md](https://h/p/blob/main/docs/a.md), "
-            "[![it](https://h/p/raw/main/b.png)](https://h/p/blob/main/b.md#c), [web](https://h/x), [below](#below)",
-        ),
-    ],
-)
-def test_the_long_description_has_no_relative_links_and_no_broken_pictures(home: str, expected: str) -> None:
-    assert hatch_build.long_description(WRITTEN, home) == expected
-    whole = hatch_build.long_description((ROOT / "README.md").read_text(), home)
-    assert {target for target in re.findall(r"\]\(([^)]+)\)", whole) if not target.startswith(("#", "http"))} == set()
-
-
-def test_the_projects_addresses_follow_from_its_home_and_without_one_there_are_none() -> None:
-    assert hatch_build.urls("") == {}
-    assert hatch_build.urls("https://h/p") == {
-        "Homepage": "https://h/p",
-        "Documentation": "https://h/p#readme",
-        "Changelog": "https://h/p/blob/main/CHANGELOG.md",
-        "Source": "https://h/p",
-        "Issues": "https://h/p/issues",
-    }
 
 
 def test_every_error_and_every_extra_is_documented() -> None:
