@@ -154,11 +154,10 @@ test-neighbours: env-workbench ## test with real front ends, a forward proxy and
 	@scripts/npm.sh azurite@3.37.0
 	@$(WORKBENCH_BIN)/python -m pytest -m slow tests/wire/neighbours
 
-bench: env-new env-workbench ## run the benchmarks; compare figures only within one run
+bench: env-new ## run the benchmarks; compare figures only within one run
 	@$(BIN)/python benchmarks/imports.py
 	@$(BIN)/python benchmarks/waiting.py
 	@$(BIN)/python benchmarks/waiting.py --plain --rounds 7 --waiters 500 --interval 1 --seconds 6
-	@PYTHONPATH=. $(WORKBENCH_BIN)/python benchmarks/triggerer.py
 	@$(BIN)/python benchmarks/batch.py
 	@$(BIN)/python benchmarks/receipts.py
 	@$(BIN)/python benchmarks/download.py
