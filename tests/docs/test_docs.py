@@ -111,9 +111,11 @@ def test_every_fault_of_the_emulator_is_documented_and_no_other() -> None:
 
 def test_every_make_target_that_the_docs_name_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
+    slow = makefile.partition("SLOW := ")[2].partition("\n\n")[0].split()
     for page in PAGES:
         for target in re.findall(r"(?:`|^)make ([a-z-]+)(?:`| )", page.read_text(), re.MULTILINE):
-            assert re.search(rf"^(?:[\w -]* )?{target}(?: [\w -]*)?:", makefile, re.MULTILINE), f"{page.name}: make {target}"
+            known = target in slow or re.search(rf"^{target}:", makefile, re.MULTILINE)
+            assert known, f"{page.name}: make {target}"
 
 
 def test_every_python_block_is_run_by_a_test() -> None:

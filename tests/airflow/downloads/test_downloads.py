@@ -1,6 +1,6 @@
 """Downloads on a whole Airflow: through lost connections and an ended link, and with Airflow's own transfer.
 
-Slow: ``make test-downloads`` runs it on both Airflows.
+Slow: ``make test-airflow`` runs it on both Airflows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Short deferrals: Airflow's scheduler must have seen that the task deferred before its trigger fires.
 
-Slow: ``make test-waiting`` runs it.
+Slow: ``make test-airflow`` runs it.
 """
 
 from __future__ import annotations
