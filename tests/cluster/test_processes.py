@@ -47,7 +47,7 @@ def test_a_killed_or_stopped_program_leaves_no_process(tmp_path: Path) -> None:
         pids = [int(pid) for pid in noted.read_text().split()]
         assert sorted(program.pids) == sorted(pids)
         program.freeze()
-        assert {psutil.Process(pid).status() for pid in pids} == {psutil.STATUS_STOPPED}
+        until("both are frozen", lambda: {psutil.Process(pid).status() for pid in pids} == {psutil.STATUS_STOPPED}, 30)
         program.thaw()
         end()
         assert not any(map(running, pids))
