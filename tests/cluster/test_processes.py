@@ -37,6 +37,10 @@ def running(pid: int) -> bool:
     return bool(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
 
 
+def until_frozen(pids: list[int]) -> None:
+    until("all are frozen", lambda: {psutil.Process(pid).status() for pid in pids} == {psutil.STATUS_STOPPED}, 30)
+
+
 def test_a_killed_or_stopped_program_leaves_no_process(tmp_path: Path) -> None:
     noted = tmp_path / "pids"
     program = Program("family", [sys.executable, "-c", FAMILY, noted], tmp_path / "log")
@@ -47,7 +51,7 @@ def test_a_killed_or_stopped_program_leaves_no_process(tmp_path: Path) -> None:
         pids = [int(pid) for pid in noted.read_text().split()]
         assert sorted(program.pids) == sorted(pids)
         program.freeze()
-        until("both are frozen", lambda: {psutil.Process(pid).status() for pid in pids} == {psutil.STATUS_STOPPED}, 30)
+        until_frozen(pids)
         program.thaw()
         end()
         assert not any(map(running, pids))
