@@ -8,14 +8,11 @@ NEW := 3.3.2
 OLD := 2.11.2
 MIDDLE := 3.0.6
 # The protocol, the clients and the batch engine do not use Airflow: on these versions, their tests are left out. The oldest is tested
-# whole with the lowest dependencies (test-lowest).
+# whole with the lowest dependencies (test-on-2.11.2-lowest).
 BETWEEN := $(filter-out $(NEW),$(AIRFLOWS))
 BIN := .venv/airflow-$(NEW)/bin
 SITE_BIN := .venv/airflow-$(NEW)-site/bin
-OLD_BIN := .venv/airflow-$(OLD)/bin
-MIDDLE_BIN := .venv/airflow-$(MIDDLE)/bin
-WORKBENCH := $(NEW)-workbench
-WORKBENCH_BIN := .venv/airflow-$(WORKBENCH)/bin
+PACKAGE_BIN := .venv/airflow-$(NEW)-package/bin
 # More workers than cores, because many tests wait; fewer where .ci/run runs something else at the same time. Tests selected with
 # ARGS run one at a time, with readable output.
 ALONE := -n $(shell expr 2 \* $(CORES))
@@ -25,180 +22,148 @@ COVERAGE := --cov-append --cov-report=term --cov-fail-under=95
 PROPERTIES := $(patsubst %,tests/unit/protocol/test_%.py,any_response guards secrets storable)
 ON_AIRFLOW := $(filter-out %/__pycache__/ tests/unit/batch/ tests/unit/protocol/,$(wildcard tests/unit/*/)) \
   $(wildcard tests/unit/*.py) tests/unit/protocol/test_storable.py tests/docs tests/project
-DOCTOR := tests/unit/doctor tests/wire/doctor
-IN_TIME := tests/wire/batch/test_job.py tests/wire/test_ended.py tests/docs/dags_examples tests/docs/guides
 
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories package test-wheel \
-  test-airflow test-airflow-new test-airflow-old test-canary test-assets test-waiting test-killed-upload \
-  test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
-  drawings pictures test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
+.PHONY: help matrix-names chromium neighbours demo test test-coverage test-random test-airflow package up bench site pictures guarantees \
+  format lint constraints clean
 .DEFAULT_GOAL := help
+.SECONDARY:
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/make \1\t\2/' | expand -t 24
+	@grep -hE '^[a-z-]+%?:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+)%:/\1NAME:/; s/^([a-zA-Z-]+):.*## (.*)/make \1\t\2/' | expand -t 24
+	@echo; echo "The parts of the slow tests: $(SLOW)" | fold -s -w 120
 
-env-new:
-	@$(PYTHON) scripts/bootstrap.py $(NEW) dev
-env-old:
-	@$(PYTHON) scripts/bootstrap.py $(OLD)
-env-middle:
-	@$(PYTHON) scripts/bootstrap.py $(MIDDLE)
-env-workbench: # with a database, a message queue, and emulated object stores
-	@$(PYTHON) scripts/bootstrap.py $(WORKBENCH) test,distributed,neighbours
+# An environment, such as env-3.3.2 or env-3.3.2-site, whose last word says what it is for.
+EXTRAS := workbench:test,distributed,neighbours site:test,site,ui readers:test,readers lineage:test,lineage package:test,package
+variant = $(lastword $(subst -, ,$1))
+bootstrap = $(PYTHON) scripts/bootstrap.py $1 $(if $(filter $(NEW),$1),dev,$(patsubst $(variant):%,%,$(filter $(variant):%,$(EXTRAS))))
+env-%:
+	@$(call bootstrap,$*)
+chromium:
+	@scripts/apt.sh chromium
 
-demo: env-new ## run one pipeline end to end on a real Airflow and the emulator
+demo: env-$(NEW) ## run one pipeline end to end on a real Airflow and the emulator
 	@$(BIN)/python -m scripts.demo
 
-test: env-new ## run the fast tests on the newest Airflow; ARGS="tests/x.py -k y" selects some
+test: env-$(NEW) ## run the fast tests on the newest Airflow; ARGS="tests/x.py -k y" selects some
 	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(ALONE)) $(if $(MEASURED),$(MEASURE))
 
 # With MEASURED=1, as in .ci/run, test measures its coverage, and test-coverage adds to that.
-test-coverage: env-new ## run test and test-in-time with at least 95 % branch coverage
+test-coverage: env-$(NEW) ## run test and test-in-time with at least 95 % branch coverage
 	@$(if $(MEASURED),,$(BIN)/python -m pytest $(PARALLEL) $(MEASURE))
-	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME) --cov $(COVERAGE)
-
-test-old: test-on-$(OLD) ## run the fast tests on the oldest Airflow
+	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(PATHS_in-time) --cov $(COVERAGE)
 
 # An entry of the matrix: test-on-3.1.8, test-on-3.3.2-py3.13. Exit status 3 of bootstrap.py (Python not installed) is not a failure.
-test-on-%: ## run the fast tests on one version, such as test-on-3.1.8; accepts ARGS
+test-on-%: ## run the fast tests on 3.1.8, 3.3.2-py3.13, 2.11.2-lowest (dependencies), 3.3.2-newest (pre-releases)
 	@$(PYTHON) scripts/bootstrap.py $* $(if $(filter $(NEW),$*),dev) || { status=$$?; [ $$status -eq 3 ] && exit 0; exit $$status; }; \
+	$(if $(filter %-newest,$*),.venv/airflow-$*/bin/python scripts/newest.py $(NEW) || exit;) \
 	[ ! -d .venv/airflow-$* ] || .venv/airflow-$*/bin/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL) $(if $(filter $*,$(BETWEEN)),$(ON_AIRFLOW)))
-
-test-matrix: ## run the fast tests on every version in the README
-	@set -e; for name in $(MATRIX); do echo "== Airflow $$name"; $(MAKE) --no-print-directory test-on-$$name; done
 
 matrix-names:
 	@echo $(addprefix test-on-,$(filter-out $(NEW),$(MATRIX)))
 
-test-lowest: test-on-$(OLD)-lowest ## run the fast tests with the lowest dependencies that pyproject.toml allows, on the oldest Airflow
-
-test-newest: ## run the fast tests with the newest dependencies, pre-releases included, on the newest Airflow
-	@$(PYTHON) scripts/bootstrap.py $(NEW)-newest
-	@.venv/airflow-$(NEW)-newest/bin/python scripts/newest.py $(NEW)
-	@.venv/airflow-$(NEW)-newest/bin/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL))
-
-test-properties: env-new ## test the parser and the guards with 7,000 random examples for each property
+test-random: env-$(NEW) ## test parser and guards with 7,000 random examples a property, and batches in 2,500 simulated histories of faults
 	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest --timeout 1200 $(PARALLEL) $(PROPERTIES)
+	@CLOUDSTORE_HISTORIES=2500 $(BIN)/python -m pytest --timeout 1200 tests/unit/batch/test_simulation.py
 
-# In an environment of its own, because .ci/run uses the others meanwhile. The shell, not make, expands the tag.
-package: ## build what is released into dist/, twice, check it, and run the fast tests on the installed wheel; TAG=v0.1.0
-	@$(PYTHON) scripts/bootstrap.py $(NEW)-package test,package
-	@.venv/airflow-$(NEW)-package/bin/python -m scripts.package "$$TAG"
+# In an environment of its own, because .ci/run uses the others meanwhile. Of the commit, because git hides some files of a checkout that
+# a build would find. TAG reaches a test that compares it with the version and the changelog.
+package: env-$(NEW)-package ## build what is released into dist/, check it, and run the fast tests on the installed wheel; TAG=v0.1.0
+	@[ -z "$$(git status --porcelain)" ] || { echo "A release is built from a commit: commit or remove these first."; git status --short; exit 1; }
+	@rm -rf dist build/commit && mkdir -p build/commit && git archive HEAD | tar -x -C build/commit
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PACKAGE_BIN)/python -m build --no-isolation --outdir dist build/commit
+	@$(PACKAGE_BIN)/twine check --strict dist/*
+	@$(PACKAGE_BIN)/check-wheel-contents dist
+	@$(PACKAGE_BIN)/validate-pyproject pyproject.toml
 	@$(MAKE) --no-print-directory test-built-on-$(NEW)
 
 # The checkout comes last on the path: the tests find each other there, and the package where the wheel was installed.
-test-built-on-%: ## run the fast tests on the wheel in dist/, on one version
-	@$(PYTHON) scripts/bootstrap.py $*-wheel
+test-built-on-%: env-%-wheel ## run the fast tests on the wheel in dist/, on one version
 	@.venv/airflow-$*-wheel/bin/python -m pip install -qq --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
 	@echo "$(CURDIR)" > "$$(.venv/airflow-$*-wheel/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/checkout.pth"
 	@INSTALLED=1 .venv/airflow-$*-wheel/bin/python -P -m pytest -o pythonpath= $(if $(ARGS),$(ARGS),$(PARALLEL))
 
-test-wheel: ## test the wheel with each Airflow version in an empty environment
-	@set -e; for name in $(AIRFLOWS); do echo "== Airflow $$name"; \
-	  $(MAKE) --no-print-directory test-on-$$name ARGS="-m slow tests/project/packaging"; done
-
-# Half of these share one Airflow.
-IN_AIRFLOW := $(addprefix tests/airflow/,approval canary first_day killed_upload waiting)
-test-airflow: test-airflow-new test-airflow-old ## run tests/airflow without assets and kills, in a full Airflow, newest and oldest
-test-airflow-new: env-new
-	@$(BIN)/python -m pytest -m slow $(or $(ARGS),$(IN_AIRFLOW))
+# The slow tests, by name: the environments that each runs in (without an entry, the newest and the oldest), its tests, and what it needs.
+SLOW := test-airflow-new test-airflow-old test-airflow-middle test-assets test-distributed test-doctor test-in-time test-kill \
+  test-neighbours test-readers test-site test-triggerer test-typed test-ui test-wheel
+PATHS_airflow-new := $(filter-out %/__pycache__/ %/assets/ %/killed_batch/,$(wildcard tests/airflow/*/))
+ON_airflow-new := $(NEW)
+PATHS_airflow-old := $(PATHS_airflow-new)
+ON_airflow-old := $(OLD)
 # Airflow 3.0 resumes deferred tasks in a way of its own.
-test-airflow-old: env-old env-middle
-	@$(OLD_BIN)/python -m pytest -m slow $(or $(ARGS),$(IN_AIRFLOW))
-	@$(if $(filter-out tests/airflow/waiting,$(ARGS)),,$(MIDDLE_BIN)/python -m pytest -m slow tests/airflow/waiting)
+PATHS_airflow-middle := tests/airflow/waiting
+ON_airflow-middle := $(MIDDLE)
+PATHS_assets := tests/airflow/assets tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py -m ""
+ON_assets := $(NEW)-lineage $(OLD)-lineage
+PATHS_distributed := tests/cluster/distributed -s
+ON_distributed := $(NEW)-workbench
+PATHS_doctor := tests/unit/doctor tests/wire/doctor $(PARALLEL)
+PATHS_in-time := tests/wire/batch/test_job.py tests/wire/test_ended.py tests/docs/dags_examples tests/docs/guides
+ON_in-time := $(NEW)
+PATHS_kill := tests/airflow/killed_batch -n 3 -rP
+PATHS_neighbours := tests/wire/neighbours
+ON_neighbours := $(NEW)-workbench
+PATHS_readers := tests/wire/test_readers.py
+ON_readers := $(NEW)-readers
+PATHS_site := tests/site
+ON_site := $(NEW)-site
+PATHS_triggerer := tests/cluster/triggerer -s
+ON_triggerer := $(NEW)-workbench
+PATHS_typed := tests/docs/typed
+ON_typed := $(NEW)
+WITH_typed := basedpyright
+PATHS_ui := tests/ui
+WITH_ui := playwright
+# In an empty environment.
+PATHS_wheel := tests/project/packaging
+ON_wheel := $(AIRFLOWS)
 
-test-approval test-canary test-first-day test-killed-upload test-waiting: test-%: ## run one folder of test-airflow
-	@$(MAKE) --no-print-directory test-airflow ARGS=tests/airflow/$(subst -,_,$*)
+slow = echo "== Airflow $1"; $(call bootstrap,$1); $(if $(WITH_$2),$(call install,$1,$(WITH_$2));) $(call run_slow,$1,$2)
+install = .venv/airflow-$1/bin/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$1.txt $2
+run_slow = .venv/airflow-$1/bin/python -m pytest -m slow $(or $(ARGS),$(PATHS_$2))
+test-%: ## run one part of the slow tests, named below; ARGS selects some of its tests
+$(SLOW): test-%:
+	@set -e; $(foreach name,$(or $(ON_$*),$(NEW) $(OLD)),$(call slow,$(name),$*);)
 
-test-readers: ## test that pandas, pyarrow, polars and DuckDB read files
-	@$(PYTHON) scripts/bootstrap.py $(NEW)-readers test,readers
-	@.venv/airflow-$(NEW)-readers/bin/python -m pytest -m slow tests/wire/test_readers.py
+test-airflow: test-airflow-new test-airflow-old test-airflow-middle ## run tests/airflow without assets and kills, in a full Airflow: newest, oldest, 3.0
+test-ui: chromium
+test-site: chromium site
+test-neighbours: neighbours
+neighbours:
+	@scripts/apt.sh nginx haproxy squid
+	@scripts/npm.sh azurite@3.37.0
 
-test-doctor: env-new env-old ## test the doctor's program and the README's DAG on services that differ, newest and oldest
-	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(DOCTOR)
-	@$(OLD_BIN)/python -m pytest -m slow $(PARALLEL) $(DOCTOR)
-
-test-assets: ## test assets, lineage and retry times, in a full Airflow, newest and oldest
-	@set -e; for name in $(NEW) $(OLD); do $(PYTHON) scripts/bootstrap.py $$name-lineage test,lineage; \
-	  .venv/airflow-$$name-lineage/bin/python -m pytest -m slow tests/airflow/assets; \
-	  .venv/airflow-$$name-lineage/bin/python -m pytest tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py; done
-
-test-in-time: env-new ## test timeouts, waits, batches and ended tasks over real sockets, the examples and the guides
-	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(IN_TIME)
-
-test-kill: env-new env-old ## kill a batch task fifty times, and twenty times while its store fails; ten times on the oldest Airflow
-	@$(BIN)/python -m pytest -m slow -n 3 -rP tests/airflow/killed_batch
-	@$(OLD_BIN)/python -m pytest -m slow -rP tests/airflow/killed_batch
-
-test-histories: env-new ## compare batches in 2,500 simulated histories of faults with a model
-	@CLOUDSTORE_HISTORIES=2500 $(BIN)/python -m pytest --timeout 1200 tests/unit/batch/test_simulation.py
-
-test-distributed: env-workbench ## test a distributed Airflow whose nodes and components are killed, frozen and restarted
-	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/cluster/distributed
-
-test-triggerer: env-workbench ## test 2,000 waits in one triggerer, with PostgreSQL and the connection in Airflow's database
-	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/cluster/triggerer
-
-neighbours: # installs what it can from Debian and npm
-	@scripts/neighbours.sh
-
-test-neighbours: env-workbench neighbours ## test with real front ends, a forward proxy and object stores
-	@$(WORKBENCH_BIN)/python -m pytest -m slow tests/wire/neighbours
-
-bench: env-new env-workbench ## run the benchmarks; compare figures only within one run
+bench: env-$(NEW) ## run the benchmarks; compare figures only within one run
 	@$(BIN)/python benchmarks/imports.py
 	@$(BIN)/python benchmarks/waiting.py
 	@$(BIN)/python benchmarks/waiting.py --plain --rounds 7 --waiters 500 --interval 1 --seconds 6
-	@PYTHONPATH=. $(WORKBENCH_BIN)/python benchmarks/triggerer.py
 	@$(BIN)/python benchmarks/batch.py
 	@$(BIN)/python benchmarks/receipts.py
 	@$(BIN)/python benchmarks/download.py
 	@PYTHONPATH=. $(BIN)/python benchmarks/mapped.py
 
-test-ui: env-new env-old ## test make up and the connection form in a browser, newest and oldest
-	@scripts/apt.sh chromium
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt playwright
-	@$(OLD_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(OLD).txt playwright
-	@$(BIN)/python -m pytest -m slow tests/ui
-	@$(OLD_BIN)/python -m pytest -m slow tests/ui
-
-drawings: env-new ## draw the drawings of docs/drawings from their texts
-	@$(BIN)/python -m scripts.drawings
-
-pictures: env-site ## photograph Airflow's UI for the documentation
-	@scripts/apt.sh chromium
-	@rm -rf .pictures
-	@$(SITE_BIN)/python -m scripts.pictures
-
-test-site: env-site ## build the documentation and test it in a browser: links, search, phones
-	@scripts/apt.sh chromium
-	@$(SITE_BIN)/python -m pytest -m slow tests/site
-
-test-typed: env-new ## check the examples and all code blocks of the docs with mypy and pyright, strict
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$(NEW).txt basedpyright
-	@$(BIN)/python -m pytest -m slow tests/docs/typed
-
-env-site:
-	@$(PYTHON) scripts/bootstrap.py $(NEW)-site test,site,ui
-
-site: env-site ## build the documentation into .site
+site: env-$(NEW)-site ## build the documentation into .site
+	@scripts/npm.sh @mermaid-js/tiny@12.0.0
 	@$(SITE_BIN)/python -m sphinx -n -W -E -q -b html docs .site
 	@echo "Open .site/index.html"
 
-guarantees: env-new ## write the tables of docs/operate/guarantees-*.md from the figures of the last runs
+pictures: env-$(NEW)-site chromium ## photograph Airflow's UI for the documentation
+	@rm -rf .pictures
+	@$(SITE_BIN)/python -m scripts.pictures
+
+guarantees: env-$(NEW) ## write the tables of docs/operate/guarantees-*.md from the figures of the last runs
 	@$(BIN)/python -m tests.guarantees
 
-up: $(if $(filter celery,$(ENGINE)),env-workbench,env-new) ## run Airflow's UI with the example DAGs and the emulator; ENGINE=celery for two Celery workers
-	@$(if $(filter celery,$(ENGINE)),$(WORKBENCH_BIN)/python -m scripts.up celery,$(BIN)/python -m scripts.up)
+up: env-$(NEW)$(if $(filter celery,$(ENGINE)),-workbench) ## run Airflow's UI with the example DAGs and the emulator; ENGINE=celery for two Celery workers
+	@.venv/airflow-$(NEW)$(if $(filter celery,$(ENGINE)),-workbench)/bin/python -m scripts.up $(ENGINE)
 
-format: env-new ## sort imports, fix what ruff can, and format the code
+format: env-$(NEW) ## sort imports, fix what ruff can, and format the code
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-lint: env-new ## run ruff (including layering), mypy strict, and actionlint and zizmor on .github
+lint: env-$(NEW) ## run ruff (including layering), mypy strict, and actionlint and zizmor on .github
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -225,4 +190,4 @@ constraints-lowest:
 	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) -c $(LOWEST) --extra test pyproject.toml - -o $(LOWEST)
 
 clean: ## remove everything that make installed
-	rm -rf .venv .demo .pictures .site .up .neighbours
+	rm -rf .venv .demo .pictures .site .up .npm

@@ -55,7 +55,7 @@ def error_envelope(message: str) -> dict[str, Any]:
 
 
 def examples(count: int) -> int:
-    """Return how many examples Hypothesis tries: ``count`` in ``make test``, many more in ``make test-properties``."""
+    """Return how many examples Hypothesis tries: ``count`` in ``make test``, many more in ``make test-random``."""
     return int(os.environ.get("CLOUDSTORE_CASES", count))
 
 

@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.real_airflow import RealAirflow
 
 pytestmark = [
-    pytest.mark.slow,  # make test-approval
+    pytest.mark.slow,  # make test-airflow
     pytest.mark.skipif(
         tuple(map(int, version("apache-airflow").split(".")[:2])) < (3, 1), reason="ApprovalOperator needs Airflow 3.1"
     ),

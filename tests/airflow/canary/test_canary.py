@@ -1,6 +1,6 @@
 """Secrets with awkward characters pass through every operator and failure on a complete Airflow at DEBUG; no output has them.
 
-Slow: it starts an Airflow. ``make test-canary`` runs it on both Airflows.
+Slow: it starts an Airflow. ``make test-airflow`` runs it on both Airflows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The README's first DAG, exactly as printed, succeeds in a full Airflow on its first day and on later ones.
 
-Slow: ``make test-first-day`` runs it on both Airflows.
+Slow: ``make test-airflow`` runs it on both Airflows.
 """
 
 from __future__ import annotations

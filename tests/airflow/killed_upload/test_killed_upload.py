@@ -1,6 +1,6 @@
 """SIGKILL to the process of an upload's task, on a whole Airflow: what Airflow's retry knows of it, and what it sends.
 
-Slow: ``make test-killed-upload`` runs it on Airflow 3.3.2 and 2.11.2.
+Slow: ``make test-airflow`` runs it on Airflow 3.3.2 and 2.11.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A slow upload on a complete Airflow with one worker slot: the wait occupies no slot, and a killed triggerer loses nothing.
 
-Slow: ``make test-waiting`` runs it on three Airflows.
+Slow: ``make test-airflow`` runs it on three Airflows.
 """
 
 from __future__ import annotations

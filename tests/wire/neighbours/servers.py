@@ -22,7 +22,7 @@ import pytest
 from scripts.cluster import NOBODY
 from scripts.processes import Program, free_port, until
 
-AZURITE = Path(__file__).resolve().parents[3] / ".neighbours" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+AZURITE = Path(__file__).resolve().parents[3] / ".npm/azurite/node_modules/azurite/dist/src/blob/main.js"
 # Not a secret: every Azurite has this account.
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 PROXY_LOGIN, PROXY_PASSWORD = "etl", "proxy-passw0rd"
