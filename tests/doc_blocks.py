@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FRAGMENTS = {
-    "README.md-1": "file_id: str = '1'\n",
     "download.md-0": """\
 from airflow.providers.common.compat.sdk import task
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
@@ -52,6 +51,19 @@ def blocks(page: Path, language: str = "python") -> list[Block]:
     """A page's blocks in one language, named ``page.md-0``, ``page.md-1`` and so on."""
     found = re.findall(rf"^( *)```{language}\n(.*?)^\1```", page.read_text(), re.DOTALL | re.MULTILINE)
     return [Block(f"{page.name}-{number}", textwrap.dedent(code)) for number, (_, code) in enumerate(found)]
+
+
+def commands(block: Block) -> list[str]:
+    """A console block's commands: one a line, but for a line that ends in a backslash or within quotes."""
+    found, started = [], ""
+    for line in block.code.splitlines():
+        started += line
+        if started.endswith("\\"):
+            started = started.removesuffix("\\")
+        elif started.count("'") % 2 == 0:
+            found.append(started)
+            started = ""
+    return found
 
 
 PYTHON = [block for page in PAGES for block in blocks(page)]

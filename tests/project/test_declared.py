@@ -68,11 +68,6 @@ def test_the_readme_shows_the_matrix_that_ci_runs() -> None:
     assert pairs == {(airflow, python or "3.11") for airflow, _, python in (name.partition("-py") for name in matrix())}
 
 
-def test_the_page_about_deployments_names_the_same_versions_of_airflow() -> None:
-    page = (ROOT / "docs" / "operate" / "deployments.md").read_text().partition("## Airflow versions")[2].partition("|")[0]
-    assert set(re.findall(r"\d+\.\d+\.\d+", page)) == {name.partition("-py")[0] for name in matrix()}
-
-
 def test_the_workflows_run_the_same_matrix() -> None:
     tests, release = ((ROOT / ".github" / "workflows" / name).read_text() for name in ("tests.yml", "release.yml"))
     (line,) = re.findall(r"^ +airflow: \[(.*)\]$", tests, re.MULTILINE)
