@@ -49,9 +49,9 @@ class Row:
 
 def table() -> list[Row]:
     page = (ROOT / "docs" / "project" / "architecture.md").read_text().partition("## Undocumented names")[2]
-    lines = [line for line in page.splitlines() if line.startswith("| `")]
-    names = [re.match(r"\| `([\w.]+):([\w.]+)`(?: \((.*)\))? in `([\w./]+)` \| ", line) for line in lines]
-    assert all(names), "a row is | `module:attribute` (Airflow X and later, or Airflow before X) in `file` | why |"
+    lines = [line for line in page.splitlines() if line.startswith("- `")]
+    names = [re.match(r"- `([\w.]+):([\w.]+)`(?: \((.*)\))? in `([\w./]+)`: ", line) for line in lines]
+    assert all(names), "a line is - `module:attribute` (Airflow X and later, or Airflow before X) in `file`: why"
     return [Row(found[1], found[2], found[3] or "", (found[4],)) for found in names if found]
 
 
