@@ -10,14 +10,13 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
-    "sphinx_design",
     "scripts.site_links",
     "scripts.site_reference",
     "scripts.site_summary",
 ]
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(?!airflow_provider_cloudstore).*")]  # other packages are not on this site
-myst_enable_extensions = ["attrs_inline", "colon_fence"]
+myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
