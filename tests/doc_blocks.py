@@ -25,6 +25,11 @@ def use(file: dict[str, object]) -> None: ...
 
 
 """,
+    "upload-and-share.md-1": """\
+from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
+
+urls = ["https://example.com/a.csv", "https://example.com/b.csv"]
+""",
     "emulator.md-0": """\
 from airflow_provider_cloudstore.emulator.runner import Emulator
 

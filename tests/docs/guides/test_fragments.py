@@ -42,6 +42,14 @@ def test_both_ways_to_wait_wait_on_the_worker_and_in_the_triggerer(emulator: Emu
     assert run.tasks == {"file_available": "success", "link": "success"}, str(run)
 
 
+def test_many_files_are_shared(emulator: Emulator) -> None:
+    urls = [emulator.serve(str(number).encode(), f"part-{number}.csv") for number in range(3)]
+    run = run_dag(dag_of("upload-and-share.md-1", inside_a_dag("upload-and-share.md-1", f"urls = {urls}\n")))
+    assert run.state == "success", str(run)
+    tokens = {token["token"] for token in emulator.state()["tokens"]}
+    assert {run.values[f"link[{number}]"] for number in range(3)} <= tokens
+
+
 def test_a_download_waits_for_the_file_and_returns_its_path(emulator: Emulator, tmp_path: Path) -> None:
     code = code_of("download.md-0").replace("s3://aws_default@bucket/incoming/{{ ds }}.csv", str(tmp_path / "f"))
     before = f"upload = RemoteUrlUploadOperator(task_id='upload', url={emulator.serve(b'hello')!r})\n"

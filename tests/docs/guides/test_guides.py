@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import requests
 
 from airflow_provider_cloudstore.emulator.dag_runs import DagRunResult, run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -31,15 +30,6 @@ def test_upload_wait_hand_on(emulator: Emulator) -> None:
     run = run_dag(dag_of("upload-and-share.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
     assert run.state == "success", str(run)
     assert run.values["download"] == 1000
-
-
-def test_share_many(emulator: Emulator, tmp_path: Path) -> None:
-    urls = [emulator.serve(str(number).encode(), f"part-{number}.csv") for number in range(5)]
-    target = tmp_path / "links.txt"
-    run = run_dag(dag_of("upload-and-share.md-1"), {"source": urls[0].rpartition("/")[0], "target": str(target)})
-    assert run.state == "success", str(run)
-    links = target.read_text().split()
-    assert {requests.get(link, timeout=10).content for link in links} == {b"0", b"1", b"2", b"3", b"4"}
 
 
 def click_stage_use_clean_up(emulator: Emulator, refused: str) -> DagRunResult:
@@ -74,27 +64,6 @@ def test_stage_use_clean_up_deletes_nothing_if_nothing_was_uploaded(emulator: Em
     run = click_stage_use_clean_up(emulator, "upload")
     assert (run.state, run.tasks["clean_up"]) == ("failed", "upstream_failed")
     assert "delete" not in emulator.state()["requests"]
-
-
-def test_outcome_unknown(emulator: Emulator) -> None:
-    dag = dag_of("failures.md-0")
-    run = run_dag(dag, {"source_url": emulator.serve(b"x")})
-    assert run.values["upload"] == emulator.state()["files"][0]["file_id"], str(run)
-    emulator.fault("drop_after", operation="upload")
-    run = run_dag(dag, {"source_url": "http://127.0.0.1:9/a.csv?sig=secret"})
-    assert run.values["upload"] == "look it up: http://127.0.0.1:9/a.csv?***", str(run)
-    assert emulator.state()["requests"]["upload"] == 2
-
-
-def test_rotate_the_token(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    dag = dag_of("secrets.md-0")
-    assert run_dag(dag).state == "success"
-    emulator.call(lambda service: setattr(service, "access_token", "the-new-token"))
-    run = run_dag(dag)
-    assert run.state == "failed"
-    assert "token" in run.errors["check"]
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
-    assert run_dag(dag).state == "success"
 
 
 def test_many_uploads(emulator: Emulator, tmp_path: Path) -> None:
