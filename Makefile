@@ -33,8 +33,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories package test-wheel \
   test-airflow test-airflow-new test-airflow-old test-canary test-assets test-downloads test-waiting test-killed-upload \
-  test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer neighbours test-neighbours \
-  drawings pictures test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
+  test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer test-neighbours \
+  pictures test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -83,10 +83,17 @@ test-newest: ## run the fast tests with the newest dependencies, pre-releases in
 test-properties: env-new ## test the parser and the guards with 7,000 random examples for each property
 	@CLOUDSTORE_CASES=7000 $(BIN)/python -m pytest --timeout 1200 $(PARALLEL) $(PROPERTIES)
 
-# In an environment of its own, because .ci/run uses the others meanwhile. The shell, not make, expands the tag.
-package: ## build what is released into dist/, twice, check it, and run the fast tests on the installed wheel; TAG=v0.1.0
+# In an environment of its own, because .ci/run uses the others meanwhile. Of the commit, because git hides some files of a checkout that
+# a build would find. TAG reaches a test that compares it with the version and the changelog.
+PACKAGE_BIN := .venv/airflow-$(NEW)-package/bin
+package: ## build what is released into dist/, check it, and run the fast tests on the installed wheel; TAG=v0.1.0
+	@[ -z "$$(git status --porcelain)" ] || { echo "A release is built from a commit: commit or remove these first."; git status --short; exit 1; }
 	@$(PYTHON) scripts/bootstrap.py $(NEW)-package test,package
-	@.venv/airflow-$(NEW)-package/bin/python -m scripts.package "$$TAG"
+	@rm -rf dist build/commit && mkdir -p build/commit && git archive HEAD | tar -x -C build/commit
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PACKAGE_BIN)/python -m build --no-isolation --outdir dist build/commit
+	@$(PACKAGE_BIN)/twine check --strict dist/*
+	@$(PACKAGE_BIN)/check-wheel-contents dist
+	@$(PACKAGE_BIN)/validate-pyproject pyproject.toml
 	@$(MAKE) --no-print-directory test-built-on-$(NEW)
 
 # The checkout comes last on the path: the tests find each other there, and the package where the wheel was installed.
@@ -142,17 +149,15 @@ test-distributed: env-workbench ## test a distributed Airflow whose nodes and co
 test-triggerer: env-workbench ## test 2,000 waits in one triggerer, with PostgreSQL and the connection in Airflow's database
 	@$(WORKBENCH_BIN)/python -m pytest -m slow -s tests/cluster/triggerer
 
-neighbours: # installs what it can from Debian and npm
-	@scripts/neighbours.sh
-
-test-neighbours: env-workbench neighbours ## test with real front ends, a forward proxy and object stores
+test-neighbours: env-workbench ## test with real front ends, a forward proxy and object stores
+	@scripts/apt.sh nginx haproxy squid
+	@scripts/npm.sh azurite@3.37.0
 	@$(WORKBENCH_BIN)/python -m pytest -m slow tests/wire/neighbours
 
-bench: env-new env-workbench ## run the benchmarks; compare figures only within one run
+bench: env-new ## run the benchmarks; compare figures only within one run
 	@$(BIN)/python benchmarks/imports.py
 	@$(BIN)/python benchmarks/waiting.py
 	@$(BIN)/python benchmarks/waiting.py --plain --rounds 7 --waiters 500 --interval 1 --seconds 6
-	@PYTHONPATH=. $(WORKBENCH_BIN)/python benchmarks/triggerer.py
 	@$(BIN)/python benchmarks/batch.py
 	@$(BIN)/python benchmarks/receipts.py
 	@$(BIN)/python benchmarks/download.py
@@ -165,15 +170,12 @@ test-ui: env-new env-old ## test make up and the connection form in a browser, n
 	@$(BIN)/python -m pytest -m slow tests/ui
 	@$(OLD_BIN)/python -m pytest -m slow tests/ui
 
-drawings: env-new ## draw the drawings of docs/drawings from their texts
-	@$(BIN)/python -m scripts.drawings
-
 pictures: env-site ## photograph Airflow's UI for the documentation
 	@scripts/apt.sh chromium
 	@rm -rf .pictures
 	@$(SITE_BIN)/python -m scripts.pictures
 
-test-site: env-site ## build the documentation and test it in a browser: links, search, phones
+test-site: site ## build the documentation and open every page in a browser, at two widths
 	@scripts/apt.sh chromium
 	@$(SITE_BIN)/python -m pytest -m slow tests/site
 
@@ -183,6 +185,7 @@ test-typed: env-new ## check the examples and all code blocks of the docs with m
 
 env-site:
 	@$(PYTHON) scripts/bootstrap.py $(NEW)-site test,site,ui
+	@scripts/npm.sh @mermaid-js/tiny@12.0.0
 
 site: env-site ## build the documentation into .site
 	@$(SITE_BIN)/python -m sphinx -n -W -E -q -b html docs .site
@@ -225,4 +228,4 @@ constraints-lowest:
 	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) -c $(LOWEST) --extra test pyproject.toml - -o $(LOWEST)
 
 clean: ## remove everything that make installed
-	rm -rf .venv .demo .pictures .site .up .neighbours
+	rm -rf .venv .demo .pictures .site .up .npm

@@ -1,6 +1,14 @@
 """The site: built by ``make site`` from these pages and the package's docstrings, without a network."""
 
+import re
+from pathlib import Path
+from typing import Any
+
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+
 from airflow_provider_cloudstore import __version__
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 
 project = "airflow-provider-cloudstore"
 copyright = "The airflow-provider-cloudstore developers, Apache-2.0"  # noqa: A001
@@ -10,9 +18,6 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
-    "scripts.site_links",
-    "scripts.site_reference",
-    "scripts.site_summary",
 ]
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(?!airflow_provider_cloudstore).*")]  # other packages are not on this site
@@ -21,7 +26,6 @@ myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 add_module_names = False
@@ -29,8 +33,10 @@ toc_object_entries = False
 
 html_theme = "furo"
 html_title = f"airflow-provider-cloudstore {release}"
-html_static_path = ["_static"]
+MERMAID = Path(__file__).resolve().parent.parent / ".npm/@mermaid-js/tiny/node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
+html_static_path = ["_static", *([str(MERMAID)] if MERMAID.exists() else [])]
 html_css_files = ["site.css"]
+html_js_files = [("drawings.js", {"loading_method": "defer"})]
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {
@@ -38,3 +44,37 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#6cb6ff", "color-brand-content": "#6cb6ff", "color-brand-visited": "#c3a6ff"},
 }
 copybutton_prompt_text = "$ "
+copybutton_selector = "div:not(.highlight-mermaid) > div.highlight > pre"
+
+
+ROOT_PAGES = {
+    "ARCHITECTURE": "project/architecture",
+    "CHANGELOG": "project/changelog",
+    "CONTRIBUTING": "project/where-a-change-goes",
+    "SECURITY": "operate/secrets",
+}
+"""The pages of the site that include a page of the repository's root."""
+TO_ROOT = re.compile(rf"\]\((?:\.\./)*({'|'.join(ROOT_PAGES)})\.md")
+
+
+def setup(app: Sphinx) -> None:
+    """Let pages have Mermaid blocks, which ``_static/drawings.js`` draws, and link to the pages in the root of the repository.
+
+    :param app: the build.
+    """
+    app.add_lexer("mermaid", TextLexer)
+    app.connect("source-read", link_root_pages)
+    app.connect("include-read", link_root_pages)
+    app.connect("autodoc-process-signature", hide_signatures_of_errors)
+
+
+def link_root_pages(*event: Any) -> None:
+    """Point links to pages of the repository's root to the pages of the site that include them."""
+    content: list[str] = event[-1]
+    content[0] = TO_ROOT.sub(lambda match: f"](/{ROOT_PAGES[match[1]]}.md", content[0])
+
+
+def hide_signatures_of_errors(*event: Any) -> tuple[str, None] | None:
+    """Leave out how errors are created: the package creates them, and users catch them."""
+    kind = event[3]
+    return ("", None) if isinstance(kind, type) and issubclass(kind, CloudStoreError) else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,6 +41,18 @@ def node_name() -> str:
     return os.environ.get(NODE_NAME, "localhost")
 
 
+def airflow(*arguments: str, env: Mapping[str, str]) -> None:
+    """Run an ``airflow`` command.
+
+    :param env: the environment of the Airflow.
+    :raises RuntimeError: with its output, if it failed.
+    """
+    command = [sys.executable, "-m", "airflow", *arguments]
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-2000:]}")
+
+
 def migrate(home: Path) -> None:
     """Create the database in ``home``, unless it exists.
 
@@ -56,22 +68,8 @@ def migrate(home: Path) -> None:
         if done.exists() and done.read_text() == stamp:
             return
         (home / "airflow.db").unlink(missing_ok=True)
-        with (home / "migrate.log").open("w") as log:
-            subprocess.run(
-                [sys.executable, "-m", "airflow", "db", "migrate"], env=environment(home), stdout=log, stderr=log, check=True
-            )
+        airflow("db", "migrate", env=environment(home))
         database = sqlite3.connect(home / "airflow.db")
         database.execute("PRAGMA journal_mode=WAL")  # stays with the file: readers do not block the one who writes
         database.close()
         done.write_text(stamp)
-
-
-def copy_of(home: Path, target: Path) -> Path:
-    """A copy of a home with its own database, so that concurrent runs do not interfere.
-
-    :param home: a migrated home.
-    :param target: where the copy goes.
-    """
-    target.mkdir(parents=True)
-    shutil.copy(home / "airflow.db", target / "airflow.db")
-    return target

@@ -49,7 +49,9 @@ def main(name: str, extras: str = "test") -> int:
         subprocess.run([python, "-m", "venv", "--clear", str(home)], check=True)
         pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-c", str(constraints)]
         # The build tools first: the checkout is then built without an isolated environment.
-        subprocess.run([*pip, "hatchling", "editables", "setuptools", "wheel", "uv"], check=True, cwd=ROOT)
+        subprocess.run(
+            [*pip, "hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel", "uv"], check=True, cwd=ROOT
+        )
         packages = ["-c", str(constraints), "--no-build-isolation", f"apache-airflow=={airflow}", "-e", f".[{extras}]"]
         uv = [str(home / "bin" / "uv"), "pip", "install", "-q", "--compile-bytecode"]
         if not (may_use_uv(home) and _run([*uv, *packages], home)):

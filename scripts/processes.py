@@ -1,26 +1,29 @@
-"""Child processes that can be killed, frozen and restarted, and never outlive this process."""
+"""Child processes that can be stopped, killed, frozen and restarted, with everything that they started."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from scripts import guardian
+import psutil
 
 _FIXED_PORTS = (20_000, 32_000)
 
 
 class Program:
-    """A program and all its descendants, whatever session they move to.
+    """A program and all its descendants, whatever session they move to; a context manager that starts and stops it.
+
+    On Linux it gets SIGTERM when the thread that started it ends, so that it does not outlive this process.
 
     :param name: its name in messages.
     :param command: the program and its arguments.
@@ -40,46 +43,47 @@ class Program:
         cwd: Path | None = None,
         user: int | None = None,
     ) -> None:
-        self.name, self.command, self.log = name, [str(part) for part in command], log
-        self._env, self._cwd, self._user = env, cwd, user
-        self._guardian: subprocess.Popen[bytes] | None = None
+        self.name, self.log = name, log
+        self._command = [*(["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []), *command]
+        self._options: dict[str, Any] = {"env": env, "cwd": cwd, **as_user(user)}
+        self._process: subprocess.Popen[bytes] | None = None
         self._printed_before = 0
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
     def start(self) -> None:
-        """Start it; it must not be running."""
+        """Start it; it must not be running. Its session is its own: only this process handles Ctrl-C."""
         assert not self.runs, f"{self.name} is already running"
-        start_guardian = [sys.executable, "-I", "-S", guardian.__file__, "" if self._user is None else str(self._user)]
         with self.log.open("ab") as sink:
             self._printed_before = sink.tell()
-            self._guardian = subprocess.Popen(
-                [*start_guardian, *self.command],
-                stdin=subprocess.PIPE,
-                stdout=sink,
-                stderr=sink,
-                env=self._env,
-                cwd=self._cwd,
-                start_new_session=True,  # only this process handles Ctrl-C
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True, **self._options
             )
-        until(f"{self.name} is started", lambda: self.pids or not self.runs, 60)
 
     @property
     def runs(self) -> bool:
         """Whether it is running."""
-        return self._guardian is not None and self._guardian.poll() is None
+        return self._process is not None and self._process.poll() is None
 
     @property
     def ended_by_itself(self) -> bool:
         """Whether it was started, and ended without :meth:`stop` or :meth:`kill`."""
-        return self._guardian is not None and self._guardian.poll() is not None
+        return self._process is not None and self._process.poll() is not None
 
     @property
     def pids(self) -> list[int]:
         """All of its processes; the first is the program itself."""
-        return guardian.descendants(self._guardian.pid) if self._guardian else []
+        return [process.pid for process in self._family()]
 
     def send(self, number: int) -> None:
         """Send the program a signal."""
-        os.kill(self.pids[0], number)
+        if self._process:
+            self._process.send_signal(number)
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 20) -> None:
         """Send it a signal, and kill what is still running after a while.
@@ -87,30 +91,38 @@ class Program:
         :param number: the signal.
         :param seconds: the grace period.
         """
-        if self._guardian and self.pids:
-            self.send(number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._guardian.wait(seconds)
-        self.kill()
+        family = self._family()
+        self.send(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._process:
+                self._process.wait(seconds)
+        self.kill(family)
 
-    def kill(self) -> None:
-        """Send SIGKILL to all of its processes, as if its machine were lost."""
-        if self._guardian:
-            assert self._guardian.stdin
-            self._guardian.stdin.close()
-            self._guardian.wait(60)
-            self._guardian = None
+    def kill(self, more: Iterable[psutil.Process] = ()) -> None:
+        """Send SIGKILL to all of its processes, as if its machine were lost.
 
-    def freeze(self) -> None:
-        """Send SIGSTOP to all of its processes, until :meth:`thaw`."""
-        frozen: set[int] = set()
-        while new := set(self.pids) - frozen:  # one may have forked in the meantime
-            self._to_all(new, signal.SIGSTOP)
+        :param more: processes that were its descendants before.
+        """
+        doomed = {*more, *self.freeze()}
+        _signal_all(doomed, signal.SIGKILL)
+        if self._process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # what it left behind if it ended by itself
+            self._process.wait(60)
+            self._process = None
+        until(f"{self.name} is gone", lambda: not any(_alive(process) for process in doomed), 60)
+
+    def freeze(self) -> set[psutil.Process]:
+        """Send SIGSTOP to all of its processes, until :meth:`thaw`; returns these."""
+        frozen: set[psutil.Process] = set()
+        while new := {*self._family()} - frozen:  # one may have forked in the meantime
+            _signal_all(new, signal.SIGSTOP)
             frozen |= new
+        return frozen
 
     def thaw(self) -> None:
         """Send SIGCONT to all of its processes."""
-        self._to_all(self.pids, signal.SIGCONT)
+        _signal_all(self._family(), signal.SIGCONT)
 
     def printed(self) -> str:
         """Its output since the last start."""
@@ -119,36 +131,43 @@ class Program:
             return file.read().decode(errors="replace")
 
     def until_printed(self, text: str, seconds: float = 60) -> None:
-        """Wait until its output contains a text.
-
-        :raises AssertionError: if it ended first, or took too long.
-        """
+        """Wait until its output contains a text."""
         self.until(f"it prints {text!r}", lambda: text in self.printed(), seconds)
 
     def until_listens(self, port: int, seconds: float = 60) -> None:
-        """Wait until a port on loopback accepts connections.
-
-        :raises AssertionError: if the program ended first, or took too long.
-        """
+        """Wait until a port on loopback accepts connections."""
         self.until(f"port {port} listens", lambda: listens(port), seconds)
 
     def until(self, what: str, true: Callable[[], Any], seconds: float) -> None:
-        """Wait until a condition is true."""
-        until(f"{self.name}: {what}", lambda: true() or self._still_runs(), seconds, self.tail)
+        """Wait until a condition is true.
+
+        :raises AssertionError: if the program ended first, or took too long.
+        """
+
+        def true_or_ended() -> Any:
+            assert self.runs, f"{self.name} ended by itself\n{self.tail()}"
+            return true()
+
+        until(f"{self.name}: {what}", true_or_ended, seconds, self.tail)
 
     def tail(self) -> str:
         """The end of its output."""
         return f"--- {self.name}\n{self.printed()[-1500:]}" if self.log.exists() else ""
 
-    def _still_runs(self) -> bool:
-        assert self.runs, f"{self.name} ended by itself\n{self.tail()}"
-        return False
+    def _family(self) -> list[psutil.Process]:
+        try:
+            program = psutil.Process(self._process.pid) if self.runs and self._process else None
+            return [program, *program.children(recursive=True)] if program else []
+        except psutil.NoSuchProcess:  # it has ended in the meantime
+            return []
 
-    @staticmethod
-    def _to_all(pids: Sequence[int] | set[int], number: int) -> None:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+
+def as_user(user: int | None) -> dict[str, Any]:
+    """The options of ``subprocess`` that run a program as another user.
+
+    :param user: the id of the user and group; None for the current ones.
+    """
+    return {} if user is None else {"user": user, "group": user, "extra_groups": []}
 
 
 def until(what: str, true: Callable[[], Any], seconds: float = 120, report: Callable[[], str] = str) -> Any:
@@ -187,3 +206,22 @@ def free_port(wanted: int = 0) -> int:
                 probe.bind(("127.0.0.1", port))
                 return port
     raise OSError("no port is free")
+
+
+def end_at_signals() -> None:
+    """Raise KeyboardInterrupt on SIGTERM, and on Ctrl-C, which shells make background jobs ignore."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+
+
+def _signal_all(processes: Iterable[psutil.Process], number: int) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

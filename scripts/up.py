@@ -10,16 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from scripts.airflow_home import ROOT, environment, migrate
-from scripts.cluster import Cluster, missing
-from scripts.processes import free_port
+from scripts.airflow_home import ROOT, airflow, environment, migrate
+from scripts.cluster import Cluster, missing, responds
+from scripts.processes import Program, end_at_signals, free_port
 
 # One click runs an example; the connection form has its Test button; a new DAG appears at once.
 WELCOMING = {
@@ -37,46 +35,76 @@ def main(engine: str = "standalone", folder: str = ".up") -> int:
 
     :param engine: ``celery`` for a distributed Airflow.
     :param folder: where everything is stored, in the checkout.
-    :returns: 0 after Ctrl-C, 1 if Airflow ended on its own.
+    :returns: 0 after Ctrl-C, 1 if Airflow cannot run here or ended on its own.
     """
-    if engine == "celery":
-        return distributed()
-    home = ROOT / folder / "home"
-    print("Preparing Airflow's database (once) ...", flush=True)
-    migrate(home)
-    port = free_port(8080)
-    stop_at_signals()
-    with Emulator() as emulator, (home.parent / "airflow.log").open("w") as log:
-        env = environment(
-            home,
-            **example_inputs(emulator, home.parent),
-            **WELCOMING,
-            AIRFLOW__API__HOST="127.0.0.1",  # no login
-            AIRFLOW__API__PORT=str(port),
-            AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{port}/execution/",
-            AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
-            # The scheduler may start a task long before the API server responds: the task waits instead of failing.
-            AIRFLOW__WORKERS__EXECUTION_API_RETRIES="60",
-            AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX="2",
-        )
-        store_connection(home, env, emulator)
-        command = [sys.executable, "-m", "airflow", "standalone"]
-        # A separate session: Ctrl-C reaches only this program, which then stops Airflow and all its processes.
-        airflow = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
-        try:
-            print("Starting Airflow (half a minute) ...", flush=True)
-            wait_for(f"http://127.0.0.1:{port}/api/v2/version", airflow)
-            welcome(f"http://127.0.0.1:{port}", emulator)
-            print(TRY)
-            print(f"log       {folder}/airflow.log", flush=True)
-            airflow.wait()
-            print(f"Airflow ended on its own; see its log {folder}/airflow.log", file=sys.stderr)
+    if engine == "celery" and (reason := missing()):
+        print(f"Cannot run a distributed Airflow here: {reason}", file=sys.stderr)
+        return 1
+    end_at_signals()
+    start = distributed if engine == "celery" else standalone
+    try:
+        with Emulator() as emulator, start(ROOT / folder, emulator) as programs:
+            print(TRY, flush=True)
+            while not (ended := [program for program in programs.values() if program.ended_by_itself]):
+                time.sleep(1)
+            print("\n".join(f"{program.name} ended on its own; see {program.log}" for program in ended), file=sys.stderr)
             return 1
-        except KeyboardInterrupt:
-            print("\nStopping ...", flush=True)
-            return 0
-        finally:
-            stop(airflow)
+    except KeyboardInterrupt:
+        print("\nStopped.", flush=True)
+        return 0
+
+
+@contextmanager
+def standalone(folder: Path, emulator: Emulator) -> Iterator[Mapping[str, Program]]:
+    """Airflow in one program, with SQLite.
+
+    :param folder: where everything is stored.
+    :param emulator: the service.
+    """
+    print("Preparing Airflow's database (once) ...", flush=True)
+    migrate(folder / "home")
+    port = free_port(8080)
+    env = environment(
+        folder / "home",
+        **example_inputs(emulator, folder),
+        **WELCOMING,
+        AIRFLOW__API__HOST="127.0.0.1",  # no login
+        AIRFLOW__API__PORT=str(port),
+        AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{port}/execution/",
+        AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
+        # The scheduler may start a task long before the API server responds: the task waits instead of failing.
+        AIRFLOW__WORKERS__EXECUTION_API_RETRIES="60",
+        AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX="2",
+    )
+    store_connection(folder / "home", env, emulator)
+    print("Starting Airflow (half a minute) ...", flush=True)
+    log = folder / "airflow.log"
+    log.unlink(missing_ok=True)
+    url = f"http://127.0.0.1:{port}"
+    with Program("Airflow", [sys.executable, "-m", "airflow", "standalone"], log, env=env) as program:
+        program.until("it responds", lambda: responds(f"{url}/api/v2/version"), 300)
+        welcome(url, emulator)
+        print(f"log       {log}")
+        yield {"airflow": program}
+
+
+@contextmanager
+def distributed(folder: Path, emulator: Emulator) -> Iterator[Mapping[str, Program]]:
+    """Airflow in several programs, with PostgreSQL, Redis and two Celery workers.
+
+    :param folder: where everything is stored.
+    :param emulator: the service.
+    """
+    folder.mkdir(exist_ok=True)
+    print("Starting PostgreSQL, Redis, Airflow and two Celery workers (half a minute) ...", flush=True)
+    with tempfile.TemporaryDirectory(prefix="celery-", dir=folder) as own:
+        env = {**example_inputs(emulator, Path(own)), **WELCOMING, "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": emulator.connection}
+        with Cluster(Path(own) / "home", ROOT / "dags_examples", free_port(8080), **env) as cluster:
+            welcome(cluster.url, emulator)
+            print(f"output    {cluster.output}")
+            for program in cluster.programs.values():
+                print(f"          {program.name:<14} {f'process {program.pids[0]}' if program.runs else 'spare, not started'}")
+            yield cluster.programs
 
 
 @contextmanager
@@ -134,7 +162,7 @@ def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
     }
 
 
-def store_connection(home: Path, env: dict[str, str], emulator: Emulator) -> None:
+def store_connection(home: Path, env: Mapping[str, str], emulator: Emulator) -> None:
     """Store the connection in the database, because the UI does not list those in the environment.
 
     :param home: the ``AIRFLOW_HOME``.
@@ -144,74 +172,7 @@ def store_connection(home: Path, env: dict[str, str], emulator: Emulator) -> Non
     file = home / "connections.json"
     connection = {**json.loads(emulator.connection), "port": port_of(emulator)}
     file.write_text(json.dumps({"cloudstore_default": connection}))
-    command = [sys.executable, "-m", "airflow", "connections", "import", "--overwrite", str(file)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"The connection was not stored: {done.stderr[-1000:]}")
-
-
-def distributed() -> int:
-    """Run a distributed Airflow and the emulator.
-
-    :returns: 0 after Ctrl-C, 1 if it cannot run here or a component ended on its own.
-    """
-    if reason := missing():
-        print(f"Cannot run a distributed Airflow here: {reason}", file=sys.stderr)
-        return 1
-    stop_at_signals()
-    (ROOT / ".up").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="celery-", dir=ROOT / ".up") as folder, Emulator() as emulator:
-        env = {
-            **example_inputs(emulator, Path(folder)),
-            **WELCOMING,
-            "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": emulator.connection,
-        }
-        try:
-            print("Starting PostgreSQL, Redis, Airflow and two Celery workers (half a minute) ...", flush=True)
-            with Cluster(Path(folder) / "home", ROOT / "dags_examples", free_port(8080), **env) as cluster:
-                welcome(cluster.url, emulator)
-                print(f"output    {cluster.output}")
-                for program in cluster.programs.values():
-                    print(f"          {program.name:<14} process {program.pids[0]}")
-                print(TRY, flush=True)
-                while not (ended := [program for program in cluster.programs.values() if program.ended_by_itself]):
-                    time.sleep(1)
-                print("\n".join(f"{program.name} ended on its own\n{program.tail()}" for program in ended), file=sys.stderr)
-                return 1
-        except KeyboardInterrupt:
-            print("\nStopped.", flush=True)
-            return 0
-
-
-def wait_for(url: str, airflow: subprocess.Popen[bytes]) -> None:
-    """Wait until Airflow responds.
-
-    :raises RuntimeError: if it ended, or took longer than five minutes.
-    """
-    ends_at = time.monotonic() + 300
-    while airflow.poll() is None and time.monotonic() < ends_at:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-    raise RuntimeError("Airflow did not start; see its log .up/airflow.log")
-
-
-def stop_at_signals() -> None:
-    """End the program on SIGTERM, and on Ctrl-C, which shells make background jobs ignore."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-
-
-def stop(airflow: subprocess.Popen[bytes]) -> None:
-    """Stop Airflow and its processes, which share its session."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(airflow.pid, number)
-            airflow.wait(timeout=15)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            continue
+    airflow("connections", "import", "--overwrite", str(file), env=env)
 
 
 if __name__ == "__main__":

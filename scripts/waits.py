@@ -7,10 +7,9 @@ task instances, the triggerer cannot tell the copies from the original, and a wa
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,20 +28,18 @@ _WORKER_SLOTS = 2
 
 @contextmanager
 def cluster_for(home: Path, emulator: Emulator, waits: int) -> Iterator[Cluster]:
-    """A cluster whose triggerer takes so many waits. The DAGs' connections to the emulator are in Airflow's database.
+    """A cluster whose triggerer takes so many waits. The DAG's connection to the emulator is in Airflow's database.
 
     :param home: its ``AIRFLOW_HOME``.
     """
     with Cluster(
         home,
         _DAGS,
-        ACCESS_TOKEN=emulator.access_token,
         AIRFLOW__CORE__MAX_MAP_LENGTH=str(waits),
         AIRFLOW__TRIGGERER__CAPACITY=str(waits + 100),
         WAITS=str(waits),
     ) as cluster:
         cluster.connect(emulator.url, emulator.access_token, "ours")
-        _store(cluster, "connections", {"connection_id": "theirs", "conn_type": "http", "host": emulator.url})
         yield cluster
 
 
@@ -95,12 +92,7 @@ def _copy(cluster: Cluster, run_id: str) -> None:
 
 
 def _resize_pool(cluster: Cluster, slots: int) -> None:
-    _store(cluster, "pools", {"name": _POOL, "slots": slots, "include_deferred": False})
-
-
-def _store(cluster: Cluster, kind: str, entity: dict[str, Any]) -> None:
-    action = {"action": "create", "entities": [entity], "action_on_existence": "overwrite"}
-    cluster.api("PATCH", f"/{kind}", {"actions": [action]})
+    cluster.store("pools", {"name": _POOL, "slots": slots, "include_deferred": False})
 
 
 def _file_id(index: int) -> str:
@@ -123,20 +115,16 @@ class _Files(dict[str, StoredFile]):
 class Figures:
     """What the waits did in a while, and what that cost.
 
-    :param half: seconds until half of the waits had polled; None if they did not.
-    :param all: the same for all waits.
+    :param all: seconds until all waits had polled; None if they did not.
     :param waits: how many waits have polled.
     :param polls: the polls that arrived.
     :param sockets: the most that were open at once.
-    :param cpu: CPU seconds of the triggerer's processes.
     """
 
-    half: float | None
     all: float | None
     waits: int
     polls: int
     sockets: int
-    cpu: float
 
 
 class Polls:
@@ -158,22 +146,19 @@ class Polls:
         """
         self._emulator.call(lambda _: self._files.polls.clear())
         self._emulator.call(lambda service: service.store.connections.clear())
-        began, cpu = time.monotonic(), _cpu_seconds(cluster["triggerer"].pids)
-        reached: dict[float, float] = {}
+        began = time.monotonic()
+        all_polled: list[float] = []
 
         def over() -> bool:
             now = time.monotonic() - began
-            polled = self._emulator.call(lambda _: len(self._files.polls))
-            for share in (0.5, 1.0):
-                if polled >= share * waits:
-                    reached.setdefault(share, now)
-            return now >= seconds or (until_all and 1.0 in reached)
+            if not all_polled and self._emulator.call(lambda _: len(self._files.polls)) >= waits:
+                all_polled.append(now)
+            return now >= seconds or (until_all and bool(all_polled))
 
         cluster.until("the time is over", over, seconds + 60)
         polls = self._emulator.call(lambda _: Counter(self._files.polls))
         sockets = self._emulator.state()["connections"].get("peak", 0)
-        spent = _cpu_seconds(cluster["triggerer"].pids) - cpu
-        return Figures(reached.get(0.5), reached.get(1.0), len(polls), polls.total(), sockets, spent)
+        return Figures(all_polled[0] if all_polled else None, len(polls), polls.total(), sockets)
 
     def end(self, cluster: Cluster, run_id: str, count: int) -> None:
         """Let the files of some waits come, and wait until their tasks have succeeded on a worker."""
@@ -181,12 +166,3 @@ class Polls:
         _resize_pool(cluster, _WORKER_SLOTS)
         sql = "select count(*) from task_instance where run_id = %s and pool = %s and state = 'success'"
         cluster.until("the waits have succeeded", lambda: cluster.rows(sql, run_id, _POOL) == [(count,)], 180)
-
-
-def _cpu_seconds(pids: Iterable[int]) -> float:
-    """The CPU seconds that processes have used so far."""
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / os.sysconf("SC_CLK_TCK")

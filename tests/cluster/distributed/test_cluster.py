@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_cloudstore.emulator.runner import Emulator
 from scripts.cluster import Cluster, EmulatorProcess
-from scripts.source_server import serving
 
 pytestmark = pytest.mark.slow
 
@@ -20,11 +20,11 @@ pytestmark = pytest.mark.slow
 def test_the_staged_pipeline_runs_across_two_workers(cluster: Cluster, tmp_path: Path) -> None:
     content = os.urandom(1024 * 1024)
     digest = hashlib.sha256(content).hexdigest()
-    with EmulatorProcess(tmp_path, "--fetch-delay", "3") as emulator, serving(content) as source:
+    with EmulatorProcess(tmp_path, "--fetch-delay", "3") as emulator, Emulator() as web:
         cluster.connect(emulator.url, emulator.access_token)
         run_id = cluster.trigger(
             "example_staged_etl",
-            source_url=source,
+            source_url=web.serve(content),
             expected_sha256=digest,
             staging_folder_id="staging",
             target_folder=str(tmp_path / "shared"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -71,6 +72,13 @@ def test_the_wheel_contains_the_package_its_types_and_license_and_nothing_else(w
     assert {Path(name).suffix for name in package} == {".py", ".typed"}
     ours = {str(file.relative_to(ROOT)) for file in (ROOT / OWN).rglob("*") if file.suffix in {".py", ".typed"}}
     assert package == ours | {f"{OWN}/example_dags/{file.name}" for file in (ROOT / "dags_examples").glob("*.py")}
+
+
+def test_the_long_description_has_no_relative_link_and_no_picture_that_the_index_lacks(wheel: Path) -> None:
+    files = zipfile.ZipFile(wheel)
+    (metadata,) = [files.read(name).decode() for name in files.namelist() if name.endswith(".dist-info/METADATA")]
+    assert "# airflow-provider-cloudstore" in metadata
+    assert [target for target in re.findall(r"\]\(([^)]+)\)", metadata) if not target.startswith(("#", "http"))] == []
 
 
 def test_airflow_shows_the_examples_with_its_own_and_imports_each(elsewhere: Any) -> None:

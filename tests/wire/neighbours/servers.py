@@ -22,7 +22,7 @@ from scripts.cluster import NOBODY
 from scripts.processes import Program, free_port, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
-NPM = ROOT / ".neighbours" / "node_modules"
+AZURITE = ROOT / ".npm" / "azurite" / "node_modules" / "azurite"
 PROXY_LOGIN, PROXY_PASSWORD = "etl", "proxy-passw0rd"
 LOCATION = "location / { proxy_pass {service}; }"
 HAPROXY = "frontend f\n bind 127.0.0.1:{port}\n default_backend b\nbackend b\n server s {address}\n"
@@ -264,11 +264,11 @@ class Azurite(Neighbour):
 
     def __init__(self) -> None:
         node = shutil.which("node")
-        self._program_file = NPM / "azurite" / "dist" / "src" / "blob" / "main.js"
+        self._program_file = AZURITE / "dist" / "src" / "blob" / "main.js"
         if node is None:
             raise Missing("Azurite needs node: apt-get install nodejs npm")
         if not self._program_file.exists():
-            raise Missing("Azurite is not installed: make neighbours")
+            raise Missing("Azurite is not installed: make test-neighbours installs it")
         if not _importable("adlfs") or not _importable("airflow.providers.microsoft.azure"):
             raise Missing("not installed: adlfs and Airflow's Azure provider: the extra 'neighbours' brings them")
         self._node = node
