@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help matrix-names env-new env-old env-middle env-workbench env-site demo test test-coverage test-matrix test-old test-lowest test-newest test-properties test-histories package test-wheel \
   test-airflow test-airflow-new test-airflow-old test-canary test-assets test-downloads test-waiting test-killed-upload \
   test-in-time test-approval test-doctor test-kill test-readers test-distributed test-triggerer test-neighbours \
-  pictures test-ui test-site test-typed test-first-day bench up site guarantees format lint constraints clean
+  pictures test-ui test-site test-typed test-first-day bench up site format lint constraints clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -190,9 +190,6 @@ env-site:
 site: env-site ## build the documentation into .site
 	@$(SITE_BIN)/python -m sphinx -n -W -E -q -b html docs .site
 	@echo "Open .site/index.html"
-
-guarantees: env-new ## write the tables of docs/operate/guarantees-*.md from the figures of the last runs
-	@$(BIN)/python -m tests.guarantees
 
 up: $(if $(filter celery,$(ENGINE)),env-workbench,env-new) ## run Airflow's UI with the example DAGs and the emulator; ENGINE=celery for two Celery workers
 	@$(if $(filter celery,$(ENGINE)),$(WORKBENCH_BIN)/python -m scripts.up celery,$(BIN)/python -m scripts.up)
