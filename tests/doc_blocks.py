@@ -53,19 +53,19 @@ class Block:
 
 
 def blocks(page: Path, language: str = "python") -> list[Block]:
-    """A page's blocks in one language, named ``page.md-0``, ``page.md-1`` and so on."""
+    """A page's blocks in one language, named ``page.md-0``, ``page.md-1`` and so on; lines that end in a backslash are joined."""
     found = re.findall(rf"^( *)```{language}\n(.*?)^\1```", page.read_text(), re.DOTALL | re.MULTILINE)
+    if language == "console":
+        found = [(indent, re.sub(r"\\\n *", "", code)) for indent, code in found]
     return [Block(f"{page.name}-{number}", textwrap.dedent(code)) for number, (_, code) in enumerate(found)]
 
 
 def commands(block: Block) -> list[str]:
-    """A console block's commands: one a line, but for a line that ends in a backslash or within quotes."""
+    """A console block's commands: one a line, but for what is within quotes."""
     found, started = [], ""
     for line in block.code.splitlines():
         started += line
-        if started.endswith("\\"):
-            started = started.removesuffix("\\")
-        elif started.count("'") % 2 == 0:
+        if started.count("'") % 2 == 0:
             found.append(started)
             started = ""
     return found

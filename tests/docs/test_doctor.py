@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cloudstore.doctor import diagnose
 from airflow_provider_cloudstore.doctor.__main__ import main
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.doc_blocks import PAGES, ROOT, blocks, code_of, commands
+from tests.doc_blocks import PAGES, ROOT, blocks, code_of
 from tests.wire.doctor.services import Reply, Storage, connect, examine, running
 
 PAGE = ROOT / "docs" / "operate" / "check-your-service.md"
@@ -19,7 +19,7 @@ COMMANDS = [
     (page, line)
     for page in PAGES
     for block in blocks(page, "console")
-    for line in commands(block)
+    for line in block.code.splitlines()
     if line.startswith("python -m airflow_provider_cloudstore.doctor")
 ]
 SAMPLE = "https://example.com/small.csv"
