@@ -26,7 +26,7 @@ ON_AIRFLOW := $(filter-out %/__pycache__/ tests/unit/batch/ tests/unit/protocol/
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help matrix-names chromium neighbours demo test test-coverage test-random test-airflow package up bench site pictures guarantees \
+.PHONY: help matrix-names chromium neighbours demo test test-coverage test-random test-airflow package up bench site pictures \
   format lint constraints clean
 .DEFAULT_GOAL := help
 .SECONDARY:
@@ -152,9 +152,6 @@ site: env-$(NEW)-site ## build the documentation into .site
 pictures: env-$(NEW)-site chromium ## photograph Airflow's UI for the documentation
 	@rm -rf .pictures
 	@$(SITE_BIN)/python -m scripts.pictures
-
-guarantees: env-$(NEW) ## write the tables of docs/operate/guarantees-*.md from the figures of the last runs
-	@$(BIN)/python -m tests.guarantees
 
 up: env-$(NEW)$(if $(filter celery,$(ENGINE)),-workbench) ## run Airflow's UI with the example DAGs and the emulator; ENGINE=celery for two Celery workers
 	@.venv/airflow-$(NEW)$(if $(filter celery,$(ENGINE)),-workbench)/bin/python -m scripts.up $(ENGINE)

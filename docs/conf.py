@@ -18,11 +18,10 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
-    "sphinx_design",
 ]
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(?!airflow_provider_cloudstore).*")]  # other packages are not on this site
-myst_enable_extensions = ["attrs_inline", "colon_fence"]
+myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
@@ -48,7 +47,14 @@ copybutton_prompt_text = "$ "
 copybutton_selector = "div:not(.highlight-mermaid) > div.highlight > pre"
 
 
-ROOT_PAGES = re.compile(r"\]\((?:\.\./)*(ARCHITECTURE|CHANGELOG|CONTRIBUTING|SECURITY)\.md")
+ROOT_PAGES = {
+    "ARCHITECTURE": "project/architecture",
+    "CHANGELOG": "project/changelog",
+    "CONTRIBUTING": "project/where-a-change-goes",
+    "SECURITY": "operate/secrets",
+}
+"""The pages of the site that include a page of the repository's root."""
+TO_ROOT = re.compile(rf"\]\((?:\.\./)*({'|'.join(ROOT_PAGES)})\.md")
 
 
 def setup(app: Sphinx) -> None:
@@ -65,7 +71,7 @@ def setup(app: Sphinx) -> None:
 def link_root_pages(*event: Any) -> None:
     """Point links to pages of the repository's root to the pages of the site that include them."""
     content: list[str] = event[-1]
-    content[0] = ROOT_PAGES.sub(lambda match: f"](/project/{match[1].lower()}.md", content[0])
+    content[0] = TO_ROOT.sub(lambda match: f"](/{ROOT_PAGES[match[1]]}.md", content[0])
 
 
 def hide_signatures_of_errors(*event: Any) -> tuple[str, None] | None:

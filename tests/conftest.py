@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -50,11 +50,9 @@ os.environ |= {
 from airflow_provider_cloudstore.emulator.fixtures import cloudstore_emulator  # noqa: E402  (a fixture for users)
 from airflow_provider_cloudstore.emulator.runner import Emulator  # noqa: E402
 from scripts.airflow_home import migrate  # noqa: E402
-from tests.guarantees import Proof  # noqa: E402
 
 __all__ = ["cloudstore_emulator"]
 
-_FAILED = pytest.StashKey[bool]()
 _SLOW = 1800
 """Seconds until a slow test times out."""
 
@@ -63,25 +61,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW))
-
-
-@pytest.fixture
-def proven(request: pytest.FixtureRequest) -> Iterator[Proof]:
-    """Takes the figures of a test that is marked with ``tests.guarantees.guarantee``."""
-    mark = request.node.get_closest_marker("guarantee")
-    file = request.path.relative_to(_TESTS.parent)
-    promise, fault = mark.args
-    proof = Proof(promise, fault, str(file))
-    yield proof
-    assert proof.given or request.node.stash.get(_FAILED, False), "a test of a guarantee must hand in its figures"
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if report.when == "call" and not report.passed:
-        item.stash[_FAILED] = True
-    return report
 
 
 def pytest_collection_finish() -> None:

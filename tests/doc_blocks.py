@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FRAGMENTS = {
-    "README.md-1": "file_id: str = '1'\n",
     "download.md-0": """\
 from airflow.providers.common.compat.sdk import task
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
@@ -25,6 +24,11 @@ upload = RemoteUrlUploadOperator(task_id="upload", url="https://example.com/a.cs
 def use(file: dict[str, object]) -> None: ...
 
 
+""",
+    "upload-and-share.md-1": """\
+from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
+
+urls = ["https://example.com/a.csv", "https://example.com/b.csv"]
 """,
     "emulator.md-0": """\
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -49,9 +53,22 @@ class Block:
 
 
 def blocks(page: Path, language: str = "python") -> list[Block]:
-    """A page's blocks in one language, named ``page.md-0``, ``page.md-1`` and so on."""
+    """A page's blocks in one language, named ``page.md-0``, ``page.md-1`` and so on; lines that end in a backslash are joined."""
     found = re.findall(rf"^( *)```{language}\n(.*?)^\1```", page.read_text(), re.DOTALL | re.MULTILINE)
+    if language == "console":
+        found = [(indent, re.sub(r"\\\n *", "", code)) for indent, code in found]
     return [Block(f"{page.name}-{number}", textwrap.dedent(code)) for number, (_, code) in enumerate(found)]
+
+
+def commands(block: Block) -> list[str]:
+    """A console block's commands: one a line, but for what is within quotes."""
+    found, started = [], ""
+    for line in block.code.splitlines():
+        started += line
+        if started.count("'") % 2 == 0:
+            found.append(started)
+            started = ""
+    return found
 
 
 PYTHON = [block for page in PAGES for block in blocks(page)]

@@ -162,3 +162,13 @@ def activate(dag: Any, asset: Any) -> None:
             session.add(AssetModel(name=asset.name, uri=asset.uri, group="asset"))
             session.flush()
         session.merge(AssetActive(name=asset.name, uri=asset.uri))
+
+
+def assert_within_bounds(*, twice: float, at_most: float, lost: float, **seen: float) -> None:
+    """Fail if more was sent twice than promised, or anything was lost; print it for ``docs/operate/guarantees.md`` (``-rP``).
+
+    :param seen: other figures, which are only printed.
+    """
+    print({"twice": twice, "at_most": at_most, "lost": lost, **seen})
+    assert lost == 0
+    assert twice <= at_most

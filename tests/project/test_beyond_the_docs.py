@@ -1,4 +1,4 @@
-"""``docs/project/undocumented-names.md`` lists each name that no documentation of its library promises, and each exists."""
+"""``docs/project/architecture.md`` lists each name that no documentation of its library promises, and each exists."""
 
 from __future__ import annotations
 
@@ -48,13 +48,11 @@ class Row:
 
 
 def table() -> list[Row]:
-    page = (ROOT / "docs" / "project" / "undocumented-names.md").read_text()
-    lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
-    assert all(len(cells) == 4 for cells in lines)
-    names = [re.fullmatch(r"`([\w.]+):([\w.]+)`(?: \((.*)\))?", name) for name, *_ in lines]
-    assert all(names), "the first cell is `module:attribute`, and perhaps (Airflow X and later) or (Airflow before X)"
-    files = [tuple(re.findall(r"`(.+?)`", where)) for _, where, _, _ in lines]
-    return [Row(found[1], found[2], found[3] or "", where) for found, where in zip(names, files, strict=True) if found]
+    page = (ROOT / "docs" / "project" / "architecture.md").read_text().partition("## Undocumented names")[2]
+    lines = [line for line in page.splitlines() if line.startswith("- `")]
+    names = [re.match(r"- `([\w.]+):([\w.]+)`(?: \((.*)\))? in `([\w./]+)`: ", line) for line in lines]
+    assert all(names), "a line is - `module:attribute` (Airflow X and later, or Airflow before X) in `file`: why"
+    return [Row(found[1], found[2], found[3] or "", (found[4],)) for found in names if found]
 
 
 ROWS = table()

@@ -1,4 +1,4 @@
-"""Tables of the docs as data: how calls end (``retries``, ``front-ends``, ``responses``), and each error (``failures``)."""
+"""The docs as data: how calls end (tables of ``retries`` and ``responses``), and each error (a heading of ``failures``)."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ def statuses_in(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\b[1-5](?:\d\d|xx)\b", text))
 
 
+_ERROR = re.compile(r"^### (\w+Error)(?: \((.+)\))?\n\n(?:\*(Retried|Permanent)\.\*)?", re.MULTILINE)
 ERRORS: dict[str, ErrorRow] = {
-    name: ErrorRow(retried == "yes", permanent == "yes", statuses_in(cell))
-    for cell, retried, permanent, _ in rows("| error | retried |")
-    for name in re.findall(r"`(\w+Error)`", cell)
+    name: ErrorRow(how == "Retried", how == "Permanent", statuses_in(statuses))
+    for name, statuses, how in _ERROR.findall((_DOCS / "operate" / "failures.md").read_text())
 }
 OUTCOMES = list(_outcomes())
 ANSWERS = [

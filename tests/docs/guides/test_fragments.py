@@ -29,12 +29,6 @@ def inside_a_dag(name: str, before: str = "") -> str:
     return IMPORTS + dag + textwrap.indent(before + code_of(name), "    ")
 
 
-def test_the_readmes_hook_creates_a_link(emulator: Emulator) -> None:
-    names = {"file_id": emulator.put_file(b"x", "f1", "staging")}
-    exec(code_of("README.md-1"), names)
-    assert names["link"].token == emulator.state()["tokens"][0]["token"]  # type: ignore[attr-defined]
-
-
 def test_after_the_lost_response_of_the_emulators_page_an_upload_is_unknown(emulator: Emulator) -> None:
     exec(code_of("emulator.md-0"), {"cloudstore_emulator": emulator})
     with CloudStoreHook() as hook, pytest.raises(OutcomeUnknownError):
@@ -46,6 +40,14 @@ def test_both_ways_to_wait_wait_on_the_worker_and_in_the_triggerer(emulator: Emu
     emulator.put_file(b"x", "f123")
     run = run_dag(dag_of("wait.md-0", inside_a_dag("wait.md-0")))
     assert run.tasks == {"file_available": "success", "link": "success"}, str(run)
+
+
+def test_many_files_are_shared(emulator: Emulator) -> None:
+    urls = [emulator.serve(str(number).encode(), f"part-{number}.csv") for number in range(3)]
+    run = run_dag(dag_of("upload-and-share.md-1", inside_a_dag("upload-and-share.md-1", f"urls = {urls}\n")))
+    assert run.state == "success", str(run)
+    tokens = {token["token"] for token in emulator.state()["tokens"]}
+    assert {run.values[f"link[{number}]"] for number in range(3)} <= tokens
 
 
 def test_a_download_waits_for_the_file_and_returns_its_path(emulator: Emulator, tmp_path: Path) -> None:
@@ -60,7 +62,7 @@ def test_a_download_waits_for_the_file_and_returns_its_path(emulator: Emulator, 
 
 def test_a_file_is_read_and_copied_by_its_url(emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     emulator.put_file(b"first\nsecond\n", "f123")
-    code = code_of("read-without-copying.md-0").replace('dst="s3://bucket/copy"', f"dst='file://{tmp_path}/copy'")
+    code = code_of("files-and-assets.md-0").replace('dst="s3://bucket/copy"', f"dst='file://{tmp_path}/copy'")
     code = code.replace('dest_conn_id="aws_default"', "dest_conn_id=None").replace("{{ params.file_id }}", "f123")
     names: dict[str, object] = {}
     exec(code.replace("FileTransferOperator(\n", "copy = FileTransferOperator(\n"), names)
