@@ -72,7 +72,6 @@ def pytest_collection_finish() -> None:
 _RUN_TASKS = (
     "tests/unit/assets/",
     "tests/unit/doctor/test_connections.py",
-    "tests/unit/emulator/test_dag_runs.py",
     "tests/unit/operators/test_cloudstore.py",
     "tests/unit/operators/test_download.py",
     "tests/unit/protocol/test_storable.py",

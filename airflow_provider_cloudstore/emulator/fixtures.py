@@ -1,4 +1,4 @@
-"""What users' own DAG tests import: the fixture ``cloudstore_emulator`` into a ``conftest.py``, ``run_dag`` into a test."""
+"""The pytest fixture ``cloudstore_emulator``: users import it into a ``conftest.py`` of their own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_cloudstore.emulator.dag_runs import DagRunResult, run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 
-__all__ = ["DagRunResult", "Emulator", "cloudstore_emulator", "run_dag"]
+__all__ = ["Emulator", "cloudstore_emulator"]
 
 
 @pytest.fixture

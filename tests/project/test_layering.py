@@ -81,11 +81,11 @@ def test_the_arrows_within_the_glue_point_down(layer: str, above: set[str]) -> N
         assert not own_imports(file) & above, file.name
 
 
-def test_only_compat_and_the_emulators_runs_of_dags_depend_on_the_airflow_version() -> None:
+def test_only_compat_depends_on_the_airflow_version() -> None:
     for folder in (*GLUE, "doctor", "emulator"):
         for file in (PACKAGE / folder).glob("*.py"):
             found = re.findall("except (?:ImportError|ModuleNotFoundError)|AIRFLOW_V", file.read_text())
-            assert not found or file.name in {"compat.py", "dag_runs.py"}, f"{file.name}: {found}"
+            assert not found or file.name == "compat.py", f"{file.name}: {found}"
 
 
 def test_glue_speaks_no_http() -> None:

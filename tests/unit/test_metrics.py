@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions, metrics
-from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import (
     BatchFailedError,
@@ -24,6 +23,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.metrics import count_batch, outcome_of
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.protocol import calls
+from tests.dag_runs import run_dag
 from tests.dags import asset_dags
 from tests.support import activate, store_file
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.emulator.dag_runs import DagRunResult, run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from scripts.up import example_inputs
+from tests.dag_runs import DagRunResult, run_dag
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 

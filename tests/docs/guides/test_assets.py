@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.dag_runs import run_dag
 from tests.doc_blocks import dag_of
 from tests.support import activate, asset_events
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import OutcomeUnknownError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from tests.dag_runs import run_dag
 from tests.doc_blocks import code_of, dag_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time

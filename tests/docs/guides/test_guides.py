@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cloudstore.emulator.dag_runs import DagRunResult, run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.dag_runs import DagRunResult, run_dag
 from tests.doc_blocks import code_of, dag_of
 from tests.support import run_pytest
 

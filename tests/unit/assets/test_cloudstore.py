@@ -10,9 +10,9 @@ import pytest
 from airflow.providers.common.compat.sdk import Asset
 
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id, create_asset, triggering_file_ids
-from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
+from tests.dag_runs import run_dag
 from tests.dags import asset_dags
 from tests.support import activate, asset_events, store_file
 

@@ -12,8 +12,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.dag_runs import run_dag
 from tests.dags import doctor_dags as dags
 from tests.unit.doctor.conftest import Doctor
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
-from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -23,6 +22,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
 )
 from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
+from tests.dag_runs import run_dag as run_and_tell
 from tests.dags import operator_dags as dags
 from tests.support import rendered_fields, run_dag, store_file
 

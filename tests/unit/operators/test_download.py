@@ -13,10 +13,10 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.emulator.dag_runs import run_dag as run_and_tell
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator
+from tests.dag_runs import run_dag as run_and_tell
 from tests.dags import download_dags as dags
 from tests.support import rendered_fields
 

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_provider_cloudstore.doctor import checks, diagnose
 from airflow_provider_cloudstore.doctor.report import WIDTH, Report
-from airflow_provider_cloudstore.emulator.dag_runs import run_dag
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.dag_runs import run_dag
 from tests.doc_blocks import code_of, dag_of
 from tests.wire.doctor.services import CAN, CAN_OTHERWISE, CANNOT, FOLDER, LINK_TOKEN, SERVICES, TOKEN, Server, connect, running
 
