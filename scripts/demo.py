@@ -74,9 +74,7 @@ def report(url: str, state: dict[str, Any]) -> list[str]:
     requests, effects = state["requests"], state["effects"]
     print(f"\n  uploaded     {url} ({SIZE:,} bytes, fetched by the service)")
     print(f"  waited       {requests.get('link', 0)} requests for a link, {effects.get('link', 0)} of them successful")
-    print(
-        f"  downloaded   {requests.get('download', 0)} request, verified with the source's SHA-256; no link is in any XCom"
-    )
+    print(f"  downloaded   {requests.get('download', 0)} request, verified with the source's SHA-256; no link is in any XCom")
     print(f"  folder       {'not deleted' if 'staging' in state['folders'] else 'deleted, with its files and tokens'}")
     checks = {
         "the upload was not queued exactly once": effects.get("upload") == 1,
