@@ -26,7 +26,7 @@ ON_AIRFLOW := $(filter-out %/__pycache__/ tests/unit/batch/ tests/unit/protocol/
 # Without bytecode, every process would compile all of Airflow.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help matrix-names chromium neighbours demo test test-coverage test-random test-airflow package up bench site pictures \
+.PHONY: help matrix-names chromium neighbours demo test test-coverage test-random test-airflow package up bench site \
   format lint constraints clean
 .DEFAULT_GOAL := help
 .SECONDARY:
@@ -140,7 +140,6 @@ bench: env-$(NEW) ## run the benchmarks; compare figures only within one run
 	@$(BIN)/python benchmarks/waiting.py
 	@$(BIN)/python benchmarks/waiting.py --plain --rounds 7 --waiters 500 --interval 1 --seconds 6
 	@$(BIN)/python benchmarks/batch.py
-	@$(BIN)/python benchmarks/receipts.py
 	@$(BIN)/python benchmarks/download.py
 	@PYTHONPATH=. $(BIN)/python benchmarks/mapped.py
 
@@ -149,12 +148,8 @@ site: env-$(NEW)-site ## build the documentation into .site
 	@$(SITE_BIN)/python -m sphinx -n -W -E -q -b html docs .site
 	@echo "Open .site/index.html"
 
-pictures: env-$(NEW)-site chromium ## photograph Airflow's UI for the documentation
-	@rm -rf .pictures
-	@$(SITE_BIN)/python -m scripts.pictures
-
-up: env-$(NEW)$(if $(filter celery,$(ENGINE)),-workbench) ## run Airflow's UI with the example DAGs and the emulator; ENGINE=celery for two Celery workers
-	@.venv/airflow-$(NEW)$(if $(filter celery,$(ENGINE)),-workbench)/bin/python -m scripts.up $(ENGINE)
+up: env-$(NEW) ## run Airflow's UI with the example DAGs and the emulator
+	@$(BIN)/python -m scripts.up
 
 format: env-$(NEW) ## sort imports, fix what ruff can, and format the code
 	@$(BIN)/ruff check --fix-only --quiet .
@@ -187,4 +182,4 @@ constraints-lowest:
 	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) -c $(LOWEST) --extra test pyproject.toml - -o $(LOWEST)
 
 clean: ## remove everything that make installed
-	rm -rf .venv .demo .pictures .site .up .npm
+	rm -rf .venv .demo .site .up .npm

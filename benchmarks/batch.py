@@ -4,9 +4,6 @@ The contenders: the engine of ``RemoteUrlBatchUploadOperator`` with receipts, a 
 requests loop over threads, and the HTTP provider's ``HttpOperator`` in a Python loop, which sends one at a time. The server
 answers every request after a fixed time, so the most that a contender can reach is concurrency / latency. Each contender has a
 process of its own, and those that are compared alternate. On a shared machine, compare only figures of one run.
-
-Then what each stage of a large batch costs: a gzip CSV is copied and read, counted without duplicates, sent, and resumed when
-nothing is left to send. Each stage has a process of its own, whose peak memory is compared with that of an empty batch.
 """
 
 from __future__ import annotations
@@ -24,7 +21,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,23 +29,15 @@ BARE = "aiohttp"
 OURS = "batch"
 RIVALS = (OURS, BARE)
 OTHERS = ("requests", "http-operator")
-STAGES = {
-    "blank": "read 16 Mi blank lines",
-    "read": "copy the manifest, and read it",
-    "count": "count it without duplicates",
-    "send": "send, with receipts",
-    "resume": "resume, nothing left to send",
-}
 
 
 def main() -> None:
     """Run the benchmark and print its tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=("all", "speed", "cpu", "stages"), default="all")
+    parser.add_argument("part", nargs="?", choices=("all", "speed", "cpu"), default="all")
     parser.add_argument("--latency", type=float, default=0.05, help="seconds that the server takes")
     parser.add_argument("--seconds", type=float, default=10.0, help="about how long each contender is given work for")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each of the two that are compared")
-    parser.add_argument("--urls", type=int, default=100_000, help="entries of the large batch")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if given.part in ("all", "speed"):
@@ -57,8 +45,6 @@ def main() -> None:
                 compare_speed(folder, concurrency, given.latency, given.seconds, given.rounds)
         if given.part in ("all", "cpu"):
             compare_cpu(folder, given.rounds)
-        if given.part in ("all", "stages"):
-            report_stages(folder, given.urls)
 
 
 def compare_speed(folder: str, concurrency: int, latency: float, seconds: float, rounds: int) -> None:
@@ -93,37 +79,10 @@ def compare_cpu(folder: str, rounds: int, count: int = 10_000) -> None:
         print(f"{OURS}: {ratio:.2f} times the bare loop's ({kind}) by the medians, {least:.2f} by the least")
 
 
-def report_stages(folder: str, count: int) -> None:
-    """Time, CPU and memory of each stage of a large batch."""
-    print(f"\n{count:,} URLs from a gzip CSV, 16 in flight, a service that answers at once\n")
-    print(f"{'':32}{'seconds':>9}{'CPU s':>9}{'MiB over an empty batch':>26}")
-    write_manifest(Path(folder) / "empty.csv.gz", 0)
-    manifest = write_manifest(Path(folder) / "large.csv.gz", count)
-    with server(0.0) as (url, finish):
-        empty = in_own_process("stage", "send", url, str(Path(folder) / "empty.csv.gz"), folder)["memory"]
-        for name, words in STAGES.items():
-            own = in_own_process("stage", name, url, str(manifest), folder)
-            print(f"{words:32}{own['seconds']:9.1f}{own['cpu']:9.1f}{(own['memory'] - empty) / 1024:26.1f}", flush=True)
-            if own.get("parts"):
-                print(f"{'':4}of these, {own['parts']:,.0f} writes took {own['writing']:.1f} s, concurrently with sending")
-        assert finish() == count, "every URL arrives once, and none when the batch is resumed"
-
-
-def write_manifest(path: Path, count: int) -> Path:
-    """A gzip CSV."""
-    with gzip.open(path, "wt", compresslevel=1) as sink:
-        sink.write("id,name,url\n")
-        sink.writelines(
-            f"{number},file {number},https://source.example/path/to/file-{number}.csv?sig={number:032x}\n"
-            for number in range(count)
-        )
-    return path
-
-
 def measure(folder: str, name: str, concurrency: int, latency: float, count: int) -> dict[str, float]:
     """Run one contender against a fresh server.
 
-    :returns: its seconds, CPU seconds (all and user) and peak memory in KiB.
+    :returns: its seconds and CPU seconds (all and user).
     """
     manifest = Path(folder) / f"urls-{count}.txt.gz"
     if not manifest.exists():
@@ -212,21 +171,16 @@ def send(name: str, url: str, manifest: str, concurrency: int) -> None:
         "requests": bare_requests,
         "http-operator": http_operator,
     }
-    report_cost(contenders[name](url, manifest, concurrency))
-
-
-def report_cost(run: Callable[[], Any]) -> None:
-    """Run something, and print what it cost and what it reports."""
+    run = contenders[name](url, manifest, concurrency)
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
-    more = run()
+    run()
     after = resource.getrusage(resource.RUSAGE_SELF)
     user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
-    cost = {"seconds": time.perf_counter() - began, "cpu": user + system, "user": user, "memory": after.ru_maxrss}
-    print(json.dumps(cost | (more or {})))
+    print(json.dumps({"seconds": time.perf_counter() - began, "cpu": user + system, "user": user}))
 
 
-def make_job(url: str, manifest: str, folder: str, number: int = 1, concurrency: int = 16) -> Any:
-    """One try of a batch over a manifest, and how long writing its receipts takes."""
+def batch(url: str, manifest: str, concurrency: int) -> Any:
+    """The engine of the operator, with a checkpoint every second."""
     from airflow_provider_cloudstore.batch.folder import PathFolder
     from airflow_provider_cloudstore.batch.job import Job
     from airflow_provider_cloudstore.batch.manifest import FileManifest
@@ -237,66 +191,16 @@ def make_job(url: str, manifest: str, folder: str, number: int = 1, concurrency:
     from airflow_provider_cloudstore.protocol.settings import Settings
 
     assert asynchronous, "imported here, so that it is not counted"
-    settings, written = Settings(url, Secret("token")), list[float]()
-
-    class TimedFolder(PathFolder):
-        def write(self, name: str, content: bytes) -> None:
-            began = time.perf_counter()
-            super().write(name, content)
-            written.append(time.perf_counter() - began)
-
-    name = Path(manifest).name
-    receipts = Receipts(TimedFolder(Path(folder) / f"{name}.receipts"), Try((name,), number), "the receipts")
-    return Job(lambda: FileManifest(Path(manifest), manifest, "url"), lambda: settings, Options(concurrency), receipts), written
-
-
-def batch(url: str, manifest: str, concurrency: int) -> Any:
-    """The engine of the operator, with a checkpoint every second."""
-    make_job(url, manifest, "")  # imports what it needs
+    settings = Settings(url, Secret("token"))
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            job, _ = make_job(url, manifest, folder, concurrency=concurrency)
-            report = asyncio.run(job.run())
+            receipts = Receipts(PathFolder(Path(folder)), Try(), "the receipts")
+            read = lambda: FileManifest(Path(manifest), manifest, "url")  # noqa: E731
+            report = asyncio.run(Job(read, lambda: settings, Options(concurrency), receipts).run())
         assert report.error is None, report.error
 
     return run
-
-
-def stage(name: str, url: str, manifest: str, folder: str) -> None:
-    """One stage of a large batch, and what it cost."""
-    from airflow_provider_cloudstore.batch.ledger import Ledger
-
-    def read() -> None:
-        job, _ = make_job(url, manifest, folder)
-        for _ in job.read()():
-            pass
-
-    def count() -> None:
-        job, _ = make_job(url, manifest, folder)
-        Ledger().survey(job.read()())
-
-    def send(number: int) -> dict[str, float]:
-        job, written = make_job(url, manifest, folder, number)
-        report = asyncio.run(job.run())
-        assert report.error is None, report.error
-        assert report.to_dict()["queued"] == report.total
-        return {"parts": len(written), "writing": sum(written)} if number == 1 else {}
-
-    def blank() -> None:
-        path = Path(folder) / "blank.gz"
-        path.write_bytes(gzip.compress(b"\n" * (16 * 1024 * 1024), compresslevel=1))
-        job, _ = make_job(url, str(path), folder)
-        assert list(job.read()()) == []
-
-    stages: dict[str, Callable[[], Any]] = {
-        "blank": blank,
-        "read": read,
-        "count": count,
-        "send": partial(send, 1),
-        "resume": partial(send, 2),
-    }
-    report_cost(stages[name])
 
 
 def bare_aiohttp(url: str, manifest: str, concurrency: int) -> Any:
@@ -363,7 +267,5 @@ if __name__ == "__main__":
             asyncio.run(serve(float(sys.argv[2])))
         case ["send"]:
             send(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
-        case ["stage"]:
-            stage(*sys.argv[2:6])
         case _:
             main()

@@ -2,17 +2,15 @@
 
 Both wait for files that do not come, against the emulator on loopback, over TLS or with ``--plain`` without, one after the
 other in the same run; the table has the medians of ``--rounds``. The emulator and each contender have a process of their own,
-so that CPU seconds and memory are the contender's alone. Figures of a shared machine move; compare those of one run.
+so that CPU seconds are the contender's alone. Figures of a shared machine move; compare those of one run.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
 import os
-import resource
 import ssl
 import statistics
 import subprocess
@@ -27,7 +25,6 @@ import trustme
 
 from airflow_provider_cloudstore.emulator.runner import Options, running
 
-_TICK = 0.02  # how often the event loop is looked at: often enough to see a gap, seldom enough not to cost what is measured
 OURS, THEIRS = "FileAvailableTrigger", "HttpSensorTrigger"
 
 
@@ -65,9 +62,6 @@ ROWS = {
     "cpu": "CPU seconds per 1,000 polls",
     "opened": "connections (TLS handshakes) per 1,000 polls",
     "peak": "most sockets open at once",
-    "memory": "peak memory per waiter (KiB)",
-    "gap": "largest gap of the event loop (ms)",
-    "gc": "longest garbage collection among them (ms)",
 }
 
 
@@ -108,9 +102,6 @@ def measure(name: str, folder: str, given: argparse.Namespace) -> dict[str, Any]
         "cpu": own["cpu"] / thousands,
         "opened": state["connections"]["opened"] / thousands,
         "peak": state["connections"]["peak"],
-        "memory": own["memory"] / given.waiters,
-        "gap": own["gap"] * 1000,
-        "gc": own["gc"] * 1000,
     }
 
 
@@ -134,32 +125,14 @@ async def wait(name: str, waiters: int, interval: float, seconds: float) -> None
     warm_up = asyncio.create_task(_run(_trigger(name, waiters, 0.1, seconds)))  # what is imported once is not what a poll costs
     await asyncio.sleep(3)
     warm_up.cancel()
-    before, collections = _memory(), _Collections()
-    cpu, worst, ends_at = time.process_time(), 0.0, time.monotonic() + seconds
+    before = time.process_time()
     tasks = [asyncio.create_task(_run(trigger)) for trigger in triggers]
-    while time.monotonic() < ends_at:
-        began = time.perf_counter()
-        await asyncio.sleep(_TICK)
-        worst = max(worst, time.perf_counter() - began - _TICK)
-    spent = time.process_time() - cpu
+    await asyncio.sleep(seconds)
+    spent = time.process_time() - before
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    print(json.dumps({"cpu": spent, "gap": worst, "memory": _memory() - before, "gc": collections.longest}), flush=True)
-
-
-class _Collections:
-    """How long Python's garbage collections took: they block the event loop, whatever created the garbage."""
-
-    def __init__(self) -> None:
-        self.longest = self._began = 0.0
-        gc.callbacks.append(self._note)
-
-    def _note(self, phase: str, info: dict[str, Any]) -> None:
-        if phase == "start":
-            self._began = time.perf_counter()
-        else:
-            self.longest = max(self.longest, time.perf_counter() - self._began)
+    print(json.dumps({"cpu": spent}), flush=True)
 
 
 def _trigger(name: str, number: int, interval: float, seconds: float) -> Any:
@@ -180,11 +153,6 @@ def _trigger(name: str, number: int, interval: float, seconds: float) -> Any:
 async def _run(trigger: Any) -> None:
     async for _ in trigger.run():
         raise AssertionError("the file came, which it should not")
-
-
-def _memory() -> float:
-    """The most memory that this process had so far, in KiB."""
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,6 @@ from scripts.processes import Program, as_user, free_port, until
 NOBODY = 65534
 """The user for PostgreSQL if this process is root, as which PostgreSQL refuses to run."""
 WORKERS = ("w1", "w2")
-SPARES = ("w3", "triggerer-2")
-"""Components that only start when a test starts them: a worker with many slots and a queue of its own, and a second triggerer."""
 _STORES = ("postgres", "redis")
 _AIRFLOW: Mapping[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
@@ -45,8 +43,6 @@ _AIRFLOW: Mapping[str, tuple[str, ...]] = {
         name: ("celery", "worker", "-H", f"{name}@{name}", "-c", "2", "-q", f"default,{name}", "--skip-serve-logs")
         for name in WORKERS
     },
-    "w3": ("celery", "worker", "-H", "w3@w3", "-c", "24", "-q", "w3", "--skip-serve-logs"),
-    "triggerer-2": ("triggerer", "--skip-serve-logs"),
 }
 _HTTP_TIMEOUT = 60
 # Airflow notices a lost node after about 11 s; the default is five minutes.
@@ -99,7 +95,7 @@ class Cluster:
             for name in _STORES:
                 self.start(name)
             airflow("db", "migrate", env=self.env)
-            self.start(*(name for name in _AIRFLOW if name not in SPARES))
+            self.start(*_AIRFLOW)
         except BaseException:
             self.close()
             raise
@@ -130,12 +126,10 @@ class Cluster:
             list(threads.map(self._until_ready, names))
 
     def heal(self) -> None:
-        """Restart components that have ended or were killed, thaw frozen ones, and stop the spare ones."""
+        """Restart components that have ended or were killed, and thaw frozen ones."""
         for program in self.programs.values():
             program.thaw()
-        for name in SPARES:
-            self.programs[name].kill()
-        dead = [name for name, program in self.programs.items() if not program.runs and name not in SPARES]
+        dead = [name for name, program in self.programs.items() if not program.runs]
         for name in dead:
             self.programs[name].kill()
         for group in ([name for name in dead if name in _STORES], [name for name in dead if name not in _STORES]):
@@ -214,10 +208,6 @@ class Cluster:
         self.until(f"the DAG {dag_id} is known", lambda: self._knows(dag_id))
         self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
 
-    def pause(self, dag_id: str) -> None:
-        """Pause a DAG."""
-        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
-
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query of Airflow's database returns; cheaper than the REST API.
 
@@ -254,7 +244,7 @@ class Cluster:
             program.until_printed("eady to accept connections")
         elif name == "api-server":
             program.until("it responds", lambda: responds(f"{self.url}/api/v2/version"), 180)
-        elif name in (*WORKERS, "w3"):
+        elif name in WORKERS:
             program.until_printed(f"{name}@{name} ready.", 180)
 
     def _environment(self, dags: Path) -> dict[str, str]:
@@ -323,37 +313,6 @@ class Cluster:
         ]
         with (self.output / "initdb.txt").open("wb") as log:
             subprocess.run(command, cwd=self._stores, stdout=log, stderr=log, check=True, **as_user(self._user))
-
-
-class EmulatorProcess(Program):
-    """The emulator as a separate program, so that its record of requests and effects survives when others are killed.
-
-    :param folder: the folder for its output.
-    :param options: its command line.
-    """
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.access_token = secrets.token_urlsafe(24)
-        self._port = free_port()
-        self.url = f"http://127.0.0.1:{self._port}"
-        module = [sys.executable, "-m", "airflow_provider_cloudstore.emulator", "--port", str(self._port)]
-        env = {**os.environ, "CLOUDSTORE_EMULATOR_TOKEN": self.access_token}
-        super().__init__("emulator", [*module, *options], folder / "emulator.txt", env=env, cwd=ROOT)
-
-    def start(self) -> None:
-        """Start it, and wait until it responds."""
-        super().start()
-        self.until_printed("Listening on")
-
-    def state(self) -> dict[str, Any]:
-        """Its files, folders, tokens and counters."""
-        return dict(json.loads(self.control("GET", "state")))
-
-    def control(self, method: str, name: str, body: str = "") -> bytes:
-        """Call one of its endpoints for tests, such as ``faults`` or ``access-token``."""
-        response = session().request(method, f"{self.url}/_emulator/{name}", data=body.encode() or None, timeout=_HTTP_TIMEOUT)
-        response.raise_for_status()
-        return response.content
 
 
 def session() -> requests.Session:

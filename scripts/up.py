@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from scripts.airflow_home import ROOT, airflow, environment, migrate
-from scripts.cluster import Cluster, missing, responds
+from scripts.cluster import responds
 from scripts.processes import Program, end_at_signals, free_port
 
 # One click runs an example; the connection form has its Test button; a new DAG appears at once.
@@ -30,24 +29,19 @@ TRY = """try       open example_staged_etl, click Trigger, and confirm the form 
 your DAG  save it in dags_examples/: Airflow finds it within seconds, and runs one with a schedule at once"""
 
 
-def main(engine: str = "standalone", folder: str = ".up") -> int:
+def main(folder: str = ".up") -> int:
     """Run Airflow and the emulator.
 
-    :param engine: ``celery`` for a distributed Airflow.
     :param folder: where everything is stored, in the checkout.
-    :returns: 0 after Ctrl-C, 1 if Airflow cannot run here or ended on its own.
+    :returns: 0 after Ctrl-C, 1 if Airflow ended on its own.
     """
-    if engine == "celery" and (reason := missing()):
-        print(f"Cannot run a distributed Airflow here: {reason}", file=sys.stderr)
-        return 1
     end_at_signals()
-    start = distributed if engine == "celery" else standalone
     try:
-        with Emulator() as emulator, start(ROOT / folder, emulator) as programs:
+        with Emulator() as emulator, standalone(ROOT / folder, emulator) as program:
             print(TRY, flush=True)
-            while not (ended := [program for program in programs.values() if program.ended_by_itself]):
+            while not program.ended_by_itself:
                 time.sleep(1)
-            print("\n".join(f"{program.name} ended on its own; see {program.log}" for program in ended), file=sys.stderr)
+            print(f"Airflow ended on its own; see {program.log}", file=sys.stderr)
             return 1
     except KeyboardInterrupt:
         print("\nStopped.", flush=True)
@@ -55,7 +49,7 @@ def main(engine: str = "standalone", folder: str = ".up") -> int:
 
 
 @contextmanager
-def standalone(folder: Path, emulator: Emulator) -> Iterator[Mapping[str, Program]]:
+def standalone(folder: Path, emulator: Emulator) -> Iterator[Program]:
     """Airflow in one program, with SQLite.
 
     :param folder: where everything is stored.
@@ -85,26 +79,7 @@ def standalone(folder: Path, emulator: Emulator) -> Iterator[Mapping[str, Progra
         program.until("it responds", lambda: responds(f"{url}/api/v2/version"), 300)
         welcome(url, emulator)
         print(f"log       {log}")
-        yield {"airflow": program}
-
-
-@contextmanager
-def distributed(folder: Path, emulator: Emulator) -> Iterator[Mapping[str, Program]]:
-    """Airflow in several programs, with PostgreSQL, Redis and two Celery workers.
-
-    :param folder: where everything is stored.
-    :param emulator: the service.
-    """
-    folder.mkdir(exist_ok=True)
-    print("Starting PostgreSQL, Redis, Airflow and two Celery workers (half a minute) ...", flush=True)
-    with tempfile.TemporaryDirectory(prefix="celery-", dir=folder) as own:
-        env = {**example_inputs(emulator, Path(own)), **WELCOMING, "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": emulator.connection}
-        with Cluster(Path(own) / "home", ROOT / "dags_examples", free_port(8080), **env) as cluster:
-            welcome(cluster.url, emulator)
-            print(f"output    {cluster.output}")
-            for program in cluster.programs.values():
-                print(f"          {program.name:<14} {f'process {program.pids[0]}' if program.runs else 'spare, not started'}")
-            yield cluster.programs
+        yield program
 
 
 @contextmanager
@@ -113,7 +88,7 @@ def running(folder: str = ".up") -> Iterator[dict[str, str]]:
 
     :param folder: where everything is stored, in the checkout.
     """
-    command = [sys.executable, "-m", "scripts.up", "standalone", folder]
+    command = [sys.executable, "-m", "scripts.up", folder]
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
     printed: list[str] = []

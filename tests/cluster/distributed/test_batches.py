@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from scripts.cluster import WORKERS, Cluster, EmulatorProcess
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from scripts.cluster import WORKERS, Cluster
 from scripts.processes import until
 from tests.support import assert_within_bounds
 
@@ -44,7 +45,7 @@ ENDED = "BatchInterruptedError"
 class Service:
     """An emulator with a connection of its own, and a manifest for it."""
 
-    emulator: EmulatorProcess
+    emulator: Emulator
     conn_id: str
     urls: list[str]
     manifest: Path
@@ -94,7 +95,7 @@ def serve(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
 
         def start(conn_id: str, count: int) -> Service:
             folder = tmp_path_factory.mktemp(conn_id)
-            emulator = stack.enter_context(EmulatorProcess(folder, "--fetch-delay", "3600"))
+            emulator = stack.enter_context(Emulator(fetch_delay=3600))
             running_cluster.connect(emulator.url, emulator.access_token, conn_id)
             manifest = folder / "urls.txt"
             urls = [f"https://source.example/{number}" for number in range(count)]
@@ -151,8 +152,7 @@ def side_by_side(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytes
     cluster, receipts = running_cluster, tmp_path_factory.mktemp("receipts")
     runs, marked, timed_out = serve("runs", 400), serve("marked_failed", 2_000), serve("timed_out", 1_200)
     conf = conf_of(runs, receipts)
-    busy = {"kind": "status", "status": 429, "operation": "upload", "times": 0}
-    runs.emulator.control("POST", "faults", json.dumps(busy))
+    runs.emulator.fault("status", status=429, operation="upload", times=0)
     for _ in range(2):
         cluster.trigger("batch_of_each_run", **conf)
     day = "2026-01-01T00:00:00Z"
@@ -163,7 +163,7 @@ def side_by_side(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytes
         "all runs wait for the service",
         lambda: [one["state"] for run in run_ids for one in cluster.instances("batch_of_each_run", run)] == ["running"] * RUNS,
     )
-    runs.emulator.control("DELETE", "faults")
+    runs.emulator.call(lambda service: service.faults.script.clear())
     others = tmp_path_factory.mktemp("others")  # two batches in one folder
     marked_run = cluster.trigger("batch", **conf_of(marked, others))
     timed_out_run = cluster.trigger("batch_with_timeout", **conf_of(timed_out, others))
@@ -225,8 +225,7 @@ def test_the_mapped_batches_of_a_lost_node_resume_with_the_new_token(
     cluster.until("all batches run", lambda: {one["state"] for one in cluster.instances(dag_id, run_id)} == {"running"})
     cluster.until("they send", lambda: service.effects > PARTS * PART_RATE)
     before = service.effects
-    storm = {"kind": "status", "status": 429, "headers": {"Retry-After": "1"}, "operation": "upload", "times": STORM}
-    emulator.control("POST", "faults", json.dumps(storm))
+    emulator.fault("status", status=429, headers={"Retry-After": "1"}, operation="upload", times=STORM)
     cluster.until("much has arrived", lambda: service.effects > before + 3 * PARTS * PART_RATE)
     killed = [one["map_index"] for one in cluster.instances(dag_id, run_id) if one["hostname"] == "w1"]
     assert len(killed) == PARTS / 2
@@ -234,9 +233,9 @@ def test_the_mapped_batches_of_a_lost_node_resume_with_the_new_token(
     cluster["w1"].kill()
     killed_at = time.monotonic()
     old, new = emulator.access_token, "the-new-access-token"
-    emulator.control("PUT", "access-token", f"{old}\n{new}")
+    emulator.call(lambda running: setattr(running, "access_token", f"{old}\n{new}"))
     cluster.connect(emulator.url, new, service.conn_id)
-    emulator.control("PUT", "access-token", new)
+    emulator.call(lambda running: setattr(running, "access_token", new))
 
     def resumed() -> bool:
         batches = {one["map_index"]: one for one in cluster.instances(dag_id, run_id)}

@@ -81,7 +81,7 @@ def stage(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         for name, service in services.items():
             cluster.connect(service.url, service.access_token, name)
         cluster.unpause(CONSUMER)
-        stack.callback(cluster.pause, CONSUMER)
+        stack.callback(cluster.api, "PATCH", f"/dags/{CONSUMER}", {"is_paused": True})
         stage = Stage(cluster, services, cluster.trigger(DAG, folder=str(folder), sha256=SHA256), folder)
         in_the_middle = {
             "an upload has no response yet": lambda: services["stuck_upload"].state()["effects"].get("upload"),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from scripts import waits
 from scripts.cluster import missing
+from tests.cluster.triggerer import waits
 
 pytestmark = pytest.mark.slow
 

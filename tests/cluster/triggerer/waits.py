@@ -21,7 +21,7 @@ from scripts.cluster import Cluster
 
 INTERVAL = 10.0
 """Seconds between two polls of a wait."""
-_DAGS = Path(__file__).resolve().parent.parent / "tests" / "cluster" / "triggerer" / "dags"
+_DAGS = Path(__file__).resolve().parent / "dags"
 _POOL = "waits"
 _WORKER_SLOTS = 2
 
