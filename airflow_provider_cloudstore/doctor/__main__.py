@@ -46,7 +46,6 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_cloudstore.doctor",
-        allow_abbrev=False,
         description="Checks an Airflow connection against the service. Without the flags for more, it only reads.",
         epilog="Exit status: 0 if tasks can rely on it, as far as tried; 1 if not; 2 if an argument or confirmation was refused.",
     )

@@ -81,19 +81,19 @@ class Checks:
         deletion = None if delete_folder is None else DeleteFolder(delete_folder, self._settings)
         self._secrets = (queueing or self._settings).secrets
         with BlockingClient(self._settings, lambda: self._settings) as self._client:
-            is_reliable = self._try_reading(wrong_token=wrong_token, proves_address=upload is not None)
-            if is_reliable and queueing:
-                self._try_upload(queueing, wait)
-            if is_reliable and deletion:
+            missing = self._try_reading(wrong_token=wrong_token, uploads=upload is not None)
+            if missing and queueing:
+                self._try_upload(queueing, missing, wait)
+            if missing and deletion:
                 self._try_deletion(deletion)
 
-    def _try_reading(self, *, wrong_token: bool, proves_address: bool) -> bool:
-        """How a missing file, a wrong path and a wrong token look; whether the rest is worth trying."""
+    def _try_reading(self, *, wrong_token: bool, uploads: bool) -> _Answer | None:
+        """How a missing file, a wrong path and a wrong token look; the first of these if the rest is worth trying."""
         missing = self._ask("missing file", CreateDownloadLink(MISSING_FILE_ID, self._settings))
         is_missing = isinstance(missing.error, exceptions.NotFoundError) and not missing.error.inconclusive
         if missing.error and not (is_missing or missing.words or missing.has_no_sign):
             self.report.problems.append(missing.error.reason)
-            return False
+            return None
         self.report.unrecognized = missing.has_no_sign
         if missing.found:
             self.report.problems.append("a link was created for a file that does not exist, so no wait would be one")
@@ -101,49 +101,53 @@ class Checks:
         wrong = replace(self._settings, access_token=_NOT_A_TOKEN)
         wrong_path = self._ask("wrong path", CreateDownloadLink(MISSING_FILE_ID, elsewhere))
         is_alike = type(wrong_path.error) is type(missing.error) and wrong_path.content.data == missing.content.data
-        if is_alike and not proves_address:
+        if is_alike and not uploads:
             self.report.problems.append("a wrong base URL would look like a missing file: prove the address with --upload")
         if wrong_token:
             refused = self._ask("wrong token", CreateDownloadLink(MISSING_FILE_ID, wrong))
             self.report.unrecognized |= refused.has_no_sign
             if isinstance(refused.error, exceptions.NotFoundError) or (refused.words and refused.words == missing.words):
                 self.report.problems.append("a refused token looks like a missing file")
-            elif not isinstance(refused.error, exceptions.AuthenticationError):
-                self.report.notes.append("A refused token is not HTTP 401: a task whose token was rotated needs a retry")
-        is_reliable = not (self.report.unrecognized or self.report.problems)
-        if is_reliable:
+        elif missing.words and MISSING_FILE_ID not in missing.words and not uploads:
+            self.report.problems.append("a refused token may look like a missing file: prove it with --wrong-token or --upload")
+        if self.report.unrecognized or self.report.problems:
+            return None
+        if wrong_token or MISSING_FILE_ID in missing.words:  # else the words may be about the token until an upload is accepted
             self._propose_pattern(missing)
-        return is_reliable
+        return missing
 
-    def _try_upload(self, call: UploadFromUrl, wait: float) -> None:
+    def _try_upload(self, call: UploadFromUrl, missing: _Answer, wait: float) -> None:
         queued = self._ask("upload", call)
         if queued.error:
             self.report.problems.append(f"uploads fail: {queued.error.reason}")
             return
+        self._propose_pattern(missing)
         uploads = {"": queued.found} if queued.found.file_id else self._readings(queued, "file_id_path")
         ids = {path: one.file_id for path, one in uploads.items() if one.file_id and not (path and "://" in one.file_id)}
         if not ids:
-            self.report.notes.append("The response to an upload has no id: downstream tasks must get it elsewhere")
+            self.report.problems.append("nothing shows that an upload was accepted: the response has no id for downstream tasks")
             return
         log.warning("The upload is queued. Waiting up to %g s for the file ...", wait)
-        links = self._wait_for_links(ids, wait)
+        links, last = self._wait_for_links(ids, wait)
         self._propose("file_id_path", list(links), list(ids))
         if links:
             self._try_download(next(iter(links.values())))
-        elif "" in ids:
-            self.report.problems.append(f"no link for the uploaded file could be created within {wait:g} s")
+            return
+        self.report.problems.append(f"no link for the uploaded file was found in a response within {wait:g} s")
+        if last.has_no_sign:
+            self._propose("token_path", [], [path for path, _ in leaves_of(last.content.data)])
 
-    def _wait_for_links(self, ids: dict[str, str], wait: float) -> dict[str, dict[str, DownloadLink]]:
-        """The links for each id that turns out to work, by its path."""
+    def _wait_for_links(self, ids: dict[str, str], wait: float) -> tuple[dict[str, dict[str, DownloadLink]], _Answer]:
+        """The links for each id that turns out to work, by its path; and the last answer."""
         begin, ends_at = len(self.report.steps), time.monotonic() + wait
         while True:
-            links = {path: self._links(self._ask("link", CreateDownloadLink(ids[path], self._settings))) for path in ids}
-            working = {path: found for path, found in links.items() if found}
+            answers = {path: self._ask("link", CreateDownloadLink(ids[path], self._settings)) for path in ids}
+            working = {path: found for path, answer in answers.items() if (found := self._links(answer))}
             if working or time.monotonic() >= ends_at:
                 steps = self.report.steps[begin:]
                 seen = [step for step, path in zip(steps, ids, strict=True) if path in working]
                 self.report.steps[begin:] = seen or steps[-1:]
-                return working
+                return working, answers.popitem()[1]
             time.sleep(_PAUSE)
             del self.report.steps[begin:]
 
@@ -160,12 +164,11 @@ class Checks:
         errors = {path: self._download(link) for path, link in links.items()}
         working = [path for path, error in errors.items() if not error]
         self._propose("token_path", working, list(links))
-        failure = errors.get("")
         if working:
             self.report.steps.append(Step("download", "GET the download URL", "the file came"))
-        elif isinstance(failure, exceptions.ConfigurationError):
-            self.report.notes.append(f"Downloads need extra 'download_url': {failure.reason}")
-        elif failure:
+        elif all(isinstance(error, exceptions.ConfigurationError) for error in errors.values()):
+            self.report.candidates["download_url"] = ["the URL of a download, with {token} in place of the token"]
+        elif failure := errors.get(""):
             self.report.problems.append(f"a link was created, but no file came, so waits may end too early ({failure.reason})")
 
     def _download(self, link: DownloadLink) -> CloudStoreError | None:
@@ -183,7 +186,7 @@ class Checks:
         second = self._ask("second deletion", call)
         self._propose_pattern(second)
         if not (second.words or isinstance(second.error, exceptions.NotFoundError)):
-            self.report.notes.append("A missing folder does not look like one: 'existed' and ignore_missing say nothing")
+            self.report.problems.append("nothing shows that a folder was deleted: a second deletion is answered no differently")
 
     def _ask(self, name: str, call: Call[Any]) -> _Answer:
         """Send a call's request once: a retry would hide what a person should see. Add it to the report."""
@@ -198,12 +201,13 @@ class Checks:
         seen = f"{status}, {type(answer.error).__name__ if answer.error else 'no sign of an error'}"
         may_be_token = isinstance(answer.found, DownloadLink) or (name == "link" and answer.has_no_sign)
         leaves = [] if content.problem or content.data is None else leaves_of(content.data)
-        shown = [(self._safe(path), MASK if may_be_token else self._shown(path, value)) for path, value in leaves]
+        shown = [(self._safe(path), self._shown(path, value, may_be_token=may_be_token)) for path, value in leaves]
         self.report.steps.append(Step(name, f"{request.method} {urlsplit(request.url).path}", seen, shown))
         return answer
 
-    def _shown(self, path: str, value: Any) -> str:
-        is_secret = any(map(is_credential_name, path.split(".")))
+    def _shown(self, path: str, value: Any, *, may_be_token: bool) -> str:
+        is_flag = value is None or isinstance(value, bool)
+        is_secret = (may_be_token and not is_flag) or any(map(is_credential_name, path.split(".")))
         return MASK if is_secret else self._safe(value if isinstance(value, str) else json.dumps(value))
 
     def _safe(self, text: str) -> str:

@@ -79,7 +79,7 @@ class Report:
     def __str__(self) -> str:
         lines = textwrap.wrap(self.verdict, WIDTH)
         if self.extras:  # in one line of any length: it is to be pasted
-            lines += ['Put this under "extra" of the connection:', json.dumps(self.extras)]
+            lines += ['Add this to "extra" of the connection:', json.dumps(self.extras)]
         for line in self._details():
             lines += textwrap.wrap(line, WIDTH, subsequent_indent="  ") or [""]
         return "\n".join(lines)

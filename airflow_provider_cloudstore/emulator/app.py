@@ -73,8 +73,7 @@ class Service:
 
     def _handler_of(self, operation: Operation) -> Handler:
         """What every operation does: check the token, read the only parameter, count the effect."""
-        handlers = {"delete": self._delete_folder, "upload": self._upload, "link": self._link}
-        work = handlers.get(operation.key)
+        work = getattr(self, f"_{operation.key}", None)
 
         async def handle(request: web.Request) -> web.Response:
             self._authorize(request, in_query=operation.token_in_query)
@@ -83,14 +82,14 @@ class Service:
             if not isinstance(subject, str) or not subject:
                 raise web.HTTPBadRequest(reason=f"Missing field {operation.field}")
             if work is None:
-                raise web.HTTPNotImplemented(reason=f"emulator/app.py has no handler for the operation '{operation.key}'")
+                raise web.HTTPNotImplemented(reason=f"emulator/app.py has no method _{operation.key}")
             data = work(request, subject)
             self.store.effects[operation.key] += 1
             return _respond(200, {"response": "OK", "data": data, "_status": "success"})
 
         return handle
 
-    def _delete_folder(self, request: web.Request, folder_id: str) -> dict[str, Any]:
+    def _delete(self, request: web.Request, folder_id: str) -> dict[str, Any]:
         if not self.store.delete_folder(folder_id):
             raise web.HTTPNotFound(reason="Could not find the folder")
         return {"folder_id": folder_id}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Self
-from urllib.parse import SplitResult, urlunsplit
+from urllib.parse import SplitResult, unquote, urlunsplit
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem, is_nothing
@@ -94,8 +95,12 @@ class Settings:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The access token, and the credentials in the proxy's URL."""
-        return (self.access_token, *(url_secrets(self.proxy.reveal()) if self.proxy else ()))
+        """The access token, and the proxy's credentials: those in its URL, and as its header holds them (RFC 7617)."""
+        if not self.proxy:
+            return (self.access_token,)
+        user, _, password = split_url(self.proxy.reveal()).netloc.rpartition("@")[0].partition(":")
+        header = b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+        return (self.access_token, *url_secrets(self.proxy.reveal()), *([Secret(header)] if user or password else []))
 
 
 def read_extra(text: Any) -> dict[str, Any]:

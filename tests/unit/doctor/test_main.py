@@ -103,5 +103,5 @@ def test_ctrl_c_during_a_wait_prints_the_report_so_far(
 def test_a_file_that_does_not_come_in_time_is_reported(emulator: Emulator, doctor: Doctor) -> None:
     done = doctor("--upload", f"{emulator.url}/no-such-source", "--wait", "0", "--json")
     assert done.status == 1
-    assert "because no link for the uploaded file could be created within 0 s" in done.report["verdict"]
+    assert "because no link for the uploaded file was found in a response within 0 s" in done.report["verdict"]
     assert [step["seen"] for step in done.report["steps"] if step["name"] == "link"] == ["HTTP 404, NotFoundError"]

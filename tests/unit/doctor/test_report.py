@@ -11,7 +11,7 @@ def test_the_first_line_is_the_verdict_and_what_matters_most_comes_first() -> No
     failing = Report("c", extras=extras, problems=["uploads fail"])
     assert str(failing).splitlines()[0] == "Tasks cannot rely on connection 'c', because uploads fail."
     unset = Report("c", extras=extras)
-    assert str(unset).splitlines()[2:4] == ['Put this under "extra" of the connection:', '{"token_path": "a"}']
+    assert str(unset).splitlines()[2:4] == ['Add this to "extra" of the connection:', '{"token_path": "a"}']
     assert [one.usable for one in (unrecognized, failing, unset, Report("c"))] == [False, False, False, True]
 
 

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.emulator.app import Service
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
@@ -89,6 +90,8 @@ def missing_places(operation: Operation) -> Iterator[str]:
             yield f"hooks/cloudstore.py needs a method CloudStoreHook.{method}, as the subclass of Call is named"
         if not hasattr(CloudStoreAsyncHook, method):
             yield f"hooks/asynchronous.py needs a method CloudStoreAsyncHook.{method}, as the subclass of Call is named"
+    if not hasattr(Service, f"_{key}"):
+        yield f"emulator/app.py needs a method Service._{key}, which returns the response's data"
     if operation.field not in SUBJECTS:
         yield f"tests/support.py needs a value for the field '{operation.field}' in SUBJECTS"
     if key not in row_for("429").cells:
@@ -96,7 +99,8 @@ def missing_places(operation: Operation) -> Iterator[str]:
 
 
 def test_no_operation_lacks_a_place() -> None:
-    assert not [place for operation in OPERATIONS for place in missing_places(operation)]
+    if places := [place for operation in OPERATIONS for place in missing_places(operation)]:
+        pytest.fail("\n".join(places), pytrace=False)
 
 
 @pytest.mark.parametrize("operation", CALLS)

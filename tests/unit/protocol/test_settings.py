@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,11 @@ OTHER_VALUES: dict[str, Any] = {
     "not_found_pattern": "missing",
     "download_url": "https://h/{token}",
 }
+
+
+def test_every_setting_that_is_no_standard_field_is_an_extra() -> None:
+    settings = {one.name for one in fields(Settings)} - {"base_url", "access_token", "proxy_is_inherited", "conn_id"}
+    assert settings == EXTRA_KEYS, f"protocol/settings.py needs both a field and a row in _EXTRAS: {settings ^ EXTRA_KEYS}"
 
 
 @pytest.mark.parametrize("key", sorted(EXTRA_KEYS))
@@ -292,3 +298,12 @@ def test_a_download_url_holds_the_tokens_place_and_gives_it_to_nobody_else(url: 
     with pytest.raises(ConfigurationError, match=re.escape(problem)) as refused:
         read(download_url=url)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "header"),
+    [("http://etl:p%40ss@proxy:3128", "ZXRsOnBAc3M="), ("http://etl@proxy:3128", "ZXRsOg=="), ("http://proxy:3128", "")],
+)
+def test_the_credentials_of_a_proxy_are_secret_as_its_header_holds_them_too(proxy: str, header: str) -> None:
+    found = [secret.reveal() for secret in read(proxy=proxy).secrets]
+    assert (header in found) is bool(header)

@@ -118,7 +118,10 @@ SERVICES = {
             "link": (200, {"result": {"ticket": "{token}", "fileId": "{id}"}}),
         },
         {"file_id_path": "result.items.0.fileId"},
-        {"token_path": ["result.ticket"]},
+        {
+            "token_path": ["result.ticket"],
+            "download_url": ["the URL of a download, with {token} in place of the token"],
+        },
         {"token_path": "result.ticket", "download_url": "{url}/get/{token}"},
         says="Set extra 'token_path' by hand; it could be: result.ticket.",
     ),
@@ -130,21 +133,35 @@ SERVICES = {
         says="Set extra 'file_id_path' by hand; it could be: upload.id, upload.title.",
     ),
     "text": Service(
-        CAN,
+        CAN_OTHERWISE,
         {
             **{what: (401 if what == "token" else 404, f"no {what}") for what in envelopes()},
             "queued": (200, "{id}"),
             "link": (200, "{token}"),
             "deleted": (200, "OK"),
         },
-        says="Downloads need extra 'download_url'",
+        candidates={"download_url": ["the URL of a download, with {token} in place of the token"]},
+        chosen={"download_url": "{url}/get/{token}"},
     ),
     "no words": Service(CAN, {"token": (401, ""), **dict.fromkeys(("path", "file", "folder"), (404, ""))}),
     "links too early": Service(
         f"{CANNOT}a link was created, but no file came, so waits may end too early", {"content": (404, "not yet")}, polls=0
     ),
+    "a token of one word": Service(
+        f"{CANNOT}no link for the uploaded file was found in a response",
+        {"link": (200, {"ok": True, "key": "ticket"})},
+        candidates={"token_path": ["ok", "key"]},
+        says="Set extra 'token_path' by hand; it could be: ok, key.",
+    ),
     "links for anything": Service(f"{CANNOT}a link was created for a file that does not exist", {"file": DEFAULTS["link"]}),
     "one answer for all": Service(f"{CANNOT}a refused token looks like a missing file", envelopes(ok=False, error="Not Found")),
+    "a message without the id": Service(
+        CAN_OTHERWISE, envelopes(ok=False, error="no {what}"), {"not_found_pattern": "no file|no folder"}
+    ),
+    "uploads without an id": Service(f"{CANNOT}nothing shows that an upload was accepted", {"queued": (200, {"state": "no"})}),
+    "deletions that do nothing": Service(
+        f"{CANNOT}nothing shows that a folder was deleted", {"folder": (200, {"deleted": 0}), "deleted": (200, {"deleted": 0})}
+    ),
     "uploads rejected": Service(
         f"{CANNOT}uploads fail: HTTP 200, but the service reports an error: quota exceeded",
         OK | {"queued": (200, {"ok": False, "error": "quota exceeded"})},

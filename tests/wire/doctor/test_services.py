@@ -32,7 +32,7 @@ def examine(server: Server) -> Report:
     """Diagnose with everything that the doctor can try."""
     server.folders.add(FOLDER)
     server.effects.clear()
-    return diagnose(wrong_token=True, upload=SOURCE, delete_folder=FOLDER, wait=5)
+    return diagnose(wrong_token=True, upload=SOURCE, delete_folder=FOLDER, wait=3)
 
 
 def paste(server: Server, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +90,7 @@ def test_with_the_extras_pasted_the_readmes_pipeline_runs(
     ("server", "verdict"),
     [
         ("one answer for all", f"{CANNOT}a wrong base URL would look like a missing file"),
+        ("a message without the id", f"{CANNOT}a refused token may look like a missing file"),
         ("unrecognized", "This service's errors are not recognized"),
     ],
     indirect=["server"],
