@@ -125,6 +125,13 @@ def test_a_lost_deletion_is_remembered_over_other_failures() -> None:
     assert Loop(DeleteFolder("d1", settings()), LOST, answer(429, retry_after="0"), answer(404, b"gone")).run().response == "gone"
 
 
+def test_a_refused_token_that_the_connection_still_holds_is_an_error_with_its_status() -> None:
+    loop = Loop(DeleteFolder("d1", settings()), answer(401))
+    with pytest.raises(exceptions.AuthenticationError) as refused:
+        loop.run()
+    assert (refused.value.status, refused.value.attempts, loop.slept) == (401, 1, [0.0])
+
+
 def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now() -> None:
     loop = Loop(DeleteFolder("d1", settings(max_attempts=1)), answer(401), answer(), next_token="new-token")
     loop.run()
