@@ -135,7 +135,7 @@ class Checks:
             return
         self.report.problems.append(f"no link for the uploaded file was found in a response within {wait:g} s")
         if last.has_no_sign:
-            self._propose("token_path", [], [path for path, _ in leaves_of(last.content.data)])
+            self._propose("token_path", [], [path for path, one in leaves_of(last.content.data) if not isinstance(one, bool)])
 
     def _wait_for_links(self, ids: dict[str, str], wait: float) -> tuple[dict[str, dict[str, DownloadLink]], _Answer]:
         """The links for each id that turns out to work, by its path; and the last answer."""

@@ -150,8 +150,8 @@ SERVICES = {
     "a token of one word": Service(
         f"{CANNOT}no link for the uploaded file was found in a response",
         {"link": (200, {"ok": True, "key": "ticket"})},
-        candidates={"token_path": ["ok", "key"]},
-        says="Set extra 'token_path' by hand; it could be: ok, key.",
+        candidates={"token_path": ["key"]},
+        says="Set extra 'token_path' by hand; it could be: key.",
     ),
     "links for anything": Service(f"{CANNOT}a link was created for a file that does not exist", {"file": DEFAULTS["link"]}),
     "one answer for all": Service(f"{CANNOT}a refused token looks like a missing file", envelopes(ok=False, error="Not Found")),
