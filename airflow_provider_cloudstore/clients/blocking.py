@@ -30,6 +30,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _FAILURES = (OSError, urllib3.exceptions.HTTPError)  # all that requests and urllib3 raise; anything else is a mistake in a mock
+CHUNK = 256 * 1024
+"""The most bytes of a body that are read at once."""
 _NEVER_SENT = (urllib3.exceptions.ConnectTimeoutError, requests.ConnectTimeout)
 
 
@@ -103,7 +105,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if isinstance(head, TransportFailure):
                 return head
             body, ends_at = bytearray(), time.monotonic() + limit
-            while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read()):
+            while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read(CHUNK)):
                 if isinstance(piece, TransportFailure):
                     return piece
                 if time.monotonic() > ends_at:
@@ -154,7 +156,7 @@ class Exchange(AbstractContextManager["Exchange"]):
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
         return Response(response.status_code, messages.headers_of(response.headers.items()), b"", sent, time.time())
 
-    def read(self, most: int = 64 * 1024) -> bytes | TransportFailure:
+    def read(self, most: int) -> bytes | TransportFailure:
         """The next bytes of the body as they arrive, at most so many; empty at its end."""
         try:
             if isinstance(self._body, urllib3.BaseHTTPResponse):

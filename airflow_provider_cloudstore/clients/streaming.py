@@ -7,14 +7,12 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
-from airflow_provider_cloudstore.clients.blocking import BlockingClient, Exchange
+from airflow_provider_cloudstore.clients.blocking import CHUNK, BlockingClient, Exchange
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, pause_before_retry
 from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import DownloadLink
-
-CHUNK = 256 * 1024
 
 
 class Sink(Protocol):

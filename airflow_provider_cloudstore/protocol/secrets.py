@@ -88,13 +88,13 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     return re.sub("|".join(map(re.escape, forms)), MASK, text) if forms else text
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache
 def _core(secret: Secret) -> str:
     """The longest run of letters and digits, in lower case: every printed form contains it unbroken."""
     return max(_ALPHANUMERIC.findall(secret.reveal()), key=len, default="").lower()
 
 
-@functools.lru_cache(maxsize=64)  # a wait needs those of the same token at every poll
+@functools.lru_cache  # a wait needs those of the same token at every poll
 def _forms(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
     return tuple(sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True))
 

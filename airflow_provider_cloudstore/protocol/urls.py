@@ -16,7 +16,7 @@ class AmbiguousUrlError(ValueError):
     """Not a URL, or one that parsers split differently. The message repeats nothing of it."""
 
 
-@functools.lru_cache(maxsize=64)  # a source URL is split for validation and for redaction
+@functools.lru_cache  # a source URL is split for validation and for redaction
 def split_url(url: str) -> SplitResult:
     """The parts of an absolute URL (RFC 3986 section 3), with a host and, if any, a port from 1 to 65535.
 
@@ -57,7 +57,7 @@ def _validated(url: str, address: str) -> SplitResult:
     raise AmbiguousUrlError("has no valid host")
 
 
-@functools.lru_cache(maxsize=64)  # the URLs of a batch have few hosts
+@functools.lru_cache  # the URLs of a batch have few hosts
 def _is_host(host: str, is_bracketed: bool) -> bool:
     if is_bracketed:
         return bool(ipaddress.IPv6Address(host))
