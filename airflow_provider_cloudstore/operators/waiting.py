@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, conf
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.operators.arguments import validate_positive
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator
-from airflow_provider_cloudstore.protocol.waiting import FileWait
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.results import DownloadLink
+    from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 _GRACE = timedelta(minutes=2)  # added to the wait's timeout for Airflow's own: the triggerer may be down
 _RESUMED_SECONDS = 60.0  # the trigger saw the file, so a worker that does not may have asked a lagging replica
@@ -66,6 +65,7 @@ class WaitingOperator(CloudStoreOperator):
         self, hook: CloudStoreHook, timeout: float, *, deferrable: bool, event: Mapping[str, Any] | None = None
     ) -> DownloadLink:
         from airflow_provider_cloudstore.metrics import counted_wait
+        from airflow_provider_cloudstore.protocol.waiting import FileWait
 
         with counted_wait():
             if event is not None:
@@ -83,6 +83,8 @@ def poll_until_available(task: BaseOperator, hook: CloudStoreHook, wait: FileWai
     :raises FileWaitTimeoutError: if the file is not available in time.
     :raises CloudStoreError: if waiting longer cannot help.
     """
+    from airflow_provider_cloudstore.exceptions import CloudStoreError
+
     while isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
         now = datetime.now(UTC)
         if line := wait.not_yet(found, now):
@@ -110,6 +112,8 @@ def validate_event(event: Mapping[str, Any]) -> None:
     :raises CloudStoreError: the error that ended the wait in the triggerer.
     :raises AirflowException: if the event is not from this trigger.
     """
+    from airflow_provider_cloudstore.exceptions import CloudStoreError
+
     match event:
         case {"status": "available"}:
             return

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, conf
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.operators.arguments import validate_positive
 from airflow_provider_cloudstore.operators.waiting import poll_until_available, validate_event
-from airflow_provider_cloudstore.protocol.waiting import FileWait
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, XComArg
+
+    from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 
 class FileAvailableSensor(BaseSensorOperator):
@@ -65,6 +65,7 @@ class FileAvailableSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> bool:
         """Poll once. A deferrable sensor polls for a few seconds, then defers."""
+        from airflow_provider_cloudstore.exceptions import CloudStoreError
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
         wait = self._wait or self._begin_wait()
@@ -87,6 +88,8 @@ class FileAvailableSensor(BaseSensorOperator):
         self._file_available(context)
 
     def _begin_wait(self) -> FileWait:
+        from airflow_provider_cloudstore.protocol.waiting import FileWait
+
         remembered = self.deferrable or not self.reschedule  # in mode="reschedule", each poll runs in a process of its own
         return FileWait(str(self.file_id), self.poke_interval, self.timeout, datetime.now(UTC), remembered)
 

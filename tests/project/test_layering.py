@@ -20,7 +20,7 @@ ALLOWED = {
     "clients": {f"{OWN}.exceptions", f"{OWN}.protocol", f"{OWN}.clients", "pendulum", *HTTP, *sys.stdlib_module_names},
 }
 
-NOT_LOADED = {"clients", "batch", "hooks", "triggers", "fs", "assets"}
+NOT_LOADED = {"exceptions", "protocol", "clients", "batch", "hooks", "triggers", "fs", "assets", "compat"}
 """What only a running task needs is imported in ``execute``: a DAG file does not pay for it."""
 
 
