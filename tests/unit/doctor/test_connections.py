@@ -71,4 +71,4 @@ def test_a_task_diagnoses_its_connection_and_returns_the_report(emulator: Emulat
     report: dict[str, Any] = run.values["examine"]
     assert report["usable"] is True
     assert [step["seen"] for step in report["steps"] if step["name"] == "download"] == ["the file came"]
-    assert emulator.access_token not in json.dumps(run.xcoms)
+    assert emulator.access_token not in json.dumps(run.values)

@@ -1,6 +1,6 @@
 """Thousands of deferred waits for files that do not come.
 
-Only the first wait runs on a worker; ``waits.py`` defers the others.
+Only the first wait runs on a worker; the test defers the others.
 """
 
 from __future__ import annotations
