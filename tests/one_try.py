@@ -22,19 +22,13 @@ class Store:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def _load(self) -> dict[str, Any]:
-        return dict(json.loads(self._file.read_text())) if self._file.exists() else {}
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self._load().get(key, default)
+    def get(self, key: str) -> Any:
+        return json.loads(self._file.read_text())[key] if self._file.exists() else None
 
     def set(self, key: str, value: Any) -> None:
         part = self._file.with_suffix(".part")
-        part.write_text(json.dumps(self._load() | {key: value}))
+        part.write_text(json.dumps({key: value}))
         part.replace(self._file)
-
-    def delete(self, key: str) -> None:
-        self._file.write_text(json.dumps({name: value for name, value in self._load().items() if name != key}))
 
 
 def start(kind: str, place: str, number: int, urls: str = "") -> subprocess.Popen[str]:

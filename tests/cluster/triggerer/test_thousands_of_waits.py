@@ -101,9 +101,16 @@ def file_id(index: int) -> str:
 def test_two_thousand_waits_keep_their_interval_over_few_sockets_also_after_a_restart(tmp_path: Path) -> None:
     if reason := missing():
         pytest.skip(f"no cluster can be run here: {reason}")
-    env = {"CORE__MAX_MAP_LENGTH": WAITS, "TRIGGERER__CAPACITY": WAITS + 100}
-    settings = {f"AIRFLOW__{name}": str(value) for name, value in env.items()}
-    with Emulator() as emulator, Cluster(tmp_path / "home", DAGS, **settings, WAITS=str(WAITS)) as cluster:
+    with (
+        Emulator() as emulator,
+        Cluster(
+            tmp_path / "home",
+            DAGS,
+            AIRFLOW__CORE__MAX_MAP_LENGTH=str(WAITS),
+            AIRFLOW__TRIGGERER__CAPACITY=str(WAITS + 100),
+            WAITS=str(WAITS),
+        ) as cluster,
+    ):
         cluster.connect(emulator.url, emulator.access_token, "ours")
         files = CountingFiles()
         emulator.call(lambda service: setattr(service.store, "files", files))

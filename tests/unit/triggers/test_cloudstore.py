@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,9 +21,10 @@ def _no_scheduler_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "SETTLE_SECONDS", 0.0)
 
 
-def run(emulator: Emulator, seconds: float = 20.0, interval: float = 0.05) -> dict[str, Any]:
-    """Run a trigger as the triggerer makes it, and return what its one event says."""
-    path, kwargs = FileAvailableTrigger("cloudstore_default", "f1", interval, seconds, datetime.now(UTC).isoformat()).serialize()
+def run(emulator: Emulator, interval: float = 0.05, timeout: float = 20.0, ago: float = 0.0) -> dict[str, Any]:
+    """Run a trigger of a wait that began so many seconds ago, as the triggerer makes it; what its one event says."""
+    began = datetime.now(UTC) - timedelta(seconds=ago)
+    path, kwargs = FileAvailableTrigger("cloudstore_default", "f1", interval, timeout, began.isoformat()).serialize()
     assert path == "airflow_provider_cloudstore.triggers.cloudstore.FileAvailableTrigger"
     assert kwargs.keys() == {"cloudstore_conn_id", "file_id", "poll_interval", "timeout", "began"}
     stored = json.dumps(kwargs)
@@ -49,14 +51,17 @@ def test_a_refused_token_ends_the_wait_and_is_in_no_event(emulator: Emulator, mo
     assert emulator.state()["requests"] == {"link": 1}
 
 
-def test_it_pauses_between_polls_and_ends_at_the_deadline(emulator: Emulator) -> None:
-    assert run(emulator, seconds=0.4, interval=0.1)["error"]["kind"] == "FileWaitTimeoutError"
-    assert emulator.state()["requests"]["link"] <= 9
+def test_it_pauses_between_polls(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "uniform", lambda least, most: least)
+    assert run(emulator, interval=10, timeout=0.6)["error"]["kind"] == "FileWaitTimeoutError"
+    assert emulator.state()["requests"]["link"] <= 3  # at once, and when the time is over
 
 
-def test_a_deadline_in_the_past_costs_one_look(emulator: Emulator) -> None:
+def test_a_deadline_that_passed_before_a_restart_costs_one_look(emulator: Emulator) -> None:
+    assert run(emulator, ago=30)["error"]["kind"] == "FileWaitTimeoutError"
+    assert emulator.state()["requests"] == {"link": 1}
     store_file(emulator)
-    assert run(emulator, seconds=-10) == {"status": "available"}
+    assert run(emulator, ago=30) == {"status": "available"}
 
 
 def test_the_event_loop_does_not_wait_while_the_connection_is_read(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
