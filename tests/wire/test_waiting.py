@@ -10,7 +10,14 @@ from typing import Any
 
 import pendulum
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException, BaseOperator, TaskDeferred
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    BaseOperator,
+    BaseSensorOperator,
+    TaskDeferred,
+)
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -150,7 +157,7 @@ def test_a_lagging_replica_does_not_end_the_wait_between_the_trigger_and_the_fre
 
 @pytest.mark.usefixtures("airflow_db")  # Airflow 2 looks there for the first poke
 def test_in_mode_reschedule_where_nothing_is_remembered_only_the_timeout_ends_the_wait(
-    worker: Worker, emulator: Emulator
+    worker: Worker, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emulator.fault(**PAGE, times=0)
     for number in range(1, 5):
@@ -158,6 +165,13 @@ def test_in_mode_reschedule_where_nothing_is_remembered_only_the_timeout_ends_th
             worker.run(sensor(False, mode="reschedule"))
         assert type(ended.value).__name__ == "AirflowRescheduleException"
         assert emulator.state()["requests"] == {"link": number}
+
+    def time_out(*_: Any) -> None:
+        raise AirflowSensorTimeout
+
+    monkeypatch.setattr(BaseSensorOperator, "execute", time_out)  # as Airflow's own does when the first poll is too long ago
+    with pytest.raises(exceptions.FileWaitTimeoutError, match="wait 'f1'"):
+        worker.run(sensor(False, mode="reschedule"))
 
 
 @of_both
