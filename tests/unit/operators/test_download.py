@@ -63,7 +63,7 @@ def test_a_target_with_credentials_is_refused_and_rendered_without_them(emulator
     "target", [None, "", "None", "{{ x }}", 1.5, "file://[b/f", "/tmp", "nosuch://x/y", "s3://my_conn@bucket/key"]
 )
 def test_a_target_that_names_no_file_is_refused_before_a_wait_and_costs_no_retry(emulator: Emulator, target: Any) -> None:
-    operator = DownloadFileOperator(task_id="t", file_id="f1", target=target, wait_for_file=True)
+    operator = DownloadFileOperator(task_id="t", file_id="f1", target=target, wait_for_file=True, timeout=0.1)
     with pytest.raises(exceptions.InvalidInputError, match="target") as refused:
         operator.execute({})
     assert isinstance(refused.value, AirflowFailException)
