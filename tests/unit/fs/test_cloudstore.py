@@ -262,6 +262,9 @@ def test_a_position_passes_from_thread_to_thread(opened: CloudStoreFile) -> None
     assert opened.read(5) == DATA[15:20]
     assert (opened.seek(7), opened.seek(5, 1)) == (7, 12)
     assert opened.read(3) == DATA[12:15]
+    opened.seek(0, 2)  # asks for the size only
+    elsewhere(opened.seek, 20)
+    assert opened.read(5) == DATA[20:25]
 
 
 def test_a_pickled_file_continues_at_its_position(emulator: Emulator, fs: CloudStoreFileSystem, opened: CloudStoreFile) -> None:
