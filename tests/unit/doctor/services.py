@@ -18,6 +18,7 @@ LINK_TOKEN = "token-for-f1a"
 CAN = "Tasks can rely on connection 'cloudstore_default', as far as tried."
 CAN_OTHERWISE = "Tasks can rely on connection 'cloudstore_default' with other settings"
 CANNOT = "Tasks cannot rely on connection 'cloudstore_default', because "
+UNRECOGNIZED = f"{CANNOT}the service's errors are not recognized"
 NO_FILE = f"{CANNOT}a link was created, so waits end, but no file came: "
 NO_URL = f"{NO_FILE}the service's response has a download token but no download URL. Set extra 'download_url'"
 DOWNLOAD_URL = HOST + "/get/{token}"
@@ -67,7 +68,7 @@ class Service:
 
 OK = envelopes(ok=False, error="no {what} {subject}")
 SERVICES = {
-    "as assumed": Service(CAN, {"content": (200, "value\n" * 200)}, says="1,200 bytes came\n  (body): value value value"),
+    "as assumed": Service(CAN, {"content": (200, "value\n" * 200)}, says=f"1,200 bytes came\n  (body): {'value ' * 11}valu\n"),
     "status": Service(
         CAN_OTHERWISE,
         {
@@ -105,8 +106,9 @@ SERVICES = {
             **envelopes(404, error="no {what}"),
             "token": (401, {"error": "no token"}),
             "queued": (200, '{"data": {"request_id": 1, "id": {id}}}'),
+            "link": (200, {"href": DOWNLOAD_URL, "queue": "q-17"}),
         },
-        {"file_id_path": "data.id"},
+        {"file_id_path": "data.id", "token_path": "href"},
         says="data.id: 1048",
         file_id="1048",
     ),
@@ -157,7 +159,7 @@ SERVICES = {
     "links for anything": Service(f"{CANNOT}a link was created for a file that does not exist", {"file": DEFAULTS["link"]}),
     "one answer for all": Service(
         f"{CANNOT}a refused token looks like a missing file; this connection's may be refused, too",
-        envelopes(ok=False, error="Not Found"),
+        dict.fromkeys(DEFAULTS, (200, {"ok": False, "error": "no access"})),
     ),
     "a message without the id": Service(
         CAN_OTHERWISE, envelopes(ok=False, error="no {what}"), {"not_found_pattern": "no file|no folder"}
@@ -172,9 +174,8 @@ SERVICES = {
         {"not_found_pattern": "no file .*|no folder .*"},
     ),
     "a login page": Service(f"{CANNOT}HTTP 200 with a web page", dict.fromkeys(DEFAULTS, (200, "<html>Sign in</html>"))),
-    "unrecognized": Service(
-        f"{CANNOT}the service's errors are not recognized", envelopes(outcome="REFUSED", why="no {what}"), says="why: no file"
-    ),
+    "unrecognized": Service(UNRECOGNIZED, envelopes(outcome="REFUSED", why="no {what}"), says="why: no file"),
+    "a refused token is not recognized": Service(UNRECOGNIZED, {"token": (200, {"outcome": "REFUSED"})}),
 }
 
 
@@ -213,5 +214,10 @@ def start(service: Service, mocker: requests_mock.Mocker, monkeypatch: pytest.Mo
         return text.encode()
 
     mocker.register_uri(requests_mock.ANY, requests_mock.ANY, content=respond)
-    connection = {"conn_type": "cloudstore", "host": HOST, "password": TOKEN, "extra": {"max_attempts": 1, **extra}}
+    connection = {
+        "conn_type": "cloudstore",
+        "host": HOST,
+        "password": TOKEN,
+        "extra": {"max_attempts": 1, **extra},
+    }
     monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from typing import Any
 
 import pytest
 import requests_mock
@@ -62,18 +63,24 @@ def work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "verdict"),
+    ("name", "flags", "problem"),
     [
-        ("one answer for all", f"{CANNOT}a wrong base URL would look like a missing file"),
-        ("a message without the id", f"{CANNOT}a refused token may look like a missing file"),
-        ("unrecognized", f"{CANNOT}the service's errors are not recognized"),
+        ("one answer for all", {}, "a wrong base URL would look like a missing file: prove the address with --upload"),
+        ("one answer for all", {}, "a refused token may look like a missing file: prove it with --wrong-token or --upload"),
+        ("one answer for all", {"upload": SOURCE}, "uploads fail: HTTP 200, but the service reports an error: no access"),
+        ("a message without the id", {}, "a refused token may look like a missing file: prove it with --wrong-token or --upload"),
+        ("unrecognized", {}, "the service's errors are not recognized"),
     ],
 )
-def test_without_flags_it_does_not_say_that_tasks_can_rely_on_what_it_cannot_tell_apart(
-    name: str, verdict: str, requests_mock: requests_mock.Mocker, monkeypatch: pytest.MonkeyPatch
+def test_with_fewer_flags_it_neither_trusts_nor_proposes_what_it_cannot_tell_apart(
+    name: str, flags: dict[str, Any], problem: str, requests_mock: requests_mock.Mocker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start(SERVICES[name], requests_mock, monkeypatch)
-    assert diagnose().verdict.startswith(verdict)
+    start(SERVICES[name], requests_mock, monkeypatch, color="red")
+    report = diagnose(**flags)
+    text = " ".join(str(report).split())
+    assert problem in text
+    assert "- The connection has the unknown extra 'color'." in text
+    assert (report.usable, report.extras) == (False, {})
 
 
 @pytest.mark.parametrize("refused", [{"password": "refused-token"}, {"host": "http://127.0.0.1:9"}])
