@@ -140,7 +140,11 @@ SERVICES = {
         },
         chosen={"download_url": DOWNLOAD_URL},
     ),
-    "no words": Service(CAN, {"token": (401, ""), **dict.fromkeys(("path", "file", "folder"), (404, ""))}),
+    "no words": Service(
+        CAN,
+        {"token": (401, ""), **dict.fromkeys(("path", "file", "folder"), (404, ""))},
+        says="HTTP 404, NotFoundError\n\nwrong path: ",
+    ),
     "links too early": Service(f"{NO_FILE}HTTP 404", {"content": (404, "not yet")}, polls=0),
     "an error in place of the file": Service(
         CAN,
