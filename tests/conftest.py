@@ -75,7 +75,6 @@ _RUN_TASKS = (
     "tests/unit/operators/test_cloudstore.py",
     "tests/unit/operators/test_download.py",
     "tests/unit/protocol/test_storable.py",
-    "tests/wire/doctor/test_services.py::test_with_the_extras_pasted_the_readmes_pipeline_runs",
 )
 
 
