@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import Any
 
-import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
@@ -27,14 +25,7 @@ from airflow_provider_cloudstore.protocol.operations import (
     Operation,
 )
 from airflow_provider_cloudstore.protocol.results import read_content
-
-NOW = pendulum.datetime(2026, 1, 1)
-
-
-def response(status: int, body: Any = None, **headers: str) -> Response:
-    raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(status, {"content-length": str(len(raw)), **named}, raw, NOW.timestamp(), NOW.timestamp())
+from tests.support import response
 
 
 def judged(operation: Operation, got: Response, has_result: bool = False) -> type[exceptions.CloudStoreError] | None:
@@ -114,19 +105,11 @@ def test_only_an_unknown_outcome_is_remembered_as_a_possible_success() -> None:
         assert Failure(known, "").remembered_in(context) == context
 
 
-@pytest.mark.parametrize(
-    ("operation", "status", "advice"),
-    [
-        (UPLOAD_FROM_URL, 400, "Check the URL"),
-        (DELETE_FOLDER, 400, "Check the id"),
-        (DELETE_FOLDER, 405, "Something other than the version 2 API responds there"),
-        (DELETE_FOLDER, 308, "Set the connection's host to the final base URL"),
-    ],
-)
-def test_the_advice_fits_the_status_and_the_operation(operation: Operation, status: int, advice: str) -> None:
-    verdict = classify_response(CallContext(operation), response(status), read_content(response(status)))
-    assert isinstance(verdict, Failure)
-    assert advice in str(verdict.error(verdict.reason, operation=operation.name, advice=verdict.advice))
+def test_what_responds_in_place_of_the_api_is_named_in_the_advice() -> None:
+    for status, advice in ((405, "Something other than the version 2 API responds there"), (308, "the final base URL")):
+        verdict = classify_response(CallContext(DELETE_FOLDER), response(status), read_content(response(status)))
+        assert isinstance(verdict, Failure)
+        assert advice in verdict.advice
 
 
 @pytest.mark.parametrize(
@@ -151,9 +134,9 @@ def test_a_failure_is_of_the_service_or_of_the_url(error: exceptions.CloudStoreE
     [
         ("0", 0), ("120", 120), (" 7 ", 7), ("1.5", None),
         ("86401", 86400), ("9" * 5000, 86400), ("Fri, 31 Dec 9999 00:00:00 GMT", 86400),
-        ("Thu, 01 Jan 2026 00:02:00 GMT", 120), ("Thu, 01 Jan 2026 00:02:00 +0100", None),
-        ("Wed, 31 Dec 2025 23:59:00 GMT", None),
-        ("Thursday, 01-Jan-26 00:02:00 GMT", 120), ("Thu Jan  1 00:02:00 2026", None),
+        ("Thu, 01 Jan 2026 00:02:01 GMT", 120), ("Thu, 01 Jan 2026 00:02:01 +0100", None),
+        ("Thu, 01 Jan 2026 00:00:01 GMT", None),
+        ("Thursday, 01-Jan-26 00:02:01 GMT", 120), ("Thu Jan  1 00:02:00 2026", None),
         ("", None), ("soon", None), ("-5", None), ("١٢", None),
         ("Thu, 99 Jan 2026 00:02:00 GMT", None),
     ],

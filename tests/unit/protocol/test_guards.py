@@ -51,12 +51,8 @@ def test_what_is_not_plainly_the_id_of_one_folder_is_never_deleted(folder_id: st
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 @pytest.mark.parametrize("value", [*NOTHING, None, "  ", "\t\n"])
 def test_nor_is_what_a_template_renders_from_nothing(operation: Operation, value: str | None) -> None:
-    says = (
-        f"(?s)^{operation.field} is .* a template renders when its source is missing; nothing was sent.\nCheck that the upstream"
-    )
-    with pytest.raises(InvalidInputError, match=says) as refused:
+    with pytest.raises(InvalidInputError, match=f"^{operation.field} is .* a template renders when its source is missing"):
         operation.validate(value, settings())
-    assert repr(str(value).strip()) in str(refused.value) or "is empty, which" in str(refused.value)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)

@@ -1,35 +1,26 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from typing import Any
 
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES
 from airflow_provider_cloudstore.protocol.results import Content, FolderDeletion, find_link, read_content
 from airflow_provider_cloudstore.protocol.secrets import Secret
+from tests.support import RECEIVED, response
 
-SENT = pendulum.datetime(2026, 1, 1)
-GOT = pendulum.datetime(2026, 1, 1, 0, 0, 1)
 TOKEN = Secret("s3cret/access+token")
 
 
-def response(body: Any = b"", **headers: str) -> Response:
-    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Response(
-        200, {name.replace("_", "-"): value for name, value in headers.items()}, raw, SENT.timestamp(), GOT.timestamp()
-    )
-
-
 def content(body: Any = b"", **headers: str) -> Content:
-    return read_content(response(body, **headers))
+    return read_content(response(200, body, **headers))
 
 
 def link(body: Any, *token_path: str, secrets: tuple[Secret, ...] = ()) -> Any:
-    got = response(body)
+    got = response(200, body)
     return find_link("f1", got, read_content(got).data, token_path, secrets)
 
 
@@ -195,10 +186,10 @@ def test_a_token_that_is_a_url_is_the_url_of_the_link() -> None:
         ({"expires_at": "2026-01-02 03:04:05"}, pendulum.datetime(2026, 1, 2, 3, 4, 5)),
         ({"expires_at": "2026-01-02T03:04:05+02:00"}, pendulum.datetime(2026, 1, 2, 1, 4, 5)),
         ({"expires": 1767323045}, pendulum.datetime(2026, 1, 2, 3, 4, 5)),
-        ({"expires": 60}, GOT.add(seconds=60)),
-        ({"expires_in": "60.5"}, GOT.add(seconds=60.5)),
-        ({"expires_in": 200_000_000}, GOT.add(seconds=200_000_000)),
-        ({"expires_at": "rubbish", "expires_in": 60}, GOT.add(seconds=60)),
+        ({"expires": 60}, RECEIVED.add(seconds=60)),
+        ({"expires_in": "60.5"}, RECEIVED.add(seconds=60.5)),
+        ({"expires_in": 200_000_000}, RECEIVED.add(seconds=200_000_000)),
+        ({"expires_at": "rubbish", "expires_in": 60}, RECEIVED.add(seconds=60)),
         ({"expires": 1767323045000}, None),
         ({"expires_at": True}, None),
         ({"expires_in": "2026-01-02"}, None),
@@ -217,11 +208,7 @@ def test_an_access_token_that_comes_back_is_no_download_token(echo: str) -> None
     for body in ({"token": echo}, {"url": f"https://h/f?token={echo}"}, echo.encode()):
         assert link(body, secrets=(TOKEN,)) is None
     assert link({"a": echo}, "a", secrets=(TOKEN,)) is None
-
-
-def test_another_place_is_looked_at_where_the_first_repeats_the_access_token() -> None:
-    made = link({"token": TOKEN.reveal(), "data": {"token": "real"}}, secrets=(TOKEN,))
-    assert made.token == "real"
+    assert link({"token": echo, "data": {"token": "real"}}, secrets=(TOKEN,)).token == "real"
 
 
 @pytest.mark.parametrize(
@@ -240,8 +227,8 @@ def test_results_are_dicts_with_times_in_iso_8601_utc() -> None:
         "created_at": "2026-01-01T00:00:01Z", "expires_at": "2026-01-01T00:01:01Z",
     }  # fmt: skip
     assert link(b"t").to_dict()["expires_at"] is None
-    deletion = FolderDeletion("d1", SENT.in_timezone("Europe/Berlin"), None, existed=False).to_dict()
-    assert deletion == {"folder_id": "d1", "requested_at": "2026-01-01T00:00:00Z", "response": None, "existed": False}
+    deletion = FolderDeletion("d1", RECEIVED.in_timezone("Europe/Berlin"), None, existed=False)
+    assert deletion.to_dict()["requested_at"] == "2026-01-01T00:00:01Z"
 
 
 def test_a_link_does_not_print_its_token_and_names_its_secrets() -> None:

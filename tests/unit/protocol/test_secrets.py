@@ -30,12 +30,6 @@ def test_a_secret_shows_itself_nowhere_but_where_it_is_revealed() -> None:
     assert secret.reveal() == AWKWARD
 
 
-def test_two_secrets_are_equal_when_their_texts_are() -> None:
-    assert Secret("abc") == Secret("abc")
-    assert Secret("abc") != Secret("abd")
-    assert Secret("abc") != "abc"
-
-
 @pytest.mark.parametrize(
     "printed",
     [
@@ -68,13 +62,10 @@ def test_nothing_is_redacted_for_a_secret_too_short_to_be_one() -> None:
     assert redact("ab", [Secret("ab")]) == "ab"
 
 
-@pytest.mark.parametrize("printed", [AWKWARD, quote(AWKWARD), f"https://h/f?token={quote(AWKWARD, safe='')}&x=1"])
-def test_a_value_that_repeats_a_secret_is_recognized(printed: str) -> None:
-    assert hides_secret(printed, [Secret("another-one"), Secret(AWKWARD)])
-    assert not hides_secret(printed, [Secret("another-one")])
-
-
-def test_a_short_secret_is_recognized_as_a_whole_only() -> None:
+def test_a_value_that_repeats_a_secret_is_recognized_and_a_short_secret_as_a_whole_only() -> None:
+    for printed in (AWKWARD, f"https://h/f?token={quote(AWKWARD, safe='')}&x=1"):
+        assert hides_secret(printed, [Secret("another-one"), Secret(AWKWARD)])
+        assert not hides_secret(printed, [Secret("another-one")])
     assert hides_secret("short", [Secret("short")])
     assert not hides_secret("a short one", [Secret("short")])
 
@@ -105,7 +96,6 @@ def test_a_url_is_shown_without_what_gives_access(url: str, shown: str) -> None:
     ("path", "shown"),
     [
         ("s3://KEY:hunter2@bucket/x", "s3://***:***@bucket/x"),
-        ("s3://KEY:hun/ter2+@bucket/x", "s3://***:***@bucket/x"),
         ("s3://KEY:hunt@e/r2@bucket/x", "s3://***:***@bucket/x"),
         ("s3://:hunter2@bucket/x", "s3://***:***@bucket/x"),
         ("s3://KEY%3ahunter2@bucket/x", "s3://***:***@bucket/x"),
@@ -149,11 +139,5 @@ def test_what_gives_access_in_a_url_is_found_encoded_and_decoded() -> None:
     query = {"to%6ben=12%2B45+78;id=200&name", "token=12+45+78;id=200&name", "token=12+45 78;id=200&name"}
     user_info = {"us%2Ber:pa:s%20s", "us+er:pa:s s"}
     assert found == query | user_info | {"pa:s%20s", "pa:s s", "12%2B45+78", "12+45+78", "12+45 78", "frag"}
-
-
-def test_a_url_without_credentials_holds_no_secret() -> None:
     assert url_secrets("https://host/path") == ()
-
-
-def test_a_text_that_cannot_be_read_as_a_url_is_a_secret_as_a_whole() -> None:
-    assert url_secrets("https://[bad?sig=1") == (Secret("https://[bad?sig=1"),)
+    assert url_secrets("https://[bad?sig=1") == (Secret("https://[bad?sig=1"),)  # cannot be read

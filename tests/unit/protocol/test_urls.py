@@ -18,9 +18,10 @@ from tests.support import settings
         ("https://user:hunter2\\@host/x", "a backslash"),
         ("https://user:hunter 2@host/x", "a space"),
         ("user:hunter2@host/x", "no scheme"),
-        ("https://user:hunter2@host:99999/x", "not a number from 1 to 65535"),
+        *[(f"https://user:hunter2@host:{port}/x", "not a number from 1 to 65535") for port in ("", "0", "65536")],
+        ("https://user:hunter2@a:b:1/x", "more than one ':'"),
         ("https://user:hunter2@[bad/x", "no valid host"),
-        ("https://user:hunter2@a..b/x", "no valid host"),
+        *[(f"https://user:hunter2@{host}/x", "no valid host") for host in ("a..b", "a" * 64 + ".example", "a%2eb")],
     ],
 )
 def test_an_ambiguous_source_is_refused_with_what_is_wrong_and_not_shown(url: str, says: str) -> None:
