@@ -127,6 +127,7 @@ def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now_on
     loop = Loop(DeleteFolder("d1", settings(max_attempts=1)), response(401), second, next_token="new-token")
     with pytest.raises(exceptions.CloudStoreError, match=says):
         loop.run()
+    assert not loop.call.token_rejected
     assert loop.tokens == [f"Bearer {TOKEN}", "Bearer new-token"]
     assert loop.slept == [0]
     assert loop.lines == ["delete folder 'd1': the service refused the access token; reading the connection again for a new one"]

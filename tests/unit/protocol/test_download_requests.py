@@ -142,6 +142,11 @@ def test_every_other_response_is_an_error_that_says_whether_to_try_again(respons
     assert "t0ken" not in str(failed.value)
 
 
+def test_a_download_host_that_cannot_be_reached_is_named_in_the_advice() -> None:
+    with pytest.raises(exceptions.ServiceUnreachableError, match="of the download host"):
+        started().finish_attempt(TransportFailure(FailureKind.UNREACHABLE, "connection refused"))
+
+
 def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known() -> None:
     download = started(expected_sha256=hashlib.sha256(b"abc").hexdigest().upper())
     download.accept_head(head(200))

@@ -55,6 +55,7 @@ def test_only_an_unknown_outcome_may_have_been_sent(kind: FailureKind) -> None:
         (DELETE_FOLDER, {"may_have_succeeded": True}, response(410), Success(existed=None)),
         (DELETE_FOLDER, {"may_have_succeeded": True}, response(404, b"<html>"), exceptions.NotFoundError),
         (DELETE_FOLDER, {"may_have_succeeded": True}, response(200), Success(existed=True)),
+        (DELETE_FOLDER, {"may_have_succeeded": True}, response(429), exceptions.RateLimitError),
         (CREATE_DOWNLOAD_LINK, {"may_have_succeeded": True}, response(404), exceptions.NotFoundError),
         (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(429), exceptions.TransientServiceError),
         (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(403), exceptions.OutcomeUnknownError),

@@ -103,7 +103,6 @@ def test_a_number_from_400_to_599_is_the_status_of_an_error(data: Any, number: i
         ({"error": "no", "errors": ["other"]}, "no"),
         ({"error": {"code": 7, "message": "no"}}, "no"),
         ({"errors": [{"message": "no"}, "other"]}, "no"),
-        ({"response": 5, "errors": []}, ""),
         (b"plain words", "plain words"),
         ([1], ""),
         (b"", ""),
@@ -132,15 +131,12 @@ def test_content_is_described_by_its_keys_and_never_by_its_values(data: Any, say
     ("body", "token"),
     [
         ({"download_token": "t"}, "t"),
-        ({"token": "t"}, "t"),
-        ({"data": {"download_token": "t"}}, "t"),
-        ({"data": {"token": "t"}, "response": "The link"}, "t"),
+        ({"data": {"token": "t"}}, "t"),
         ({"token": "worse", "download_token": "t"}, "t"),
         ({"token": "worse", "data": {"download_token": "t"}}, "t"),
         ({"data": {"token": "worse"}, "token": "t"}, "t"),
         ({"token": 12345}, "12345"),
         ({"data": {"download_url": "https://h/f?x=1&download_token=a%2Bb%3D#frag"}}, "a+b="),
-        ({"url": "https://h/f?token=t"}, "t"),
         ({"url": "https://h/f?token=a+b=c"}, "a+b=c"),
         ({"url": "https://h/f?token=worse&download_token=t"}, "t"),
         ({"token": "t", "url": "https://h/f?token=worse"}, "t"),
@@ -171,7 +167,6 @@ def test_a_link_has_the_url_of_the_answer_where_there_is_one() -> None:
     assert link({"token": "t", "data": {"download_url": "https://h/f?token=t"}}).url_with_token == "https://h/f?token=t"
     assert link({"token": "t", "url": "https://h/u"}).url_with_token == "https://h/u"
     assert link({"token": "t", "url": ""}).url_with_token is None
-    assert link({"token": "t"}).url_with_token is None
 
 
 def test_a_token_that_is_a_url_is_the_url_of_the_link() -> None:

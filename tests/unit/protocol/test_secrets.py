@@ -50,6 +50,10 @@ def test_every_form_that_a_library_prints_is_redacted(printed: str) -> None:
     assert redact(f"before {printed} after", [Secret(AWKWARD)]) == "before *** after"
 
 
+def test_a_secret_of_letters_alone_is_redacted_where_it_is_percent_encoded() -> None:
+    assert redact(f"{quote('geheimnisé')} geheimnisé", [Secret("geheimnisé")]) == "*** ***"
+
+
 def test_a_secret_that_begins_like_a_shorter_one_keeps_no_tail() -> None:
     short, long = Secret("token-abc"), Secret("token-abc-and-more")
     assert redact("token-abc-and-more", [short, long]) == "***"

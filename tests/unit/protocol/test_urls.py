@@ -14,6 +14,7 @@ from tests.support import settings
         ("https://user:hunter/2pass@host/x", "an '@' that may end user info"),
         ("https://user:8443/@host/x", "an '@' that may end user info"),
         ("https://user:p@hunter/2@host/x", "an '@' that may end user info"),
+        ("https://user:hunter@2@host/x", "an '@' that may end user info"),
         ("https://user:hunter#2@host/x", "has a port that is not a number"),
         ("https://user:hunter2\\@host/x", "a backslash"),
         ("https://user:hunter 2@host/x", "a space"),

@@ -81,6 +81,7 @@ def test_three_inconclusive_responses_in_a_row_that_span_thirty_seconds_end_the_
 def test_any_other_response_starts_the_row_anew() -> None:
     polls = [(0, UNCLEAR), (20, UNCLEAR), (40, exceptions.NotFoundError("y")), (50, UNCLEAR), (60, UNCLEAR), (79, UNCLEAR)]
     assert ended_after(begun(timeout=7200), [*polls, (80, UNCLEAR)]) == 80
+    assert ended_after(begun(timeout=7200), [*polls[:4], (81, UNCLEAR), (82, UNCLEAR)]) == 82
 
 
 def test_where_nothing_is_remembered_only_the_deadline_ends_the_wait() -> None:
