@@ -1,6 +1,6 @@
 """Whatever a service answers, the parser returns a result or raises a ``CloudStoreError``, and prints no secret.
 
-``make test`` tries 100 pairs of responses for each operation, ``make test-random`` 7,000.
+``make test`` tries 50 pairs of responses for each operation, ``make test-random`` 7,000.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def test_any_response_is_a_result_or_an_error_of_ours_and_shows_no_secret(operat
     if kind is UploadFromUrl:  # the only one that knows what is secret in the source URL
         subject, planted = SOURCE, (TOKEN, "hunter4pass", SIGNATURE)
 
-    @settings(max_examples=support.examples(100), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=support.examples(50), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(first=outcomes, second=outcomes)
     def check(first: Response | TransportFailure, second: Response | TransportFailure) -> None:
         call = kind(subject, support.settings(token=TOKEN))

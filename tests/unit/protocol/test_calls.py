@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.calls import (
-    Call,
-    CreateDownloadLink,
-    DeleteFolder,
-    UploadFromUrl,
-    pause_before_retry,
-)
+from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl, pause_before_retry
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import RECEIVED, TOKEN, response, settings
@@ -21,7 +15,6 @@ from tests.support import RECEIVED, TOKEN, response, settings
 SOURCE = "https://user:pass%2Bword@host/file?sig=pre%2Fsigned"
 
 Outcome = Response | TransportFailure
-
 
 LOST = TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection reset")
 NEVER_SENT = TransportFailure(FailureKind.UNREACHABLE, "no connection to the service: connection refused")

@@ -40,9 +40,7 @@ def test_only_an_unknown_outcome_may_have_been_sent(kind: FailureKind) -> None:
         later = classify_failure(CallContext(operation, may_have_succeeded=True), TransportFailure(kind, "why"), "https://h")
         is_unknown = kind is FailureKind.OUTCOME_UNKNOWN
         assert first.error.sent is is_unknown
-        assert (first.reason, first.advice.startswith("Nothing was sent. ")) == (
-            ("why", False) if is_unknown else ("why, at https://h", True)
-        )
+        assert first.advice.startswith("Nothing was sent. ") is not is_unknown
         if kind is not FailureKind.PROXY_REFUSED or not operation.idempotent:
             assert (later.error.sent, later.advice) == (True, "")
 

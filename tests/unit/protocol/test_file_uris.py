@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
@@ -94,11 +93,3 @@ def test_a_uri_that_names_no_service_for_certain_is_refused_and_not_repeated(wri
 )
 def test_a_dataset_has_the_name_that_openlineage_gives_it_and_no_credentials(url: str, expected: tuple[str, str]) -> None:
     assert dataset_of_url(url) == expected
-
-
-@pytest.mark.parametrize(
-    ("base", "file_id"), [("files.example.com", "f1"), ("ftp://h", "f1"), ("https://h", ""), ("https://h", None)]
-)
-def test_what_names_no_file_is_refused(base: str, file_id: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        file_uri(base, file_id)

@@ -8,12 +8,7 @@ import pytest
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import (
-    EXTRA_KEYS,
-    Settings,
-    read_extra,
-    warnings_about,
-)
+from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, read_extra, warnings_about
 
 
 def read(host: str | None = "files.example.com", password: str | None = "token", **more: Any) -> Settings:

@@ -45,7 +45,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=examples(150), deadline=None, database=None)
+@settings(max_examples=examples(50), deadline=None, database=None)
 @given(values)
 def test_what_is_stored_comes_back_from_every_serializer_of_airflow_as_it_was(value: Any) -> None:
     stored = storable(value)
