@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pendulum
@@ -55,6 +56,12 @@ def serve() -> Iterator[Serve]:
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(autouse=True)
+def _one_certificate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Trust one that no test uses: to read all of certifi's takes longer than a test."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", Authority(tmp_path).bundle)
 
 
 @pytest.fixture
