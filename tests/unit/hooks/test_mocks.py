@@ -68,10 +68,13 @@ def headers(status: int, body: bytes) -> dict[str, str]:
 
 def test_requests_mock_works_with_the_hook(hook: CloudStoreHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with requests_mock.Mocker() as mocker:
-        for url in dict.fromkeys(url for _, url, _, _ in ANSWERS):
-            found = [one for one in ANSWERS if one[1] == url]
-            given = [{"status_code": status, "content": body, "headers": headers(status, body)} for _, _, status, body in found]
-            mocker.register_uri(found[0][0], url, given)
+        for wanted in dict.fromkeys(url for _, url, _, _ in ANSWERS):
+            given = [
+                {"status_code": status, "content": body, "headers": headers(status, body)}
+                for _, url, status, body in ANSWERS
+                if url == wanted
+            ]
+            mocker.register_uri(requests_mock.ANY, wanted, given)
         work(hook, tmp_path, monkeypatch)
         check(mocker.request_history)
 
@@ -107,16 +110,9 @@ def test_an_adapter_of_ones_own_works_with_the_hook(
     check(requested)
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "sent"),
-    [
-        (requests.ReadTimeout(), exceptions.OutcomeUnknownError, 1),
-        (AssertionError("the wrong URL"), AssertionError, 1),  # a mistake in the mock
-    ],
-)
-def test_an_exception_of_a_mock_ends_the_call(hook: CloudStoreHook, error: Exception, kind: type[Exception], sent: int) -> None:
+def test_a_mistake_in_a_mock_ends_the_call(hook: CloudStoreHook) -> None:
     with requests_mock.Mocker() as mocker:
-        mocker.post(UPLOAD, exc=error)
-        with pytest.raises(kind):
+        mocker.post(UPLOAD, exc=AssertionError("the wrong URL"))
+        with pytest.raises(AssertionError):
             hook.upload_from_url("https://source.example.com/f")
-        assert mocker.call_count == sent
+        assert mocker.call_count == 1
