@@ -68,13 +68,13 @@ def headers(status: int, body: bytes) -> dict[str, str]:
 
 def test_requests_mock_works_with_the_hook(hook: CloudStoreHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with requests_mock.Mocker() as mocker:
-        for wanted in dict.fromkeys(url for _, url, _, _ in ANSWERS):
+        for method, wanted in dict.fromkeys(answer[:2] for answer in ANSWERS):
             given = [
                 {"status_code": status, "content": body, "headers": headers(status, body)}
                 for _, url, status, body in ANSWERS
                 if url == wanted
             ]
-            mocker.register_uri(requests_mock.ANY, wanted, given)
+            mocker.register_uri(method, wanted, given)
         work(hook, tmp_path, monkeypatch)
         check(mocker.request_history)
 

@@ -82,34 +82,39 @@ class Target(bytearray):
 
 
 Send = Callable[..., Any]
-Way = Callable[[Settings], AbstractContextManager[Send]]
+Way = Callable[..., AbstractContextManager[Send]]
+
+
+def end_of(work: Callable[[], Any]) -> Any:
+    """The response of a call as text, or its error."""
+    try:
+        return str(getattr(work(), "response", ""))
+    except exceptions.CloudStoreError as error:
+        return error
 
 
 @contextmanager
-def blocking(own: Settings) -> Iterator[Send]:
-    def send(kind: type[Call[Any]] = DeleteFolder, subject: str = "d1") -> Any:
-        try:
-            return str(client.perform(kind(subject, own)).response)
-        except exceptions.CloudStoreError as error:
-            return error
+def blocking(own: Settings, reload: Callable[[], Settings] | None = None) -> Iterator[Send]:
+    def send(kind: Callable[..., Call[Any]] = DeleteFolder, subject: str = "d1", budget: float = 60, **more: Any) -> Any:
+        return end_of(lambda: client.perform(kind(subject, own, **more), budget=budget))
 
-    with BlockingClient(own, lambda: own) as client:
+    with BlockingClient(own, reload or (lambda: own)) as client:
         yield send
 
 
 @contextmanager
-def asynchronous(own: Settings) -> Iterator[Send]:
-    async def perform(call: Call[Any]) -> Any:
-        try:
-            return str((await client.perform(call)).response)
-        except exceptions.CloudStoreError as error:
-            return error
+def asynchronous(own: Settings, reload: Callable[[], Settings] | None = None) -> Iterator[Send]:
+    def send(kind: Callable[..., Call[Any]] = DeleteFolder, subject: str = "d1", budget: float = 60, **more: Any) -> Any:
+        return end_of(lambda: runner.run(client.perform(kind(subject, own, **more), budget=budget)))
+
+    async def reload_it() -> Settings:
+        return reload() if reload else own
 
     with asyncio.Runner() as runner:
         opened = AsyncExitStack()
-        client = AsyncClient(own, lambda: asyncio.sleep(0, own), runner.run(opened.enter_async_context(shared_session(own))))
+        client = AsyncClient(own, reload_it, runner.run(opened.enter_async_context(shared_session(own))))
         try:
-            yield lambda kind=DeleteFolder, subject="d1": runner.run(perform(kind(subject, own)))
+            yield send
         finally:
             runner.run(opened.aclose())
 
@@ -133,7 +138,7 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
         yield send
 
 
-WAYS = {"blocking": blocking, "asynchronous": asynchronous, "download": download}
+WAYS: dict[str, Way] = {"blocking": blocking, "asynchronous": asynchronous, "download": download}
 
 
 @pytest.fixture(params=WAYS)
