@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,21 +25,12 @@ from tests.support import settings, store_file
 USERS = 20
 
 
-class Clock:
-    """The time as the module sees it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(connection, "time", clock)
-    return clock
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The time as the module sees it."""
+    own = SimpleNamespace(now=1000.0, monotonic=lambda: own.now)
+    monkeypatch.setattr(connection, "time", own)
+    return own
 
 
 class Source:
@@ -91,9 +83,7 @@ def test_users_share_one_read_also_of_what_cannot_be_read_and_each_connection_ha
     assert source.reads == 3
 
 
-def test_one_in_use_is_renewed_in_the_background_once_a_minute_and_an_unused_one_is_forgotten(
-    source: Source, clock: Clock
-) -> None:
+def test_one_in_use_is_renewed_in_the_background_once_a_minute_and_an_unused_one_is_forgotten(source: Source, clock: Any) -> None:
     async def use() -> None:
         users = [shared_connection("c") for _ in range(USERS)]
         assert {await token_of(user) for user in users} == {"first"}
@@ -114,7 +104,7 @@ def test_one_in_use_is_renewed_in_the_background_once_a_minute_and_an_unused_one
 
 @pytest.mark.parametrize("error", [ConfigurationError("it is not defined"), OSError("the database is away")], ids=repr)
 def test_a_renewal_that_fails_changes_nothing_and_is_logged_once(
-    source: Source, clock: Clock, caplog: pytest.LogCaptureFixture, error: Exception
+    source: Source, clock: Any, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     async def use() -> None:
         users = [shared_connection("c") for _ in range(USERS)]
@@ -137,7 +127,7 @@ def test_a_renewal_that_fails_changes_nothing_and_is_logged_once(
     assert source.reads == 3
 
 
-def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source, clock: Clock) -> None:
+def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source, clock: Any) -> None:
     async def use() -> None:
         user = shared_connection("c")
         rejected, source.token = await user.settings(), "second"
@@ -150,7 +140,7 @@ def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source, c
     assert source.reads == 2
 
 
-def test_a_read_that_began_before_the_rejection_does_not_prove_that_the_token_is_the_same(source: Source, clock: Clock) -> None:
+def test_a_read_that_began_before_the_rejection_does_not_prove_that_the_token_is_the_same(source: Source, clock: Any) -> None:
     async def use() -> None:
         user = shared_connection("c")
         rejected = await user.settings()

@@ -20,13 +20,7 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 GZIP = HEAD + b"Content-Encoding: gzip\r\n"
 
 
-# Clear responses with the body {}, and others; what else is unclear is in the failure table.
-GZIPPED = gzip.compress(b"{}", mtime=0)
-CLEAR = {
-    "chunks with extension and trailer": CHUNKED + b"2;a=b\r\n{}\r\n0\r\nT: x\r\n\r\n",
-    "gzip": GZIP + f"Content-Length: {len(GZIPPED)}\r\n\r\n".encode() + GZIPPED,
-    "neither length nor chunks": HEAD + b"\r\n{}",
-}
+# What else is unclear is in the failure table.
 UNCLEAR = {
     "no last chunk": CHUNKED + b"2\r\n{}\r\n",
     "a chunk without a size": CHUNKED + b"zz\r\n{}\r\n0\r\n\r\n",
@@ -35,9 +29,9 @@ UNCLEAR = {
 }
 
 
-@pytest.mark.parametrize("response", CLEAR.values(), ids=CLEAR)
-def test_a_clear_response_is_read_to_its_end(call_way: Way, serve: Serve, response: bytes) -> None:
-    assert send_once(call_way, settings(serve(response).url)) == "{}"
+def test_a_response_in_gzip_is_read(call_way: Way, serve: Serve) -> None:
+    body = gzip.compress(b"{}")
+    assert send_once(call_way, settings(serve(GZIP + b"Content-Length: %d\r\n\r\n" % len(body) + body).url)) == "{}"
 
 
 @pytest.mark.parametrize("response", UNCLEAR.values(), ids=UNCLEAR)

@@ -105,7 +105,6 @@ SITUATIONS: dict[str, Callable[[Serve, Authority], Settings]] = {
     "proxy refused": lambda *_: settings("http://h", proxy=Secret("http://us%40er:p%2Fw@127.0.0.1:9")),
     "proxy: 403": lambda serve, _: through(serve, b"HTTP/1.1 403 us@er p/w\r\n\r\n"),
     "proxy: garbage": lambda serve, _: through(serve, b"garbage us@er p/w\r\n\r\n"),
-    "proxy: nothing": lambda serve, _: through(serve, b""),
     "proxy: silent": lambda serve, _: through(serve, handler=go_silent),
     "proxy: no TLS inside": lambda serve, _: through(serve, b"HTTP/1.1 200 Established\r\n\r\n"),
 }
