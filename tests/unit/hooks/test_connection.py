@@ -28,7 +28,7 @@ USERS = 20
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The time as the module sees it."""
-    own = SimpleNamespace(now=1000.0, monotonic=lambda: own.now)
+    own: Any = SimpleNamespace(now=1000.0, monotonic=lambda: own.now)
     monkeypatch.setattr(connection, "time", own)
     return own
 

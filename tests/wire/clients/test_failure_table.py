@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,9 @@ from airflow_provider_cloudstore.protocol import calls
 from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.raw_server import Authority, RawServer
+from tests.raw_server import RawServer
 from tests.support import CALLS, KINDS, TOKEN, settings, store_file
-from tests.wire.clients.conftest import Way, asynchronous, blocking, end_of
+from tests.wire.clients.conftest import Way, asynchronous, end_of
 from tests.wire.failure_table import ANSWERS, ERRORS, OUTCOMES, row_for
 
 ATTEMPTS = 3
@@ -83,9 +82,8 @@ AFTER_THE_EFFECT = ("lost connection after the effect", "incomplete response", "
 
 
 @pytest.fixture(autouse=True)
-def _short_pauses_and_one_certificate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_INITIAL_BACKOFF", 0.01)
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", Authority(tmp_path).bundle)  # to read all of certifi's takes longer than a test
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +105,6 @@ def fresh(service: Emulator) -> Emulator:
     return service
 
 
-@pytest.fixture(params=[blocking, asynchronous], ids=["blocking", "asynchronous"])
-def client(request: pytest.FixtureRequest) -> Way:
-    way: Way = request.param
-    return way
-
-
 def unused() -> Settings:
     raise AssertionError("the connection was read again without a 401")
 
@@ -128,10 +120,10 @@ def checked(end: Any) -> exceptions.CloudStoreError | None:
 
 
 def perform(
-    client: Way, own: Settings, operation: str, reload: Callable[[], Settings] = unused, **more: Any
+    call_way: Way, own: Settings, operation: str, reload: Callable[[], Settings] = unused, **more: Any
 ) -> exceptions.CloudStoreError | None:
     """As :func:`checked`, of a call over a session of its own."""
-    with client(own, reload) as send:
+    with call_way(own, reload) as send:
         return checked(send(*CALLS[operation], **more))
 
 
@@ -152,16 +144,16 @@ CELLS += [(name, True, operation) for name, _, operation in CELLS if row_for(nam
 
 @pytest.mark.parametrize(("name", "lasts", "operation"), CELLS)
 def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says(
-    client: Way, fresh: Emulator, name: str, lasts: bool, operation: str
+    call_way: Way, fresh: Emulator, name: str, lasts: bool, operation: str
 ) -> None:
     inject(fresh, FAULTS[name], operation, times=0 if lasts else 1)
     # A busy machine must not turn any other fault into a response that came too late.
     own = settings(fresh.url, max_attempts=ATTEMPTS, timeout=30.0 if name != "read timeout" else 0.2 if lasts else 0.6)
-    failed = perform(client, own, operation, (lambda: own) if name == "401" else unused)
+    failed = perform(call_way, own, operation, (lambda: own) if name == "401" else unused)
     state = fresh.state()
     requests, effects, error = end_in_the_table(name, lasts, operation)
     assert failed is None or failed.attempts == requests
-    if client is asynchronous and KINDS[operation].operation.method == "GET" and lasts and name.startswith("lost connection"):
+    if call_way is asynchronous and KINDS[operation].operation.method == "GET" and lasts and name.startswith("lost connection"):
         requests, effects = 2 * requests, 2 * effects  # aiohttp itself sends a lost GET once more
     seen = state["requests"][operation], state["effects"].get(operation, 0), type(failed).__name__ if failed else ""
     assert seen == (requests, effects, error)
@@ -175,10 +167,10 @@ def test_a_2xx_response_means_what_the_page_says(body: str, operation: str, expe
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if row_for(name).cells["upload"].startswith("**not retried**")])
-def test_an_upload_that_may_have_arrived_is_resent_if_the_caller_opts_in(client: Way, fresh: Emulator, name: str) -> None:
+def test_an_upload_that_may_have_arrived_is_resent_if_the_caller_opts_in(call_way: Way, fresh: Emulator, name: str) -> None:
     inject(fresh, FAULTS[name], "upload")
     own = settings(fresh.url, timeout=0.6 if name == "read timeout" else 30.0)
-    assert perform(client, own, "upload", retry_unknown_outcome=True) is None
+    assert perform(call_way, own, "upload", retry_unknown_outcome=True) is None
     assert fresh.state()["requests"] == {"upload": 2}
 
 
@@ -208,13 +200,15 @@ UNREACHABLE: dict[str, Callable[[Emulator, int, int], Settings]] = {
 
 @pytest.mark.parametrize("operation", row_for("DNS").cells)
 @pytest.mark.parametrize("name", UNREACHABLE)
-def test_what_does_not_reach_the_service_is_known_as_never_sent(client: Way, fresh: Emulator, name: str, operation: str) -> None:
+def test_what_does_not_reach_the_service_is_known_as_never_sent(
+    call_way: Way, fresh: Emulator, name: str, operation: str
+) -> None:
     proxy = RawServer(refuse_the_tunnel)
     with socket.socket() as dead, socket.socket() as waiting:
         port = unanswered(dead)
         waiting.connect(("127.0.0.1", port))
         own = UNREACHABLE[name](fresh, port, proxy.port)
-        failed = perform(client, own, operation)
+        failed = perform(call_way, own, operation)
     proxy.close()
     row = row_for(name)
     assert failed is not None
@@ -229,10 +223,10 @@ def test_every_cause_in_the_table_has_a_fault_here_and_every_fault_a_row() -> No
     assert all(row_for(name) for name in faults)
 
 
-def test_the_time_that_the_service_names_is_waited_out(client: Way, fresh: Emulator) -> None:
+def test_the_time_that_the_service_names_is_waited_out(call_way: Way, fresh: Emulator) -> None:
     fresh.fault(**status(429, headers={"Retry-After": "1"}))
     began = time.monotonic()
-    assert perform(client, settings(fresh.url), "upload") is None
+    assert perform(call_way, settings(fresh.url), "upload") is None
     assert 0.9 <= time.monotonic() - began < 10
     assert fresh.state()["requests"] == {"upload": 2}
 
@@ -240,18 +234,18 @@ def test_the_time_that_the_service_names_is_waited_out(client: Way, fresh: Emula
 @pytest.mark.parametrize(
     "fault", [status(429, headers={"Retry-After": "3600"}), {"kind": "delay", "seconds": 10}], ids=["pause", "request"]
 )
-def test_neither_a_pause_nor_a_request_outlives_the_budget(client: Way, fresh: Emulator, fault: dict[str, Any]) -> None:
+def test_neither_a_pause_nor_a_request_outlives_the_budget(call_way: Way, fresh: Emulator, fault: dict[str, Any]) -> None:
     fresh.fault(times=0, **fault)
     began = time.monotonic()
-    assert perform(client, settings(fresh.url), "link", budget=0.3) is not None
+    assert perform(call_way, settings(fresh.url), "link", budget=0.3) is not None
     assert time.monotonic() - began < 5
 
 
-def test_a_token_and_subjects_of_awkward_characters_arrive_as_they_are(client: Way, fresh: Emulator) -> None:
+def test_a_token_and_subjects_of_awkward_characters_arrive_as_they_are(call_way: Way, fresh: Emulator) -> None:
     awkward, source = "a+b/c=d%e&f#é%41", "https://h/f?a=b+c&d=%2B%20é#x"
     fresh.call(lambda service: setattr(service, "access_token", awkward))
     store_file(fresh, file_id=f"{awkward} g", folder_id="R&D + (é), x=1")
-    with client(settings(fresh.url, token=awkward)) as send:
+    with call_way(settings(fresh.url, token=awkward)) as send:
         for operation, subject in {"link": f"{awkward} g", "upload": source, "delete": "R&D + (é), x=1"}.items():
             send(KINDS[operation], subject)
     state = fresh.state()

@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from tests.raw_server import RawServer
+from tests.raw_server import OK, stay_open
 from tests.support import store_file
+from tests.wire.clients.conftest import Serve
 
 
-def respond(server: RawServer, connection: socket.socket) -> None:
-    """Respond to each request with a cookie and ``other``, and to that of ``/moved`` with a redirect."""
-    while request := server.read_request(connection):
-        status = b"302 Found" if request.startswith(b"GET /moved ") else b"200 OK"
-        headers = b"Location: /elsewhere\r\nSet-Cookie: name=value\r\nContent-Length: 5"
-        connection.sendall(b"HTTP/1.1 " + status + b"\r\n" + headers + b"\r\n\r\nother")
-
-
-@pytest.fixture
-def other() -> Iterator[RawServer]:
-    """A server that is not the service."""
-    server = RawServer(respond)
-    yield server
-    server.close()
-
-
-def test_a_request_of_ones_own_works_between_calls_and_carries_no_token(
-    emulator: Emulator, other: RawServer, tmp_path: Path
-) -> None:
+def test_a_request_of_ones_own_works_between_calls_and_carries_no_token(emulator: Emulator, serve: Serve, tmp_path: Path) -> None:
     store_file(emulator)
+    other = serve(OK, then=stay_open)
     with CloudStoreHook() as hook:
         session = hook.get_conn()
         for work in (hook.create_download_link, lambda file_id: hook.download(file_id, tmp_path / "f")):
             work("f1")
-            assert session.get(f"{other.url}/f?a=b").text == "other"
+            assert session.get(f"{other.url}/f?a=b").text == "{}"
             assert hook.get_conn() is session
             assert emulator.access_token not in str(session.headers)
     (request,) = {request.decode() for request in other.requests}
@@ -46,10 +26,11 @@ def test_a_request_of_ones_own_works_between_calls_and_carries_no_token(
     assert "authorization" not in request.lower()
 
 
-def test_a_request_of_ones_own_follows_no_redirect_and_keeps_no_cookie(emulator: Emulator, other: RawServer) -> None:
+def test_a_request_of_ones_own_follows_no_redirect_and_keeps_no_cookie(emulator: Emulator, serve: Serve) -> None:
+    moved = b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nSet-Cookie: name=value\r\nContent-Length: 0\r\n\r\n"
+    other = serve(moved, OK, then=stay_open)
     with CloudStoreHook() as hook:
         assert hook.get_conn().get(f"{other.url}/moved").status_code == 302
         assert hook.get_conn().get(other.url).ok
-        assert not hook.get_conn().cookies
     assert [request.partition(b" HTTP")[0] for request in other.requests] == [b"GET /moved", b"GET /"]
     assert "cookie" not in str(other.requests).lower()
