@@ -13,7 +13,7 @@ import requests_mock
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
-from airflow_provider_cloudstore.hooks import asynchronous, connection
+from airflow_provider_cloudstore.hooks import asynchronous, cloudstore, connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
@@ -54,6 +54,16 @@ def test_a_rotated_token_is_picked_up_in_the_middle_of_a_task(emulator: Emulator
         hook.create_download_link("f1")
         hook.create_download_link("f1")
     assert emulator.state()["requests"] == {"link": 4}
+
+
+def test_a_pause_that_does_not_fit_before_airflows_alarm_ends_a_call(
+    service: requests_mock.Mocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloudstore, "time_budget", lambda: 2.0)
+    service.get(LINK, status_code=429, headers={"Retry-After": "3"})
+    with pytest.raises(exceptions.RateLimitError):
+        CloudStoreHook().create_download_link("f1")
+    assert service.call_count == 1
 
 
 def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,10 +174,10 @@ def test_a_cancelled_first_reader_does_not_take_the_others_with_it(source: Sourc
     assert source.reads == 1
 
 
-def test_a_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_masked_and_warned_of_once(
+def test_each_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_masked_and_warned_of_once(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reads, masked = list[str](), list[str]()
+    reads, masked, tokens = list[str](), list[str](), ["second-token", "third-token"]
 
     async def read(conn_id: str) -> Any:
         reads.append(conn_id)
@@ -190,23 +190,26 @@ def test_a_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_masked_and
     monkeypatch.setattr(compat, "amask_secret", note)
     store_file(emulator)
 
+    def rotate(token: str) -> None:
+        emulator.call(lambda service: setattr(service, "access_token", token))
+        rotated = airflow_connection(emulator.url, token).replace('"cloudstore"', '"http"')
+        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", rotated)
+
     async def use() -> None:
         async with AsyncExitStack() as stack:
             hooks = await asyncio.gather(*(stack.enter_async_context(CloudStoreAsyncHook()) for _ in range(USERS)))
             assert len(reads) == 1
-            emulator.call(lambda service: setattr(service, "access_token", "rotated-token"))
-            rotated = airflow_connection(emulator.url, "rotated-token").replace('"cloudstore"', '"http"')
-            monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", rotated)
-            for _ in range(2):
+            for token in tokens:
+                rotate(token)
                 assert set(await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))) == {None}
 
     with caplog.at_level(logging.WARNING, connection.__name__):
         asyncio.run(use())
-    assert len(reads) == 2
-    assert masked.count("rotated-token") == 1
-    assert emulator.state()["requests"] == {"link": 3 * USERS}  # each was rejected once
-    (warning,) = [record.getMessage() for record in caplog.records if record.name == connection.__name__]
-    assert warning.startswith("Connection 'cloudstore_default' has the type 'http'")
+    assert len(reads) == 3
+    assert [masked.count(token) for token in tokens] == [1, 1]
+    assert emulator.state()["requests"] == {"link": 4 * USERS}  # half of them were rejected
+    warnings = [record.getMessage() for record in caplog.records if record.name == connection.__name__]
+    assert len([warning for warning in warnings if "has the type 'http'" in warning]) == len(warnings) == 2
 
 
 def test_what_holds_a_masked_token_is_not_registered_once_more_unless_it_may_be_too_short(
