@@ -120,7 +120,7 @@ def test_the_connection_form_offers_every_extra_and_nothing_else() -> None:
     assert CONN_FIELDS.keys() <= EXTRA_KEYS
 
 
-def test_the_form_of_older_airflows_is_made_of_the_provider_info() -> None:
+def test_the_form_of_older_airflows_offers_them_too() -> None:
     assert CloudStoreHook.get_ui_field_behaviour().keys() == {"hidden_fields", "relabeling", "placeholders"}
     pytest.importorskip("flask_appbuilder")
     assert CloudStoreHook.get_connection_form_widgets().keys() == EXTRA_KEYS

@@ -72,7 +72,7 @@ def test_a_file_is_there_whole_once_the_block_ends(target: Any) -> None:
     path, listed, content = target
     with atomic_write(path) as sink:
         sink.restart()
-        sink.write(b"wrong")
+        sink.write(b"wrong and longer")
         sink.restart()
         sink.write(b"he")
         sink.write(b"llo")
@@ -144,8 +144,7 @@ def test_a_target_that_is_a_folder_gets_the_id_as_one_name_in_it(tmp_path: Path,
     with atomic_write(path) as file:
         file.write(b"new")
     assert ObjectStoragePath(text).read_bytes() == b"new"
-    name = text.removeprefix(f"{scheme}{tmp_path}/in/")
-    assert [str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*")] == ["in", f"in/{name}"]
+    assert [str(one.parent.relative_to(tmp_path)) for one in tmp_path.rglob("*")] == [".", "in"]
 
 
 @pytest.mark.parametrize("file_id", ["..", "x" * 256, "a\nb"])
