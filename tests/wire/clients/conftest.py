@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import socket
 from collections.abc import Callable, Iterator
@@ -132,9 +133,13 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
         return target.decode()
 
     own = replace(own, allow_http=True)
-    link = DownloadLink("f1", LINK_TOKEN, url or f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}", pendulum.now("UTC"), None)
+    numbers, url = itertools.count(1), url or f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}"
+
+    def create_link(file_id: str) -> DownloadLink:
+        return DownloadLink(file_id, LINK_TOKEN, url.replace("NUMBER", str(next(numbers))), pendulum.now("UTC"), None)
+
     with BlockingClient(own, lambda: own) as sessions:
-        client = DownloadClient(sessions, lambda _: link)
+        client = DownloadClient(sessions, create_link)
         yield send
 
 
