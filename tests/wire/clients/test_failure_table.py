@@ -17,9 +17,8 @@ from airflow_provider_cloudstore.protocol import calls
 from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.raw_server import RawServer
 from tests.support import CALLS, KINDS, TOKEN, settings, store_file
-from tests.wire.clients.conftest import Way, asynchronous, end_of
+from tests.wire.clients.conftest import Serve, Way, asynchronous, end_of
 from tests.wire.failure_table import ANSWERS, ERRORS, OUTCOMES, row_for
 
 ATTEMPTS = 3
@@ -174,18 +173,6 @@ def test_an_upload_that_may_have_arrived_is_resent_if_the_caller_opts_in(call_wa
     assert fresh.state()["requests"] == {"upload": 2}
 
 
-def refuse_the_tunnel(proxy: RawServer, connection: socket.socket) -> None:
-    proxy.read_request(connection)
-    connection.sendall(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n")
-
-
-def unanswered(connection: socket.socket) -> int:
-    """The port of a socket whose backlog is full: the kernel does not answer there."""
-    connection.bind(("127.0.0.1", 0))
-    connection.listen(0)
-    return int(connection.getsockname()[1])
-
-
 NOWHERE, TLS_HOST = "http://127.0.0.1:9", "https://files.test"
 UNREACHABLE: dict[str, Callable[[Emulator, int, int], Settings]] = {
     "DNS": lambda *_: settings("http://no-such-host.invalid", max_attempts=ATTEMPTS),
@@ -201,15 +188,14 @@ UNREACHABLE: dict[str, Callable[[Emulator, int, int], Settings]] = {
 @pytest.mark.parametrize("operation", row_for("DNS").cells)
 @pytest.mark.parametrize("name", UNREACHABLE)
 def test_what_does_not_reach_the_service_is_known_as_never_sent(
-    call_way: Way, fresh: Emulator, name: str, operation: str
+    call_way: Way, fresh: Emulator, serve: Serve, name: str, operation: str
 ) -> None:
-    proxy = RawServer(refuse_the_tunnel)
+    proxy = serve(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n")
     with socket.socket() as dead, socket.socket() as waiting:
-        port = unanswered(dead)
-        waiting.connect(("127.0.0.1", port))
-        own = UNREACHABLE[name](fresh, port, proxy.port)
-        failed = perform(call_way, own, operation)
-    proxy.close()
+        dead.bind(("127.0.0.1", 0))
+        dead.listen(0)  # the kernel does not answer a second one
+        waiting.connect(dead.getsockname())
+        failed = perform(call_way, UNREACHABLE[name](fresh, dead.getsockname()[1], proxy.port), operation)
     row = row_for(name)
     assert failed is not None
     assert (type(failed).__name__, failed.sent) == (row.error(operation, 500), False)
