@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import time
 from typing import Any
 
@@ -69,6 +70,11 @@ def test_no_log_shows_a_token_a_query_or_a_header_that_repeats_one(
     outcome = send(settings(server.url), kind, subject)
     assert logged.records
     assert not any(secret in logged.text + str(outcome) for secret in SECRETS)
+
+
+def test_a_body_without_end_is_cut_off(call_way: Way, serve: Serve) -> None:
+    server = serve(lambda: itertools.chain([HEAD + b"\r\n"], itertools.repeat(b"x" * 65536)))
+    assert "more than 1 MiB" in send_once(call_way, settings(server.url, timeout=2), UploadFromUrl, SUBJECT).reason
 
 
 def test_a_body_that_trickles_ends_with_the_timeout(call_way: Way, serve: Serve) -> None:
