@@ -93,13 +93,18 @@ def test_one_in_use_is_renewed_in_the_background_once_a_minute_and_an_unused_one
             assert {await token_of(user) for user in users} == {"first"}  # nobody waits for it
             await settle()
             assert source.reads == reads
+        kept = await users[0].settings()
+        clock.now += RENEW_SECONDS
+        await token_of(users[0])
+        await settle()
+        assert await users[0].settings() is kept  # and with it its HTTP session
         assert {await token_of(user) for user in users} == {"second"}
         users.clear()
         source.token = "last"
         assert await token_of(shared_connection("c")) == "last"
 
     asyncio.run(use())
-    assert source.reads == 3
+    assert source.reads == 4
 
 
 @pytest.mark.parametrize("error", [ConfigurationError("it is not defined"), OSError("the database is away")], ids=repr)
