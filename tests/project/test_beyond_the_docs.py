@@ -11,6 +11,7 @@ from functools import reduce
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import BaseOperator
@@ -34,7 +35,7 @@ def test_a_name_of_the_table_is_used_and_exists(module: str, path: str, since: s
     *parents, name = path.split(".")
     assert re.search(rf"\b{name}\b", (PACKAGE / file).read_text())
     if not since or Version(since) <= Version(version("apache-airflow")):
-        owner = reduce(getattr, parents, import_module(module))
+        owner: Any = reduce(getattr, parents, import_module(module))
         is_of_instances = inspect.isclass(owner) and re.search(rf"\bself\.{name}(: [^=\n]+)? = ", inspect.getsource(owner))
         assert hasattr(owner, name) or is_of_instances
 
