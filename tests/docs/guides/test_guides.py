@@ -14,13 +14,13 @@ import pytest
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.dag_runs import DagRunResult, run_dag
 from tests.doc_blocks import code_of, dag_of
-from tests.support import activate, asset_events
+from tests.support import activate, asset_events, rendered_fields
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
 
 def test_nightly_cleanup(emulator: Emulator) -> None:
-    dag = dag_of("stage-and-clean-up.md-1")
+    dag = dag_of("stage-and-clean-up.md-2")
     emulator.make_folder("exports-2026-03-01")
     for day in (8, 9):
         run = run_dag(dag, logical_date=datetime(2026, 3, day, tzinfo=UTC))
@@ -67,6 +67,17 @@ def test_stage_use_clean_up_deletes_nothing_if_nothing_was_uploaded(emulator: Em
     run = click_stage_use_clean_up(emulator, "upload")
     assert (run.state, run.tasks["clean_up"]) == ("failed", "upstream_failed")
     assert "delete" not in emulator.state()["requests"]
+
+
+def test_one_task_collects_the_links_of_mapped_uploads_before_the_folder_is_deleted(emulator: Emulator) -> None:
+    urls = [emulator.serve(b"x", str(number)) for number in range(3)]
+    run = run_dag(dag_of("stage-and-clean-up.md-1"), {"source_urls": urls})
+    assert run.state == "success", str(run)
+    assert run.values["use_all"] == 3
+    assert emulator.state()["effects"] == {"upload": 3, "link": 3, "delete": 1}
+    tokens = [run.values[f"link[{number}]"] for number in range(3)]
+    shown = str(rendered_fields("collect_links", "use_all"))
+    assert not [token for token in tokens if token in shown], shown
 
 
 def test_many_uploads(emulator: Emulator, tmp_path: Path) -> None:
