@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import socket
 import time
 from typing import Any
@@ -80,8 +81,8 @@ def test_deleting_a_folder_takes_files_tokens_and_queued_uploads_with_it() -> No
 @pytest.mark.parametrize(
     ("method", "path", "more", "status"),
     [
-        ("POST", "/folder/delete", {"data": {"folder_id": "staging"}, "headers": {"Authorization": "Bearer wrong"}}, 401),
-        ("POST", "/folder/delete", {"data": {}}, 400),
+        ("POST", "/folder/delete", {"data": {"folder_id": "staging"}, "headers": {"Authorization": "Basic TOKEN"}}, 401),
+        ("POST", "/folder/delete", {"data": {"folder_id": ""}}, 400),
         ("POST", "/folder/delete", {"data": {"folder_id": "unknown"}}, 404),
         ("GET", "/file/url_upload_add", {}, 405),
         ("GET", "/file/download", {"params": {"file_id": "f1"}}, 401),
@@ -91,8 +92,7 @@ def test_deleting_a_folder_takes_files_tokens_and_queued_uploads_with_it() -> No
 def test_an_invalid_request_gets_its_error_status_in_an_envelope(
     emulator: Emulator, method: str, path: str, more: dict[str, Any], status: int
 ) -> None:
-    if "params" in more:
-        more = {"params": {key: value.replace("TOKEN", emulator.access_token) for key, value in more["params"].items()}}
+    more = json.loads(json.dumps(more).replace("TOKEN", emulator.access_token))
     response = requests.request(method, f"{emulator.url}{API}{path}", timeout=5, **{"headers": headers_of(emulator), **more})
     assert response.status_code == status
     assert response.json()["status"] == "error"
