@@ -134,16 +134,16 @@ def test_the_emulator_takes_the_documented_flags_and_stops_with_ctrl_c() -> None
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(program, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
-        url = started.stdout.readline().split()[2]
-        settings = connection_in(started.stdout.readline())
-        assert (settings.base_url, settings.access_token.reveal()) == (url, "trying")
-        assert requests.get(f"{url}/_emulator/state", timeout=5).ok
-        started.send_signal(signal.SIGINT)
         try:
+            url = started.stdout.readline().split()[2]
+            settings = connection_in(started.stdout.readline())
+            assert (settings.base_url, settings.access_token.reveal()) == (url, "trying")
+            assert requests.get(f"{url}/_emulator/state", timeout=5).ok
+            started.send_signal(signal.SIGINT)
             rest, errors = started.communicate(timeout=30)
+            assert (started.returncode, rest, "Traceback" in errors) == (0, "Stopped.\n", False)
         finally:
             started.kill()
-        assert (started.returncode, rest, "Traceback" in errors) == (0, "Stopped.\n", False)
 
 
 def test_a_connection_in_the_docs_is_valid_unchanged() -> None:

@@ -46,7 +46,7 @@ def test_an_upload_is_fetched_after_the_response_and_then_served_for_a_token(emu
 
 
 def test_a_source_that_cannot_be_fetched_leaves_a_failed_file_and_no_link(emulator: Emulator) -> None:
-    for url in (f"{emulator.url}/nowhere", "http://127.0.0.1:9/refused", "no url"):
+    for url in (f"{emulator.url}/nowhere", "http://127.0.0.1:9/refused", f"http://{'a' * 300}/"):
         file_id = queue(emulator, url).json()["data"]["file_id"]
         eventually(lambda: emulator.state()["files"][-1]["state"] == "failed")
         assert make_link(emulator, file_id).status_code == 404
