@@ -41,7 +41,7 @@ def test_the_mark_is_left_before_anything_else_can_fail() -> None:
     batch = Batch(urls(5), folder=folder)
     for broken in ("settings", "read"):
         with pytest.raises(exceptions.ConfigurationError):
-            batch.run(**{broken: fail})  # type: ignore[arg-type]
+            batch.run(**{broken: fail})
     assert counts(batch.run()) == {"queued": 5}
     folder.files.clear()
     with pytest.raises(exceptions.BatchStoppedError, match="no receipts of an earlier try in the folder"):

@@ -18,7 +18,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs
 
-import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
@@ -31,14 +30,13 @@ from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from tests.support import settings
 from tests.unit.batch.folders import digest_of
-from tests.unit.batch.virtual import VirtualLoop
+from tests.unit.batch.virtual import LOST, UNREACHABLE, VirtualLoop, response
 
 HISTORIES = int(os.environ.get("CLOUDSTORE_HISTORIES", "40"))
 SETTINGS = settings(max_attempts=3, timeout=10.0)
-NOW = pendulum.datetime(2026, 1, 1)
 
 
 class Unlucky(Exception):
@@ -175,12 +173,12 @@ class Process:
             world.effects[url] += 1
         await asyncio.sleep(world.dice.uniform(2, 9) if mode == "slow" else world.dice.uniform(0.01, 0.2))
         if mode == "unreachable":
-            return TransportFailure(FailureKind.UNREACHABLE, "connection refused")
+            return UNREACHABLE
         if mode.startswith("lost"):
             self.unknown.add(url)
-            return TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection lost")
+            return LOST
         status = {"ok": 200, "slow": 200}.get(mode) or int(mode)
-        return Response(status, {"retry-after": "0.7"} if mode == "429" else {}, b"{}", NOW.timestamp(), NOW.timestamp())
+        return response(status, {"retry-after": "0.7"} if mode == "429" else {})
 
     # What happens to a process.
 
