@@ -130,7 +130,7 @@ class Process:
     # The receipts' folder.
 
     def read(self, name: str) -> bytes | None:
-        if self.dead:
+        if self.dead or self.world.store_fails():
             raise Unlucky
         self.touched = self.touched or name.startswith("batch")
         return self.world.files.get(name)
