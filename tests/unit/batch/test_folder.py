@@ -37,15 +37,15 @@ PLACES: dict[str, Callable[[str], Any]] = {
 @pytest.mark.parametrize("place", PLACES)
 def test_the_receipts_of_several_tries_are_read_in_order_and_the_folder_need_not_exist(tmp_path: Path, place: str) -> None:
     folder = PathFolder(PLACES[place](str(tmp_path / "a" / "b")))
-    for number in (1, 2, 10):
-        receipts = Receipts(folder, Try(SCOPE, number))
-        receipts.begin()
-        receipts.write([line(f"{number}"), line("\ud800", "failed")])
+    tries = (1, "aa"), (2, "bb"), (2, "aa"), (10, "aa")  # the second one ran twice
+    for number, process in tries:
+        receipts = begun(folder, number, process)
+        receipts.write([line(f"{number} {process}"), line("\ud800", "failed")])
         receipts.write([])
-        receipts.write([line(f"{number}", "unknown")])
+        receipts.write([line(f"{number} {process}", "unknown")])
     found = read(begun(folder, 11))
-    assert [digest for digest, _ in found[::3]] == [digest_of(number) for number in ("1", "2", "10")]
-    assert [status for _, status in found] == [Status.QUEUED, Status.FAILED, Status.UNKNOWN] * 3
+    assert [digest for digest, _ in found[::3]] == [digest_of(f"{number} {process}") for number, process in tries]
+    assert [status for _, status in found] == [Status.QUEUED, Status.FAILED, Status.UNKNOWN] * 4
     another = Receipts(folder, Try(("dag", "another run")))
     another.begin()
     assert read(another) == []
