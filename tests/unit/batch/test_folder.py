@@ -16,7 +16,7 @@ from upath import UPath
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
 from airflow_provider_cloudstore.exceptions import BatchStoppedError
-from tests.unit.batch.folders import SCOPE, begun, digest_of, line, read
+from tests.unit.batch.folders import begun, digest_of, line, read
 
 
 class Elsewhere(LocalFileSystem):
