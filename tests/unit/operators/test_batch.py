@@ -150,7 +150,7 @@ def test_a_receipts_folder_that_no_worker_would_find_is_refused_and_not_created(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts="{{ params.place }}")
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls(5), receipts="{{ params.place }}" if place is None else place)
     operator.receipts = place
     with pytest.raises(exceptions.InvalidInputError, match=words):
         operator.execute(context())
