@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.recording import Folder, Receipts, Status, Try
@@ -53,7 +52,3 @@ class MemoryFolder:
     def names(self) -> list[str]:
         self.fails()
         return list(self.files)
-
-    def receipts(self) -> list[dict[str, Any]]:
-        parts = (content for name, content in sorted(self.files.items()) if name.startswith("part-"))
-        return [json.loads(line) for content in parts for line in content.splitlines()]

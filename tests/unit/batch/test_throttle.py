@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.throttle import FAILURES_TO_PROBE, Drained, Throttle
-from tests.unit.batch.virtual import in_virtual_time, now, settle, valid_lease
+from tests.unit.batch.virtual import in_virtual_time, now, settle
 
 DOWN = exceptions.TransientServiceError("HTTP 500", status=500)
 
@@ -19,7 +21,8 @@ def limited(retry_after: float | None = None) -> exceptions.RateLimitError:
 
 
 def throttle(requests_per_second: float | None = None) -> Throttle:
-    return Throttle(valid_lease(), requests_per_second)
+    lease: Any = SimpleNamespace(is_valid=True)
+    return Throttle(lease, requests_per_second)
 
 
 async def moments(one: Throttle, error: exceptions.CloudStoreError, count: int) -> list[float]:
