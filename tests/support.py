@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import pendulum
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol.calls import Call
+from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -35,6 +34,8 @@ KINDS: dict[str, type[Call[Any]]] = {
 """For each operation its type of call."""
 CALLS = {one.key: (KINDS[one.key], SUBJECTS[one.field]) for one in OPERATIONS if one.key in KINDS and one.field in SUBJECTS}
 """For each operation its type of call and its subject. ``tests/unit/protocol/test_operations.py`` says what is missing."""
+RECEIVED = pendulum.datetime(2026, 1, 1, 0, 0, 1)
+"""When a response of :func:`response` arrived, a second after its request was sent."""
 NO_RESPONSE: dict[str, Any] = {"kind": "no_response"}
 """A fault: the operation takes effect, and no response ever comes."""
 CUT_OFF: dict[str, Any] = {"kind": "drop_body", "after": 10}
@@ -60,6 +61,18 @@ def settings(base_url: str = "https://files.example.com", token: str = TOKEN, **
     return Settings(base_url, Secret(token), **more)
 
 
+def response(status: int = 200, body: Any = b"", **headers: str) -> Response:
+    """Return a response that a client received.
+
+    :param body: bytes, or what becomes JSON.
+    :param headers: their names with underscores, beside ``Content-Length``.
+    """
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    moment = RECEIVED.timestamp()
+    return Response(status, {"content-length": str(len(raw)), **named}, raw, moment - 1, moment)
+
+
 def store_file(emulator: Emulator, content: bytes = b"hello", file_id: str = "f1", folder_id: str = "staging") -> str:
     """Put a file into the emulator without an upload."""
     return emulator.put_file(content, file_id, folder_id)
@@ -72,18 +85,6 @@ def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
         assert time.monotonic() < ends_at, f"not within {seconds} s"
         time.sleep(0.02)
     return value
-
-
-@contextmanager
-def http_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Run an HTTP server on loopback, and yield its address."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str, str], dict[str, Any]]:
