@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pendulum
@@ -88,18 +85,6 @@ def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
         assert time.monotonic() < ends_at, f"not within {seconds} s"
         time.sleep(0.02)
     return value
-
-
-def run_pytest(folder: Path, **env: str) -> str:
-    """Run the tests of a folder as a user does, in an environment without ours.
-
-    :param env: added to it.
-    :returns: what pytest prints.
-    """
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "PYTEST"))}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=folder, env=inherited | env, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
 
 
 def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str, str], dict[str, Any]]:
