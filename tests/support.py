@@ -1,4 +1,4 @@
-"""Helpers that several test modules share: settings, files in the emulator, DAG runs, and what Airflow stored."""
+"""Helpers that several test modules share: settings, files in the emulator, and what Airflow stored."""
 
 from __future__ import annotations
 
@@ -85,17 +85,6 @@ def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
         assert time.monotonic() < ends_at, f"not within {seconds} s"
         time.sleep(0.02)
     return value
-
-
-def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """Run a DAG on the tests' own Airflow.
-
-    :returns: the state of the run, the state of each task, and the return value of each task.
-    """
-    run = dag.test(run_conf=conf or {})
-    tasks = run.get_task_instances()
-    values = {ti.task_id: ti.xcom_pull(task_ids=ti.task_id, map_indexes=ti.map_index) for ti in tasks}
-    return str(run.state), {ti.task_id: str(ti.state) for ti in tasks}, values
 
 
 def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
