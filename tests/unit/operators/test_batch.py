@@ -3,7 +3,8 @@ from __future__ import annotations
 import copy
 import gzip
 import json
-from collections.abc import Callable, Iterator
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -177,11 +178,19 @@ def test_a_path_with_credentials_is_refused_and_redacted_in_the_rendered_fields(
     assert emulator.state()["requests"] == {}
 
 
-def test_a_batch_ends_before_execution_timeout_does(emulator: Emulator, alarm: Callable[[float], None]) -> None:
+def test_a_batch_ends_before_execution_timeout_does(emulator: Emulator) -> None:
+    def ring(*_: Any) -> None:
+        raise TimeoutError("execution_timeout rang")
+
     emulator.fault("status", status=429, times=0)
-    alarm(3.3)
-    with pytest.raises(exceptions.BatchInterruptedError, match="execution_timeout is nearly over"):
-        RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), receipts=None).execute(context())
+    previous = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 3.3)
+        with pytest.raises(exceptions.BatchInterruptedError, match="execution_timeout is nearly over"):
+            RemoteUrlBatchUploadOperator(task_id="t", urls=urls(3), receipts=None).execute(context())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) -> None:
