@@ -1,73 +1,39 @@
-"""One try of a task in a process of its own, for tests that end it: SIGTERM calls ``on_kill``, as Airflow's task runner does."""
+"""One try of a batch's task in a process of its own, for tests that end it."""
 
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator, RemoteUrlUploadOperator
-
-URLS = [f"ftp://127.0.0.1:9/{number}" for number in range(20)]
+from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 
 
-class Store:
-    """An upload's state store in a file: it outlives the process."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def _load(self) -> dict[str, Any]:
-        return dict(json.loads(self._file.read_text())) if self._file.exists() else {}
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self._load().get(key, default)
-
-    def set(self, key: str, value: Any) -> None:
-        part = self._file.with_suffix(".part")
-        part.write_text(json.dumps(self._load() | {key: value}))
-        part.replace(self._file)
-
-    def delete(self, key: str) -> None:
-        self._file.write_text(json.dumps({name: value for name, value in self._load().items() if name != key}))
-
-
-def start(kind: str, place: str, number: int, urls: str = "") -> subprocess.Popen[str]:
+def start(receipts: str, number: int, urls: str) -> subprocess.Popen[str]:
     """Start a try.
 
-    :param kind: ``upload``, or ``batch``.
-    :param place: the file with an upload's state, or the folder of a batch's receipts.
+    :param receipts: the folder of the receipts.
     :param number: of the try, from 1.
-    :param urls: the manifest of a batch; default: ``URLS``.
+    :param urls: the manifest.
     """
-    command = [sys.executable, "-m", "tests.one_try", kind, place, str(number), *([urls] if urls else [])]
+    command = [sys.executable, "-m", "tests.one_try", receipts, str(number), urls]
     return subprocess.Popen(command, cwd=Path(__file__).resolve().parents[1], stdout=subprocess.PIPE, text=True)
 
 
 def result(process: subprocess.Popen[str]) -> str:
-    """Wait for the end of a try, and return its result, or the type of its error."""
+    """Wait for the end of a try, and return its result."""
     with process:
         out, _ = process.communicate(timeout=300)
     return out.splitlines()[-1]
 
 
-def main(kind: str, place: str, number: str, urls: str = "") -> None:
-    """Run the try; print the error's type, or the result."""
-    operator: Any = (
-        RemoteUrlUploadOperator(task_id="t", url=URLS[0], retries=2)
-        if kind == "upload"
-        else RemoteUrlBatchUploadOperator(task_id="t", urls=urls or URLS, receipts=place, max_concurrency=1, retries=2)
-    )
-    signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
-    try:
-        print(json.dumps(operator.execute({"ti": task_instance(int(number)), "task_state_store": Store(Path(place))})))
-    except CloudStoreError as error:
-        print(type(error).__name__)
+def main(receipts: str, number: str, urls: str) -> None:
+    """Run the try, and print its result."""
+    operator: Any = RemoteUrlBatchUploadOperator(task_id="t", urls=urls, receipts=receipts, max_concurrency=1, retries=2)
+    print(json.dumps(operator.execute({"ti": task_instance(int(number))})))
 
 
 def task_instance(number: int = 1) -> Any:

@@ -61,7 +61,7 @@ def assert_every_url_arrived_and_has_a_receipt(store: Store, emulator: Emulator,
 def test_a_batch_pauses_while_its_object_store_is_away_and_resumes(store: Store, emulator: Emulator) -> None:
     store.bucket.put("urls.txt", MANIFEST)
     slow_uploads(emulator)
-    running = start("batch", f"{store.root}/receipts", 1, f"{store.root}/urls.txt")  # a prefix that does not exist at first
+    running = start(f"{store.root}/receipts", 1, f"{store.root}/urls.txt")  # a prefix that does not exist at first
     eventually(lambda: uploads(emulator) > 20, 60)
     store.bucket.server.program.freeze()
     before = uploads(emulator)
@@ -78,11 +78,11 @@ def test_a_batch_pauses_while_its_object_store_is_away_and_resumes(store: Store,
 def test_a_retry_resumes_from_the_receipts_of_a_killed_process(store: Store, emulator: Emulator) -> None:
     store.bucket.put("urls.txt", MANIFEST)
     slow_uploads(emulator)
-    running = start("batch", f"{store.root}/receipts", 1, f"{store.root}/urls.txt")
+    running = start(f"{store.root}/receipts", 1, f"{store.root}/urls.txt")
     eventually(lambda: uploads(emulator) > len(URLS) / 2, 60)
     running.kill()
     running.communicate()
-    summary = json.loads(result(start("batch", f"{store.root}/receipts", 2, f"{store.root}/urls.txt")))
+    summary = json.loads(result(start(f"{store.root}/receipts", 2, f"{store.root}/urls.txt")))
     assert summary["queued"] == len(URLS)
     assert summary["queued_earlier"] > 0
     assert_every_url_arrived_and_has_a_receipt(store, emulator, TWICE)
