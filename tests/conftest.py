@@ -76,7 +76,6 @@ _RUN_TASKS = (
     "tests/unit/operators/test_download.py",
     "tests/unit/protocol/test_storable.py",
     "tests/unit/test_metrics.py",
-    "tests/wire/doctor/test_services.py::test_with_the_extras_pasted_the_readmes_pipeline_runs",
 )
 
 

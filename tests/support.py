@@ -16,10 +16,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pendulum
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol.calls import Call
+from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -38,6 +40,8 @@ KINDS: dict[str, type[Call[Any]]] = {
 """For each operation its type of call."""
 CALLS = {one.key: (KINDS[one.key], SUBJECTS[one.field]) for one in OPERATIONS if one.key in KINDS and one.field in SUBJECTS}
 """For each operation its type of call and its subject. ``tests/unit/protocol/test_operations.py`` says what is missing."""
+RECEIVED = pendulum.datetime(2026, 1, 1, 0, 0, 1)
+"""When a response of :func:`response` arrived, a second after its request was sent."""
 NO_RESPONSE: dict[str, Any] = {"kind": "no_response"}
 """A fault: the operation takes effect, and no response ever comes."""
 CUT_OFF: dict[str, Any] = {"kind": "drop_body", "after": 10}
@@ -61,6 +65,18 @@ def examples(count: int) -> int:
 
 def settings(base_url: str = "https://files.example.com", token: str = TOKEN, **more: Any) -> Settings:
     return Settings(base_url, Secret(token), **more)
+
+
+def response(status: int = 200, body: Any = b"", **headers: str) -> Response:
+    """Return a response that a client received.
+
+    :param body: bytes, or what becomes JSON.
+    :param headers: their names with underscores, beside ``Content-Length``.
+    """
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    moment = RECEIVED.timestamp()
+    return Response(status, {"content-length": str(len(raw)), **named}, raw, moment - 1, moment)
 
 
 def store_file(emulator: Emulator, content: bytes = b"hello", file_id: str = "f1", folder_id: str = "staging") -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,15 +24,15 @@ from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudS
 from airflow_provider_cloudstore.hooks.connection import read_connection
 from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.failures import is_about_subject
-from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, read_content
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, redact, redact_parameters
-from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)
 
 _PAUSE = 1.0  # seconds between two requests for a link of the uploaded file
-_NOT_A_TOKEN = Secret("not-a-token-" + "0" * 20)
+_MAX_LENGTH = 200  # of a value
+_UNRECOGNIZED = "the service's errors are not recognized: rejected uploads would count as success, whatever the settings"
 _WORD = re.compile(r"[^\W\d_]{0,11}|.*[\s{}].*")  # such as "queued": neither an id nor a token
 
 
@@ -62,10 +63,6 @@ class Checks:
 
     def __init__(self, conn_id: str) -> None:
         self.report = Report(conn_id)
-        self._settings: Settings
-        self._client: BlockingClient
-        self._secrets: tuple[Secret, ...]
-        self._pattern = ""
 
     def run(self, *, wrong_token: bool, upload: str | None, delete_folder: str | None, wait: float) -> None:
         """Carry out the checks; the parameters are those of :func:`~airflow_provider_cloudstore.doctor.diagnose`."""
@@ -94,23 +91,23 @@ class Checks:
         if missing.error and not (is_missing or missing.words or missing.has_no_sign):
             self.report.problems.append(missing.error.reason)
             return None
-        self.report.unrecognized = missing.has_no_sign
+        elsewhere = replace(self._settings, base_url=f"{self._settings.base_url}/wrong")
+        wrong = replace(self._settings, access_token=Secret("not-a-token-" + "0" * 20))
+        wrong_path = self._ask("wrong path", CreateDownloadLink(MISSING_FILE_ID, elsewhere))
+        refused = self._ask("wrong token", CreateDownloadLink(MISSING_FILE_ID, wrong)) if wrong_token else None
+        if missing.has_no_sign or (refused and refused.has_no_sign):
+            self.report.problems.append(_UNRECOGNIZED)
         if missing.found:
             self.report.problems.append("a link was created for a file that does not exist, so no wait would be one")
-        elsewhere = replace(self._settings, base_url=f"{self._settings.base_url}/wrong")
-        wrong = replace(self._settings, access_token=_NOT_A_TOKEN)
-        wrong_path = self._ask("wrong path", CreateDownloadLink(MISSING_FILE_ID, elsewhere))
         is_alike = type(wrong_path.error) is type(missing.error) and wrong_path.content.data == missing.content.data
         if is_alike and not uploads:
             self.report.problems.append("a wrong base URL would look like a missing file: prove the address with --upload")
-        if wrong_token:
-            refused = self._ask("wrong token", CreateDownloadLink(MISSING_FILE_ID, wrong))
-            self.report.unrecognized |= refused.has_no_sign
+        if refused:
             if isinstance(refused.error, exceptions.NotFoundError) or (refused.words and refused.words == missing.words):
-                self.report.problems.append("a refused token looks like a missing file")
+                self.report.problems.append("a refused token looks like a missing file; this connection's may be refused, too")
         elif missing.words and MISSING_FILE_ID not in missing.words and not uploads:
             self.report.problems.append("a refused token may look like a missing file: prove it with --wrong-token or --upload")
-        if self.report.unrecognized or self.report.problems:
+        if self.report.problems:
             return None
         if wrong_token or MISSING_FILE_ID in missing.words:  # else the words may be about the token until an upload is accepted
             self._propose_pattern(missing)
@@ -144,9 +141,8 @@ class Checks:
             answers = {path: self._ask("link", CreateDownloadLink(ids[path], self._settings)) for path in ids}
             working = {path: found for path, answer in answers.items() if (found := self._links(answer))}
             if working or time.monotonic() >= ends_at:
-                steps = self.report.steps[begin:]
-                seen = [step for step, path in zip(steps, ids, strict=True) if path in working]
-                self.report.steps[begin:] = seen or steps[-1:]
+                seen = [step for step, path in zip(self.report.steps[begin:], ids, strict=True) if path in working]
+                self.report.steps[begin:] = seen or self.report.steps[-1:]
                 return working, answers.popitem()[1]
             time.sleep(_PAUSE)
             del self.report.steps[begin:]
@@ -164,19 +160,23 @@ class Checks:
         errors = {path: self._download(link) for path, link in links.items()}
         working = [path for path, error in errors.items() if not error]
         self._propose("token_path", working, list(links))
-        if working:
-            self.report.steps.append(Step("download", "GET the download URL", "the file came"))
-        elif all(isinstance(error, exceptions.ConfigurationError) for error in errors.values()):
-            self.report.candidates["download_url"] = ["the URL of a download, with {token} in place of the token"]
-        elif failure := errors.get(""):
-            self.report.problems.append(f"a link was created, but no file came, so waits may end too early ({failure.reason})")
+        *_, last = errors.values()
+        if last and not working:
+            reason = f"{last.reason}. {last.what_to_do}".rstrip(". ")
+            self.report.problems.append(f"a link was created, so waits end, but no file came: {reason}")
 
     def _download(self, link: DownloadLink) -> CloudStoreError | None:
+        """Show what came, which may be no file: an error, or a login page."""
         with TemporaryDirectory() as folder, CloudStoreHook(self.report.conn_id) as hook:
             try:
-                hook.download(link.file_id, f"{folder}/file", link=link)
+                file = hook.download(link.file_id, f"{folder}/file", link=link)
             except CloudStoreError as error:
                 return error
+            body = Path(file.path).read_bytes() if file.bytes <= MAX_BODY_BYTES else b""
+        content = read_content(Response(200, {}, body, sent=0, received=0))
+        self._secrets += link.secrets
+        seen = f"{file.bytes:,} bytes came{', a web page or XML' if content.is_web_page else ''}"
+        self._add_step("download", "GET the download URL", seen, content)
         return None
 
     def _try_deletion(self, call: DeleteFolder) -> None:
@@ -200,18 +200,22 @@ class Checks:
         status = f"HTTP {outcome.status}" if isinstance(outcome, Response) else outcome.reason
         seen = f"{status}, {type(answer.error).__name__ if answer.error else 'no sign of an error'}"
         may_be_token = isinstance(answer.found, DownloadLink) or (name == "link" and answer.has_no_sign)
-        leaves = [] if content.problem or content.data is None else leaves_of(content.data)
-        shown = [(self._safe(path), self._shown(path, value, may_be_token=may_be_token)) for path, value in leaves]
-        self.report.steps.append(Step(name, f"{request.method} {urlsplit(request.url).path}", seen, shown))
+        self._add_step(name, f"{request.method} {urlsplit(request.url).path}", seen, content, may_be_token=may_be_token)
         return answer
 
-    def _shown(self, path: str, value: Any, *, may_be_token: bool) -> str:
-        is_flag = value is None or isinstance(value, bool)
-        is_secret = (may_be_token and not is_flag) or any(map(is_credential_name, path.split(".")))
-        return MASK if is_secret else self._safe(value if isinstance(value, str) else json.dumps(value))
+    def _add_step(self, name: str, request: str, seen: str, content: Content, *, may_be_token: bool = False) -> None:
+        leaves = [] if content.problem or content.data is None else leaves_of(content.data)
+        shown = []
+        for path, value in leaves:
+            is_flag = value is None or isinstance(value, bool)
+            is_secret = (may_be_token and not is_flag) or any(map(is_credential_name, path.split(".")))
+            text = value if isinstance(value, str) else json.dumps(value)
+            shown.append((self._safe(path), MASK if is_secret else self._safe(text)))
+        self.report.steps.append(Step(name, request, seen, shown))
 
     def _safe(self, text: str) -> str:
-        return redact_parameters(redact(one_line(text), self._secrets))
+        """``text`` for display. Cut last: the rest of a secret that is cut in two would not be recognized."""
+        return redact_parameters(redact(one_line(text), self._secrets))[:_MAX_LENGTH]
 
     def _readings(self, answer: _Answer, setting: str) -> dict[str, Any]:
         """The results that a call would have, by the path of the field that a setting would name."""

@@ -39,7 +39,6 @@ class Report:
     :ivar extras: the settings that it needs, proven to work.
     :ivar candidates: for each setting that only a human can choose, the values that could be meant.
     :ivar notes: what differs and does no harm.
-    :ivar unrecognized: whether the service reports errors in a way that nothing recognizes.
     """
 
     conn_id: str
@@ -48,18 +47,15 @@ class Report:
     extras: dict[str, str] = field(default_factory=dict)
     candidates: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    unrecognized: bool = False
 
     @property
     def usable(self) -> bool:
         """Whether tasks can rely on the connection as it is, as far as tried."""
-        return not (self.unrecognized or self.problems or self.extras or self.candidates)
+        return not (self.problems or self.extras or self.candidates)
 
     @property
     def verdict(self) -> str:
         """The report in a sentence."""
-        if self.unrecognized:
-            return "This service's errors are not recognized: rejected uploads would count as success, whatever the settings."
         if self.problems:
             return f"Tasks cannot rely on connection '{self.conn_id}', because {self.problems[0]}."
         if self.extras or self.candidates:
@@ -86,7 +82,7 @@ class Report:
 
     def _details(self) -> Iterator[str]:
         for name, values in self.candidates.items():
-            yield f"Set extra '{name}' by hand; it could be: {', '.join(values) or 'none of the fields below'}."
+            yield f"Set extra '{name}' by hand, as no single value was proven; it could be: {', '.join(values) or 'none below'}."
         yield from (f"- {text}." for text in [*self.problems[1:], *self.notes])
         for step in self.steps:
             yield ""

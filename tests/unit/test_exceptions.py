@@ -34,7 +34,6 @@ def test_an_error_survives_pickling_and_copying_unchanged(kind: type[exceptions.
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert seen(pickle.loads(pickle.dumps(error, protocol))) == seen(error)
     assert seen(copy.copy(error)) == seen(copy.deepcopy(error)) == seen(error)
-    assert seen(pickle.loads(pickle.dumps(copy.copy(error)))) == seen(error)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -72,6 +71,7 @@ def test_no_part_of_an_error_can_end_a_line_and_advice_begins_one(kind: type[exc
     assert then == ([kind.hint_for.get("download link", kind.hint)] if kind.hint else [])
     assert "HTTP 404: no" in what
     assert r"\x1b" in what
+    assert r"\n" not in what
     assert all(part.isprintable() for part in (what, error.reason, error.subject, error.message))
     assert all(value.isprintable() for value in error.to_dict().values() if isinstance(value, str))
 

@@ -1,24 +1,33 @@
 from __future__ import annotations
 
+import io
 import json
+import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore.doctor import checks
+from airflow_provider_cloudstore.doctor.__main__ import main
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.unit.doctor.conftest import Doctor
 
-SCREEN = 24  # lines
-REFUSED = [
-    ["--upload", "file:///etc/passwd"],
-    ["--upload", "{{ source }}"],
-    ["--upload", "-"],  # from an empty pipe
-    ["--delete-folder", "0"],
-    ["--delete-folder", "{{ folder }}"],
-    ["--delete-folder", "Keep/"],
-    ["--delete-folder", "old", "--upload", "no url"],
-    ["--folder", "old"],
-]
+Doctor = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Doctor:
+    """Runs the program in this process, and returns its exit status and what it printed."""
+    monkeypatch.setattr(checks, "_PAUSE", 0.02)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # main sets this and the next for its process
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
+
+    def run(*arguments: str, given: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(given))
+        return main([*arguments]), *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture
@@ -31,59 +40,56 @@ def protecting(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
     return emulator
 
 
-def test_by_default_it_only_reads_and_fills_no_more_than_a_screen(protecting: Emulator, doctor: Doctor) -> None:
-    done = doctor()
-    assert done.status == 0, done.out
-    assert done.out.startswith("Tasks can rely on connection 'cloudstore_default', as far as tried.\n")
-    assert done.out.endswith("Not tried: --wrong-token, --upload URL, --delete-folder ID.\n")
-    assert len(done.out.splitlines()) <= SCREEN
+def test_by_default_it_only_reads(protecting: Emulator, doctor: Doctor) -> None:
+    status, out, _ = doctor()
+    assert status == 0, out
+    assert out.endswith("Not tried: --wrong-token, --upload URL, --delete-folder ID.\n")
     assert protecting.state()["requests"].keys() == {"link"}
     assert protecting.state()["effects"] == {}
 
 
-def test_all_flags_try_everything_and_fill_no_more_than_two_screens(protecting: Emulator, doctor: Doctor) -> None:
-    done = doctor("--wrong-token", "--upload", protecting.serve(b"content"), "--delete-folder", "old", given="old\n")
-    assert done.status == 0, done.out
-    assert "download: GET the download URL: the file came" in done.out
-    assert len(done.out.splitlines()) <= 2 * SCREEN
-    effects = protecting.state()["effects"]
-    assert (effects["upload"], effects["delete"]) == (1, 1)
+def test_all_flags_try_everything(protecting: Emulator, doctor: Doctor) -> None:
+    source = protecting.serve(b"content")
+    flags = ("--wrong-token", "--upload", "-", "--delete-folder", "old", "--json")
+    status, out, _ = doctor(*flags, given=f"{source}\nold\n")
+    assert status == 0, out
+    report: dict[str, Any] = json.loads(out)
+    assert (report["usable"], report["not_tried"]) == (True, [])
+    assert [file["source"] for file in protecting.state()["files"]] == [source]
+    assert protecting.state()["effects"].items() >= {"upload": 1, "delete": 1}.items()
     assert protecting.state()["folders"] == ["keep", "staging"]
 
 
-@pytest.mark.parametrize("arguments", REFUSED, ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--upload", "file:///etc/passwd"],
+        ["--delete-folder", "Keep/"],
+        ["--delete-folder", "old", "--upload", "no url"],
+    ],
+    ids=" ".join,
+)
 def test_a_refused_argument_sends_nothing_and_exits_with_2(protecting: Emulator, doctor: Doctor, arguments: list[str]) -> None:
-    folder_id = arguments[1]  # confirmed, if it is one
-    done = doctor(*arguments, given="\n" if "-" in arguments else f"{folder_id}\n")
-    assert (done.status, done.out) == (2, "")
-    assert done.err.strip()
+    status, out, err = doctor(*arguments, given=f"{arguments[1]}\n")  # the id again, if it is one
+    assert (status, out) == (2, "")
+    assert err.strip()
     assert protecting.state()["requests"] == {}
-    assert protecting.state()["folders"] == ["keep", "old", "staging"]
 
 
-@pytest.mark.parametrize("given", ["", "\n", "older\n"])
+@pytest.mark.parametrize("given", ["", "older\n"])
 def test_a_deletion_that_is_not_confirmed_with_the_folders_id_sends_nothing(
     protecting: Emulator, doctor: Doctor, given: str
 ) -> None:
-    done = doctor("--delete-folder", "old", given=given)
-    assert (done.status, done.out) == (2, "")
-    assert "This deletes folder 'old' with everything in it, permanently." in done.err
+    status, out, err = doctor("--delete-folder", "old", given=given)
+    assert (status, out) == (2, "")
+    assert "This deletes folder 'old' with everything in it, permanently." in err
     assert protecting.state()["requests"] == {}
 
 
-def test_a_url_from_standard_input_is_uploaded(emulator: Emulator, doctor: Doctor) -> None:
-    source = emulator.serve(b"piped")
-    done = doctor("--upload", "-", "--json", given=f"{source}\n")
-    assert done.status == 0, done.err
-    assert done.report["usable"] is True
-    assert done.report["not_tried"] == ["--wrong-token", "--delete-folder ID"]
-    assert [file["source"] for file in emulator.state()["files"]] == [source]
-
-
-def test_a_mistyped_flag_does_not_print_the_credentials_beside_it(doctor: Doctor) -> None:
-    done = doctor("--uplod", "https://me:c4n4ry@host/x")
-    assert done.status == 2
-    assert "c4n4ry" not in done.err
+def test_a_mistyped_flag_does_not_print_the_credentials_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--uplod", "https://me:c4n4ry@host/x"])
+    assert "c4n4ry" not in capsys.readouterr().err
 
 
 def test_ctrl_c_during_a_wait_prints_the_report_so_far(
@@ -93,15 +99,9 @@ def test_ctrl_c_during_a_wait_prints_the_report_so_far(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(time, "sleep", interrupt)
-    done = doctor("--upload", f"{emulator.url}/no-such-source", "--json")
-    assert done.status == 1, done.err
-    assert "upload" in [step["name"] for step in done.report["steps"]]
-    assert "interrupted" in done.report["verdict"]
+    status, out, _ = doctor("--upload", f"{emulator.url}/no-such-source")
+    assert status == 1
+    assert "interrupted" in out
+    assert "\nupload: POST " in out
+    assert "\nlink: GET " in out
     assert "The upload is queued. Waiting up to 300 s" in caplog.text  # before it waits
-
-
-def test_a_file_that_does_not_come_in_time_is_reported(emulator: Emulator, doctor: Doctor) -> None:
-    done = doctor("--upload", f"{emulator.url}/no-such-source", "--wait", "0", "--json")
-    assert done.status == 1
-    assert "because no link for the uploaded file was found in a response within 0 s" in done.report["verdict"]
-    assert [step["seen"] for step in done.report["steps"] if step["name"] == "link"] == ["HTTP 404, NotFoundError"]

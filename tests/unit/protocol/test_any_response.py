@@ -1,6 +1,6 @@
 """Whatever a service answers, the parser returns a result or raises a ``CloudStoreError``, and prints no secret.
 
-``make test`` tries 100 pairs of responses for each operation, ``make test-random`` 7,000.
+``make test`` tries 50 pairs of responses for each operation, ``make test-random`` 7,000.
 """
 
 from __future__ import annotations
@@ -45,18 +45,16 @@ objects = st.recursive(
     scalars, lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(names, inner, max_size=6)), max_leaves=20
 )
 answers = st.builds(lambda one, two: {**one, **two}, st.dictionaries(names, objects, max_size=6), expiries)
-encodings = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1", "cp1252", "shift_jis"])
-
-
-@st.composite
-def json_bodies(draw: st.DrawFn) -> bytes:
-    text = json.dumps(draw(st.one_of(answers, objects)), ensure_ascii=draw(st.booleans()))
-    return text.encode(draw(encodings), draw(st.sampled_from(["replace", "ignore"])))
+json_bodies = st.builds(
+    lambda value, is_ascii: json.dumps(value, ensure_ascii=is_ascii).encode("utf-8", "replace"),
+    st.one_of(answers, objects),
+    st.booleans(),
+)
 
 
 @st.composite
 def broken(draw: st.DrawFn) -> bytes:
-    body = draw(json_bodies())
+    body = draw(json_bodies)
     cut, junk = draw(st.integers(0, len(body))), draw(st.binary(max_size=8))
     return body[:cut] + junk + body[draw(st.integers(cut, len(body))) :]
 
@@ -65,17 +63,15 @@ deep = st.builds(
     lambda opening, depth: (opening * depth)[: 64 * 1024], st.sampled_from([b"[", b'{"data":', b'[{"a":']), st.integers(1, 30_000)
 )
 numbers = st.integers(4_000, 65_000).map(lambda digits: b'{"token": ' + b"9" * digits + b"}")
-large = st.builds(lambda piece, times: (piece * times)[: 64 * 1024], st.binary(min_size=1, max_size=300), st.integers(1, 1_000))
 words = st.builds(
     lambda before, secret, after: f"{before}{secret}{after}".encode("utf-8", "replace"),
     st.text(max_size=30),
     st.sampled_from(PLANTED),
     st.text(max_size=30),
 )
-bodies = st.one_of(json_bodies(), json_bodies(), broken(), words, deep, numbers, large, st.binary(max_size=2_000), st.just(b""))
+bodies = st.one_of(json_bodies, json_bodies, broken(), words, deep, numbers, st.binary(max_size=2_000), st.just(b""))
 header_values = st.one_of(
     st.text(max_size=60),
-    encodings.map(lambda name: f"application/json; charset={name}"),
     st.just("text/html"),
     st.datetimes().map(lambda moment: moment.strftime("%a, %d %b %Y %H:%M:%S GMT")),
     st.floats().map(str),
@@ -114,7 +110,7 @@ def test_any_response_is_a_result_or_an_error_of_ours_and_shows_no_secret(operat
     if kind is UploadFromUrl:  # the only one that knows what is secret in the source URL
         subject, planted = SOURCE, (TOKEN, "hunter4pass", SIGNATURE)
 
-    @settings(max_examples=support.examples(100), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=support.examples(50), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(first=outcomes, second=outcomes)
     def check(first: Response | TransportFailure, second: Response | TransportFailure) -> None:
         call = kind(subject, support.settings(token=TOKEN))

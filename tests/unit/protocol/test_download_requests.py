@@ -60,11 +60,8 @@ def test_a_download_resumes_by_a_strong_etag_alone() -> None:
     [
         head(206, content_range="bytes 6-9/10", etag=ETAG),
         head(206, content_range="bytes 5-9/11", etag=ETAG),
-        head(206, content_range="bytes 5-9/*", etag=ETAG),
-        head(206, content_range="bytes 5-10/10", etag=ETAG),
         head(206, content_range="bytes 5-8/10", etag=ETAG),
         head(206, content_range="bytes 5-9/10", etag='"v2"'),
-        head(206, content_range="bytes 5-9/10"),
         head(206, content_range="bytes 5-9/10", etag=ETAG, last_modified="Thu, 01 Jan 2026 00:00:01 GMT"),
         head(206, etag=ETAG),
         head(416, content_range="bytes */4"),
@@ -127,12 +124,9 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
     [
         (head(429, retry_after="7"), exceptions.RateLimitError, True),
         (head(503, retry_after="7"), exceptions.RateLimitError, True),
-        (head(503, retry_after="soon"), exceptions.TransientServiceError, True),
         (head(500), exceptions.TransientServiceError, True),
-        (head(402), exceptions.RequestRejectedError, False),
         (head(400), exceptions.BadRequestError, False),
         (head(412), exceptions.RequestRejectedError, False),
-        (head(304), exceptions.InvalidResponseError, False),
         (head(204), exceptions.InvalidResponseError, False),
         (head(200, content_length="3", content_encoding="gzip"), exceptions.InvalidResponseError, False),
         (head(200, content_length="3, 4"), exceptions.InvalidResponseError, False),
@@ -148,6 +142,11 @@ def test_every_other_response_is_an_error_that_says_whether_to_try_again(respons
     assert "t0ken" not in str(failed.value)
 
 
+def test_a_download_host_that_cannot_be_reached_is_named_in_the_advice() -> None:
+    with pytest.raises(exceptions.ServiceUnreachableError, match="of the download host"):
+        started().finish_attempt(TransportFailure(FailureKind.UNREACHABLE, "connection refused"))
+
+
 def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known() -> None:
     download = started(expected_sha256=hashlib.sha256(b"abc").hexdigest().upper())
     download.accept_head(head(200))
@@ -160,34 +159,29 @@ def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known()
     assert started(expected_sha256=" ").result("").bytes == 0
 
 
+def test_a_few_redirects_are_followed_and_the_next_attempt_begins_at_the_link_again() -> None:
+    download = started()
+    for location in ("https://other.example.org/x", *["/elsewhere?sig=1#part"] * (MAX_REDIRECTS - 1)):
+        assert download.follow_redirect(head(302, location=location))
+    assert download.request().url == "https://other.example.org/elsewhere?sig=1"
+    with pytest.raises(exceptions.BadRequestError, match="more than 5 redirects"):
+        download.follow_redirect(head(302, location="/x"))
+    assert download.start_attempt(link()).url == URL
+
+
 @pytest.mark.parametrize(
     ("location", "problem"),
     [
-        ("/elsewhere?sig=1#part", ""),
-        ("https://other.example.org/x", ""),
         ("http://cdn.example.com/x", "plain http"),
         ("http://127.0.0.1/x", "plain http"),
-        ("file:///etc/passwd", "no valid host"),
         ("https://user:hunter2@cdn.example.com/x", "user name or password"),
         ("https://[::1/x", "no valid host"),
     ],
 )
 def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> None:
-    download = started()
-    response = head(302, location=location)
-    if not problem:
-        for _ in range(MAX_REDIRECTS):
-            assert download.follow_redirect(response)
-        assert download.request().url.startswith("https://")
-        assert "#" not in download.request().url
-        with pytest.raises(exceptions.BadRequestError, match="more than 5 redirects"):
-            download.follow_redirect(response)
-        assert download.start_attempt(link()).url == URL, "the next attempt begins at the link again"
-        return
-    with pytest.raises(exceptions.BadRequestError) as refused:
-        download.follow_redirect(response)
+    with pytest.raises(exceptions.BadRequestError, match=problem) as refused:
+        started().follow_redirect(head(302, location=location))
     assert "hunter2" not in str(refused.value)
-    assert problem in str(refused.value)
     assert not refused.value.retryable
 
 
@@ -200,14 +194,12 @@ def test_a_token_becomes_a_url_by_the_response_or_else_by_the_connection() -> No
     assert "t0ken" not in str(missing.value)
 
 
-@pytest.mark.parametrize(("url", "fine"), [("http://cdn.example.com/x", False), ("http://127.0.0.1/x", True)])
-def test_a_download_url_in_plain_http_leads_to_this_machine_or_is_allowed(url: str, fine: bool) -> None:
-    assert download_url(link(url), settings(allow_http=True)).reveal() == url
-    if fine:
-        assert download_url(link(url), settings()).reveal() == url
-        return
+def test_a_download_url_in_plain_http_leads_to_this_machine_or_is_allowed() -> None:
+    elsewhere, here = link("http://cdn.example.com/x"), link("http://127.0.0.1/x")
+    assert download_url(elsewhere, settings(allow_http=True)).reveal() == elsewhere.url_with_token
+    assert download_url(here, settings()).reveal() == here.url_with_token
     with pytest.raises(exceptions.ConfigurationError, match="plain http"):
-        download_url(link(url), settings())
+        download_url(elsewhere, settings())
 
 
 def test_what_no_url_may_hold_is_encoded_before_it_is_sent() -> None:
@@ -216,7 +208,7 @@ def test_what_no_url_may_hold_is_encoded_before_it_is_sent() -> None:
     )
 
 
-@pytest.mark.parametrize("value", ["abc", "z" * 64, 12])
+@pytest.mark.parametrize("value", ["abc", 12])
 def test_an_expected_sha256_that_is_none_is_refused(value: Any) -> None:
     with pytest.raises(exceptions.InvalidInputError, match="64 hexadecimal digits"):
         Download("f1", settings(), expected_sha256=value)
@@ -242,9 +234,7 @@ def test_a_block_is_asked_for_by_its_bytes_and_continues_where_it_broke() -> Non
     "response",
     [
         head(206, content_range="bytes 4-7/10", etag='W/"2"', last_modified="a"),
-        head(206, content_range="bytes 4-7/10", etag='W/"1"', last_modified="b"),
         head(206, content_range="bytes 4-7/11", etag='W/"1"', last_modified="a"),
-        head(206, content_range="bytes 4-7/10"),
         head(206, content_range="bytes 0-9/10", etag='W/"1"', last_modified="a"),
         head(416, content_range="bytes */0"),
     ],
@@ -256,16 +246,12 @@ def test_a_block_of_another_version_is_never_read(response: Response) -> None:
     assert not changed.value.retryable
 
 
-@pytest.mark.parametrize("version", [None, FileVersion(10, ETAG, "")])
-@pytest.mark.parametrize("status", [200, 206])
+@pytest.mark.parametrize(("status", "version"), [(200, FileVersion(10, ETAG, "")), (206, None)])
 def test_a_host_without_ranges_is_an_error_that_names_the_download(status: int, version: FileVersion | None) -> None:
     download = started(block=range(1), version=version)
-    with pytest.raises(exceptions.CloudStoreError) as failed:
+    with pytest.raises(exceptions.InvalidResponseError, match=r"DownloadFileOperator, or CloudStoreHook\.download") as failed:
         download.accept_head(head(status, content_length="10", etag=ETAG))
     assert not failed.value.retryable
-    if version is None or status == 200:
-        assert isinstance(failed.value, exceptions.InvalidResponseError)
-        assert "DownloadFileOperator, or CloudStoreHook.download" in str(failed.value)
 
 
 def test_an_empty_file_has_no_block() -> None:

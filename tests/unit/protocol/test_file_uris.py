@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from hypothesis import given
@@ -10,8 +9,7 @@ from hypothesis import settings as cases
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.file_uris import dataset_of_url, file_uri, normalize, path_of
-from airflow_provider_cloudstore.protocol.guards import validate_present
+from airflow_provider_cloudstore.protocol.file_uris import dataset_of_url, file_uri, normalize
 
 BASES = [
     "https://files.example.com",
@@ -20,8 +18,6 @@ BASES = [
     "https://files.example.com/eu%2Fx",
     "https://files.example.com:8443",
     "http://files.example.com",
-    "https://other.example.com",
-    "http://127.0.0.1:8080",
     "http://[::1]:8080/eu",
 ]
 IDS = ["f1", "F1", "x/f1", "eu/f1", "eu%2Ff1", "a b", "é", "?token=x", "#x", "a:b@c", "..", "/", "f1/"]
@@ -44,17 +40,13 @@ def test_no_two_files_of_two_services_or_base_paths_share_a_uri_or_a_dataset() -
     assert len({dataset_of_url(uri) for uri in uris}) == len(uris)
 
 
-def is_file_id(text: str) -> bool:
-    try:
-        return validate_present(text, "file_id") == text
-    except InvalidInputError:
-        return False
-
-
 @cases(deadline=None)
-@given(st.sampled_from(BASES), st.text(min_size=1).filter(is_file_id))
+@given(st.sampled_from(BASES), st.text(min_size=1))
 def test_a_uri_is_its_own_normal_form_and_holds_its_file_as_one_segment(base: str, file_id: str) -> None:
-    uri = file_uri(base, file_id)
+    try:
+        uri = file_uri(base, file_id)
+    except InvalidInputError:  # no file id
+        return
     assert normal(uri) == uri
     assert uri.isascii()
     assert uri.count("/") == file_uri(base, "f1").count("/")
@@ -63,9 +55,7 @@ def test_a_uri_is_its_own_normal_form_and_holds_its_file_as_one_segment(base: st
 @pytest.mark.parametrize(
     "written",
     [
-        "cloudstore://files.example.com/a%2fb",
-        "CLOUDSTORE://FILES.example.com:443/a%2Fb",
-        "cloudstore://user@files.example.com/a%2Fb",
+        "CLOUDSTORE://FILES.example.com:443/a%2fb",
         "cloudstore://user:hunter2@files.example.com/a%2Fb?access_token=hunter2#hunter2",
         "cloudstore://files.example.com/%61%2Fb",
     ],
@@ -81,7 +71,6 @@ def test_every_spelling_has_one_normal_form_without_what_may_give_access(written
         "cloudstore://my_conn@/f1",
         "cloudstore://user:hunt/er2@files.example.com/f1",
         "cloudstore://files.example.com:hunter2/f1",
-        "cloudstore://a b/f1",
     ],
 )
 def test_a_uri_that_names_no_service_for_certain_is_refused_and_not_repeated(written: str) -> None:
@@ -96,7 +85,6 @@ def test_a_uri_that_names_no_service_for_certain_is_refused_and_not_repeated(wri
     [
         ("cloudstore://h:8443/eu/f1", ("cloudstore://h:8443", "eu/f1")),
         ("https://user:hunter2@h/p/q?sig=hunter2#hunter2", ("https://h", "p/q")),
-        ("ftp://***@h:21/x?***", ("ftp://h:21", "x")),
         ("s3://my_conn@bucket/key.csv", ("s3://bucket", "key.csv")),
         ("/data/urls.csv", ("file", "/data/urls.csv")),
         ("file:///data/urls.csv", ("file", "/data/urls.csv")),
@@ -105,19 +93,3 @@ def test_a_uri_that_names_no_service_for_certain_is_refused_and_not_repeated(wri
 )
 def test_a_dataset_has_the_name_that_openlineage_gives_it_and_no_credentials(url: str, expected: tuple[str, str]) -> None:
     assert dataset_of_url(url) == expected
-
-
-@pytest.mark.parametrize(
-    ("base", "file_id"), [("files.example.com", "f1"), ("ftp://h", "f1"), ("https://h", ""), ("https://h", None)]
-)
-def test_what_names_no_file_is_refused(base: str, file_id: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        file_uri(base, file_id)
-
-
-@pytest.mark.parametrize("file_id", ["f1", "a/b", "/a/", "a%2Fb", "100%", "f?*[1]", "../../x", "..", "a#b?c"])
-def test_a_path_is_one_segment_and_its_own_normal_form(file_id: str) -> None:
-    path = path_of(f"cloudstore://my_conn@/{quote(file_id, safe='')}")
-    assert path == path_of(path) == quote(file_id, safe="")
-    assert path_of("/../../x/") == "..%2F..%2Fx"
-    assert path_of("folder/*.csv") == "folder%2F*.csv"  # for fsspec, a pattern

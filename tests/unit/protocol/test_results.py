@@ -1,47 +1,33 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from typing import Any
 
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES
 from airflow_provider_cloudstore.protocol.results import Content, FolderDeletion, find_link, read_content
 from airflow_provider_cloudstore.protocol.secrets import Secret
+from tests.support import RECEIVED, response
 
-SENT = pendulum.datetime(2026, 1, 1)
-GOT = pendulum.datetime(2026, 1, 1, 0, 0, 1)
 TOKEN = Secret("s3cret/access+token")
 
 
-def response(body: Any = b"", **headers: str) -> Response:
-    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Response(
-        200, {name.replace("_", "-"): value for name, value in headers.items()}, raw, SENT.timestamp(), GOT.timestamp()
-    )
-
-
 def content(body: Any = b"", **headers: str) -> Content:
-    return read_content(response(body, **headers))
+    return read_content(response(200, body, **headers))
 
 
 def link(body: Any, *token_path: str, secrets: tuple[Secret, ...] = ()) -> Any:
-    got = response(body)
+    got = response(200, body)
     return find_link("f1", got, read_content(got).data, token_path, secrets)
-
-
-# --- what a body is ---
 
 
 @pytest.mark.parametrize(
     ("body", "data"),
     [
         (b"", None),
-        (b"\xef\xbb\xbf", None),
-        (b"null", None),
         (b'{"a": [1, 2.5, "\xc3\xa9", null, true]}', {"a": [1, 2.5, "é", None, True]}),
         (b"\xef\xbb\xbf{}", {}),
         (b'{"a": "line\nbreak"}', {"a": "line\nbreak"}),
@@ -61,31 +47,24 @@ def test_an_envelope_that_says_error_is_one_whatever_else_is_in_it(odd: bytes) -
     assert (got.is_error, got.message) == (True, "No such folder")
 
 
+TOO_LARGE, DAMAGED = "a body of more than 1 MiB, which was cut off", "a body in an unknown content coding, or damaged"
+BROKEN_JSON = "a body that begins like JSON and is not JSON"
+WEB_PAGE = "a web page in place of the service's response"
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "problem"),
     [
-        (b" " * (MAX_BODY_BYTES + 1), {}, "a body of more than 1 MiB, which was cut off"),
-        (
-            gzip.compress(bytes(MAX_BODY_BYTES + 1), mtime=0),
-            {"content_encoding": "gzip"},
-            "a body of more than 1 MiB, which was cut off",
-        ),
-        (b"x", {"content_encoding": "br"}, "a body in an unknown content coding, or damaged"),
-        (b"{}", {"content_encoding": "gzip"}, "a body in an unknown content coding, or damaged"),
-        (
-            gzip.compress(b'{"a": "b"}', mtime=0)[:-10],
-            {"content_encoding": "gzip"},
-            "a body in an unknown content coding, or damaged",
-        ),
-        *[
-            (body, {}, "a body that begins like JSON and is not JSON")
-            for body in (b"{broken", b'{"a": ', b"[", b"[" * 100_000, b"{'a': 1}", b'{"a": 1} extra')
-        ],
-        (b"<!DOCTYPE html><p>Sign in", {}, "a web page in place of the service's response"),
-        (b"\xef\xbb\xbf<html>", {}, "a web page in place of the service's response"),
-        (b"<?xml version='1.0'?><Error/>", {}, "a web page in place of the service's response"),
-        (b"Sign in", {"content_type": "text/HTML; charset=utf-8"}, "a web page in place of the service's response"),
-        (b"{{ title }} Sign in", {"content_type": "text/html"}, "a web page in place of the service's response"),
+        (b" " * (MAX_BODY_BYTES + 1), {}, TOO_LARGE),
+        (gzip.compress(bytes(MAX_BODY_BYTES + 1), mtime=0), {"content_encoding": "gzip"}, TOO_LARGE),
+        (b"x", {"content_encoding": "br"}, DAMAGED),
+        (b"{}", {"content_encoding": "gzip"}, DAMAGED),
+        (gzip.compress(b'{"a": "b"}', mtime=0)[:-10], {"content_encoding": "gzip"}, DAMAGED),
+        *[(body, {}, BROKEN_JSON) for body in (b"{broken", b'{"a": ', b"[", b"[" * 100_000, b'{"a": 1} extra')],
+        (b"<!DOCTYPE html><p>Sign in", {}, WEB_PAGE),
+        (b"\xef\xbb\xbf<html>", {}, WEB_PAGE),
+        (b"Sign in", {"content_type": "text/HTML; charset=utf-8"}, WEB_PAGE),
+        (b"{{ title }} Sign in", {"content_type": "text/html"}, WEB_PAGE),
         (b"token123", {}, ""),
         (b'{"a": 1}', {"content_type": "text/html"}, ""),
         (gzip.compress(b'{"a": 1}', mtime=0), {"content_encoding": "gzip"}, ""),
@@ -95,7 +74,7 @@ def test_an_envelope_that_says_error_is_one_whatever_else_is_in_it(odd: bytes) -
 )
 def test_what_cannot_be_the_services_own_is_known_and_not_quoted(body: bytes, headers: dict[str, str], problem: str) -> None:
     got = content(body, **headers)
-    assert (got.problem, got.is_web_page) == (problem, "web page" in problem)
+    assert (got.problem, got.is_web_page) == (problem, problem == WEB_PAGE)
     assert not (problem and got.message)
 
 
@@ -106,8 +85,7 @@ def test_what_cannot_be_the_services_own_is_known_and_not_quoted(body: bytes, he
         ({"status": "401"}, 401), ({"_status": " 500 "}, 500), ({"status": 200, "code": "599"}, 599),
         ({"_status": 404, "code": 500}, 404),
         ({"code": 399}, None), ({"code": 600}, None), ({"code": 4040}, None), ({"code": "404 Not Found"}, None),
-        ({"code": True}, None), ({"code": [404]}, None), ({"result": 404}, None), ({"data": {"code": 404}}, None),
-        ([404], None), ("404", None), (404, None), (None, None),
+        ({"code": [404]}, None), ({"result": 404}, None), ({"data": {"code": 404}}, None), ([404], None),
     ],
 )  # fmt: skip
 def test_a_number_from_400_to_599_is_the_status_of_an_error(data: Any, number: int | None) -> None:
@@ -125,8 +103,6 @@ def test_a_number_from_400_to_599_is_the_status_of_an_error(data: Any, number: i
         ({"error": "no", "errors": ["other"]}, "no"),
         ({"error": {"code": 7, "message": "no"}}, "no"),
         ({"errors": [{"message": "no"}, "other"]}, "no"),
-        ({"error": True, "data": {"message": "elsewhere"}}, ""),
-        ({"response": 5, "errors": []}, ""),
         (b"plain words", "plain words"),
         ([1], ""),
         (b"", ""),
@@ -151,37 +127,25 @@ def test_content_is_described_by_its_keys_and_never_by_its_values(data: Any, say
     assert content(data).keys == says
 
 
-# --- where the token is ---
-
-
 @pytest.mark.parametrize(
     ("body", "token"),
     [
         ({"download_token": "t"}, "t"),
-        ({"token": "t"}, "t"),
-        ({"data": {"download_token": "t"}}, "t"),
-        ({"data": {"token": "t"}, "response": "The link"}, "t"),
+        ({"data": {"token": "t"}}, "t"),
         ({"token": "worse", "download_token": "t"}, "t"),
         ({"token": "worse", "data": {"download_token": "t"}}, "t"),
         ({"data": {"token": "worse"}, "token": "t"}, "t"),
         ({"token": 12345}, "12345"),
-        ({"data": {"download_url": "https://h/f?x=1&download_token=a%2Bb%20#frag"}}, None),
         ({"data": {"download_url": "https://h/f?x=1&download_token=a%2Bb%3D#frag"}}, "a+b="),
-        ({"url": "https://h/f?token=t"}, "t"),
         ({"url": "https://h/f?token=a+b=c"}, "a+b=c"),
         ({"url": "https://h/f?token=worse&download_token=t"}, "t"),
         ({"token": "t", "url": "https://h/f?token=worse"}, "t"),
-        ({"token": "", "url": "https://h/f?token=t"}, "t"),
         (b"bare-token\n", "bare-token"),
-        (b"two words", None),
         ({"token": "a\ud800b"}, None),
         (b"two\nlines", None),
         ({}, None),
-        ({"token": None}, None),
-        ({"token": True}, None),
-        ({"token": "two words"}, None),
-        ({"url": 5}, None),
-        ({"url": "https://h/f"}, None),
+        *[({"token": nothing, "url": "https://h/f?token=t"}, "t") for nothing in ("", "null", 0, -1, True, None)],
+        ({"token": "two words", "url": 5}, None),
         ({"data": "token"}, None),
     ],
 )
@@ -192,16 +156,7 @@ def test_the_token_is_found_in_every_place_where_services_put_it(body: Any, toke
 
 @pytest.mark.parametrize(
     ("path", "token"),
-    [
-        ("a.b", "t"),
-        ("list.1.x", "u"),
-        ("list.9.x", None),
-        ("list.2.x", None),
-        ("a.c", None),
-        ("a.b.c", None),
-        ("list.x", None),
-        ("a", None),
-    ],
+    [("a.b", "t"), ("list.1.x", "u"), ("list.2.x", None), ("a.c", None), ("a.b.c", None), ("list.x", None), ("a", None)],
 )
 def test_a_token_path_is_the_only_place_where_the_token_is_looked_for(path: str, token: str | None) -> None:
     found = link({"a": {"b": "t"}, "list": [{}, {"x": "u"}], "token": "not this"}, *path.split("."))
@@ -212,7 +167,6 @@ def test_a_link_has_the_url_of_the_answer_where_there_is_one() -> None:
     assert link({"token": "t", "data": {"download_url": "https://h/f?token=t"}}).url_with_token == "https://h/f?token=t"
     assert link({"token": "t", "url": "https://h/u"}).url_with_token == "https://h/u"
     assert link({"token": "t", "url": ""}).url_with_token is None
-    assert link({"token": "t"}).url_with_token is None
 
 
 def test_a_token_that_is_a_url_is_the_url_of_the_link() -> None:
@@ -226,17 +180,14 @@ def test_a_token_that_is_a_url_is_the_url_of_the_link() -> None:
     [
         ({"expires_at": "2026-01-02 03:04:05"}, pendulum.datetime(2026, 1, 2, 3, 4, 5)),
         ({"expires_at": "2026-01-02T03:04:05+02:00"}, pendulum.datetime(2026, 1, 2, 1, 4, 5)),
-        ({"expires_at": "2026-01-02T03:04:05.5Z"}, pendulum.datetime(2026, 1, 2, 3, 4, 5, 500_000)),
         ({"expires": 1767323045}, pendulum.datetime(2026, 1, 2, 3, 4, 5)),
-        ({"expires": 60}, GOT.add(seconds=60)),
-        ({"expires_in": "60.5"}, GOT.add(seconds=60.5)),
-        ({"expires_in": 200_000_000}, GOT.add(seconds=200_000_000)),
-        ({"expires_at": "rubbish", "expires_in": 60}, GOT.add(seconds=60)),
+        ({"expires": 60}, RECEIVED.add(seconds=60)),
+        ({"expires_in": "60.5"}, RECEIVED.add(seconds=60.5)),
+        ({"expires_in": 200_000_000}, RECEIVED.add(seconds=200_000_000)),
+        ({"expires_at": "rubbish", "expires_in": 60}, RECEIVED.add(seconds=60)),
         ({"expires": 1767323045000}, None),
-        ({"expires_at": "now"}, None),
         ({"expires_at": True}, None),
         ({"expires_in": "2026-01-02"}, None),
-        ({"expires_in": 1e300}, None),
         ({"expires": 10**400}, None),
         ({}, None),
     ],
@@ -248,37 +199,20 @@ def test_the_end_of_a_token_is_read_where_it_is_told_and_can_be_read(fields: dic
 
 
 @pytest.mark.parametrize("echo", ["s3cret/access+token", "prefix.s3cret/access+token"])
-@pytest.mark.parametrize("place", ["token", "url", "bare", "path"])
-def test_an_access_token_that_comes_back_is_no_download_token(echo: str, place: str) -> None:
-    body: Any = {
-        "token": {"token": echo},
-        "path": {"a": echo},
-        "url": {"url": f"https://h/f?token={echo}"},
-        "bare": echo.encode(),
-    }
-    assert link(body[place], *(["a"] if place == "path" else []), secrets=(TOKEN,)) is None
-
-
-def test_another_place_is_looked_at_where_the_first_repeats_the_access_token() -> None:
-    made = link({"token": TOKEN.reveal(), "data": {"token": "real"}}, secrets=(TOKEN,))
-    assert made.token == "real"
-
-
-def test_a_short_access_token_is_not_seen_in_a_longer_download_token() -> None:
-    assert link({"token": "abcdef"}, secrets=(Secret("abc"),)).token == "abcdef"
-    assert link({"token": "abc"}, secrets=(Secret("abc"),)) is None
+def test_an_access_token_that_comes_back_is_no_download_token(echo: str) -> None:
+    for body in ({"token": echo}, {"url": f"https://h/f?token={echo}"}, echo.encode()):
+        assert link(body, secrets=(TOKEN,)) is None
+    assert link({"a": echo}, "a", secrets=(TOKEN,)) is None
+    assert link({"token": echo, "data": {"token": "real"}}, secrets=(TOKEN,)).token == "real"
 
 
 @pytest.mark.parametrize(
     "url",
-    ["/relative?token=t", "//h/f", "h/f", "ftp://h/f", "javascript:alert(1)", "https://", "https://h/a b", "https://h/a\nb",
-     "https://h/\x7f", "https://h\\@evil/", "https://h/\ud800", "https://h/?access_token=s3cret%2Faccess%2Btoken"],
+    ["/relative?token=t", "h/f", "ftp://h/f", "https://", "https://h/a b", "https://h/\x7f", "https://h\\@evil/",
+     "https://h/?access_token=s3cret%2Faccess%2Btoken"],
 )  # fmt: skip
 def test_a_url_that_must_not_be_handed_on_is_left_out(url: str) -> None:
     assert link({"token": "t", "url": url}, secrets=(TOKEN,)).url_with_token is None
-
-
-# --- results ---
 
 
 def test_results_are_dicts_with_times_in_iso_8601_utc() -> None:
@@ -288,8 +222,8 @@ def test_results_are_dicts_with_times_in_iso_8601_utc() -> None:
         "created_at": "2026-01-01T00:00:01Z", "expires_at": "2026-01-01T00:01:01Z",
     }  # fmt: skip
     assert link(b"t").to_dict()["expires_at"] is None
-    deletion = FolderDeletion("d1", SENT.in_timezone("Europe/Berlin"), None, existed=False).to_dict()
-    assert deletion == {"folder_id": "d1", "requested_at": "2026-01-01T00:00:00Z", "response": None, "existed": False}
+    deletion = FolderDeletion("d1", RECEIVED.in_timezone("Europe/Berlin"), None, existed=False)
+    assert deletion.to_dict()["requested_at"] == "2026-01-01T00:00:01Z"
 
 
 def test_a_link_does_not_print_its_token_and_names_its_secrets() -> None:

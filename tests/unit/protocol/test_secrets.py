@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import json
 import re
 from urllib.parse import quote, quote_plus, urlsplit
@@ -25,18 +24,10 @@ AWKWARD = "a+b/c=d%e&f g#é"
 
 def test_a_secret_shows_itself_nowhere_but_where_it_is_revealed() -> None:
     secret = Secret(AWKWARD)
-    for shown in (str(secret), repr(secret), f"{secret}", f"{secret!r}", f"{[secret]}", f"{copy.deepcopy(secret)}"):
+    for shown in (str(secret), repr(secret), f"{[secret]}"):
         assert AWKWARD not in shown
         assert "***" in shown
     assert secret.reveal() == AWKWARD
-    assert copy.deepcopy(secret).reveal() == AWKWARD
-
-
-def test_two_secrets_are_equal_when_their_texts_are() -> None:
-    assert Secret("abc") == Secret("abc")
-    assert Secret("abc") != Secret("abd")
-    assert Secret("abc") != "abc"
-    assert len({Secret("abc"), Secret("abc")}) == 1
 
 
 @pytest.mark.parametrize(
@@ -75,13 +66,10 @@ def test_nothing_is_redacted_for_a_secret_too_short_to_be_one() -> None:
     assert redact("ab", [Secret("ab")]) == "ab"
 
 
-@pytest.mark.parametrize("printed", [AWKWARD, quote(AWKWARD), f"https://h/f?token={quote(AWKWARD, safe='')}&x=1"])
-def test_a_value_that_repeats_a_secret_is_recognized(printed: str) -> None:
-    assert hides_secret(printed, [Secret("another-one"), Secret(AWKWARD)])
-    assert not hides_secret(printed, [Secret("another-one")])
-
-
-def test_a_short_secret_is_recognized_as_a_whole_only() -> None:
+def test_a_value_that_repeats_a_secret_is_recognized_and_a_short_secret_as_a_whole_only() -> None:
+    for printed in (AWKWARD, f"https://h/f?token={quote(AWKWARD, safe='')}&x=1"):
+        assert hides_secret(printed, [Secret("another-one"), Secret(AWKWARD)])
+        assert not hides_secret(printed, [Secret("another-one")])
     assert hides_secret("short", [Secret("short")])
     assert not hides_secret("a short one", [Secret("short")])
 
@@ -91,17 +79,14 @@ def test_a_short_secret_is_recognized_as_a_whole_only() -> None:
     [
         ("https://host/path/file.csv", "https://host/path/file.csv"),
         ("https://host:8443/path?sig=abc&x=1", "https://host:8443/path?***"),
-        ("ftp://user:pass@host/file", "ftp://***@host/file"),
-        ("https://token@host/file?a=b#frag", "https://***@host/file?***#***"),
+        ("ftp://user:pass@host/file#frag", "ftp://***@host/file#***"),
+        ("example.com:8080/a/b.csv", "example.com:8080/a/b.csv"),
+        ("example.com/report.csv?sig=hunter2", "***"),
+        ("user:hunter2@example.com/report.csv", "***"),
         ("no url", "***"),
         ("/relative?sig=abc", "***"),
-        ("mailto:user", "***"),
-        ("hunter2", "***"),
         ("aB3dE6gH9jK2", "***"),
-        ("550e8400-e29b-41d4-a716-446655440000", "***"),
         ("user:hunter2", "***"),
-        ("sig=hunter2", "***"),
-        ("a\\b", "***"),
         ("a\u202eb", "***"),
         ("", "***"),
     ],
@@ -115,10 +100,7 @@ def test_a_url_is_shown_without_what_gives_access(url: str, shown: str) -> None:
     ("path", "shown"),
     [
         ("s3://KEY:hunter2@bucket/x", "s3://***:***@bucket/x"),
-        ("s3://KEY:hun/ter2+@bucket/x", "s3://***:***@bucket/x"),
-        ("s3://KEY:hunt@er2@bucket/x", "s3://***:***@bucket/x"),
         ("s3://KEY:hunt@e/r2@bucket/x", "s3://***:***@bucket/x"),
-        ("s3://KEY:@bucket/x", "s3://***:***@bucket/x"),
         ("s3://:hunter2@bucket/x", "s3://***:***@bucket/x"),
         ("s3://KEY%3ahunter2@bucket/x", "s3://***:***@bucket/x"),
         ("simplecache::s3://KEY:hunter2@bucket/x", "simplecache::s3://***:***@bucket/x"),
@@ -135,8 +117,7 @@ def test_a_path_with_credentials_is_shown_without_them(path: str, shown: str) ->
 @pytest.mark.parametrize(
     "path",
     [
-        "s3://aws_default@bucket/x", "s3://aws_default@bucket/a:b@c", "s3://bucket/a:b@c", "hdfs://namenode:8020/user/a@b.csv",
-        "hdfs://conn@namenode:8020/a@b:c", "file:///a:b@c", "/data/a:b@c.csv", "urls.csv", "abfs://container@account.dfs.h/x", "",
+        "s3://aws_default@bucket/a:b@c", "s3://bucket/a:b@c", "hdfs://conn@namenode:8020/a@b:c", "/data/a:b@c.csv", "",
     ],
 )  # fmt: skip
 def test_a_path_without_credentials_is_shown_as_it_is(path: str) -> None:
@@ -162,11 +143,5 @@ def test_what_gives_access_in_a_url_is_found_encoded_and_decoded() -> None:
     query = {"to%6ben=12%2B45+78;id=200&name", "token=12+45+78;id=200&name", "token=12+45 78;id=200&name"}
     user_info = {"us%2Ber:pa:s%20s", "us+er:pa:s s"}
     assert found == query | user_info | {"pa:s%20s", "pa:s s", "12%2B45+78", "12+45+78", "12+45 78", "frag"}
-
-
-def test_a_url_without_credentials_holds_no_secret() -> None:
     assert url_secrets("https://host/path") == ()
-
-
-def test_a_text_that_cannot_be_read_as_a_url_is_a_secret_as_a_whole() -> None:
-    assert url_secrets("https://[bad?sig=1") == (Secret("https://[bad?sig=1"),)
+    assert url_secrets("https://[bad?sig=1") == (Secret("https://[bad?sig=1"),)  # cannot be read

@@ -2,19 +2,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import (
-    EXTRA_KEYS,
-    Settings,
-    read_extra,
-    warnings_about,
-)
+from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, read_extra, warnings_about
 
 
 def read(host: str | None = "files.example.com", password: str | None = "token", **more: Any) -> Settings:
@@ -29,14 +23,11 @@ def read(host: str | None = "files.example.com", password: str | None = "token",
         ("https://files.example.com/", {}, "https://files.example.com"),
         ("files.example.com:8443/a/b/", {}, "https://files.example.com:8443/a/b"),
         ("files.example.com", {"port": 0}, "https://files.example.com"),
-        ("bücher.example", {}, "https://bücher.example"),
         ("files.example.com/a", {"port": 8443}, "https://files.example.com:8443/a"),
         ("files.example.com:1", {"port": 8443}, "https://files.example.com:1"),
         ("[::1]", {"port": 80, "schema": "http"}, "http://[::1]:80"),
         ("http://localhost:8080", {}, "http://localhost:8080"),
-        ("HTTP://127.8.9.1", {}, "http://127.8.9.1"),
         ("http://a.localhost", {}, "http://a.localhost"),
-        ("http://files.example.com", {"allow_http": True}, "http://files.example.com"),
         ("http://files.example.com", {"allow_http": "TRUE"}, "http://files.example.com"),
     ],
 )
@@ -49,21 +40,9 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
     [
         (None, {}, r"^the connection has no host\.\nSet the host to the base URL, such as https"),
         ("https://", {}, r"^the connection's host \*\*\* has no valid host\.\nSet the host to the base URL"),
-        ("https://host:port", {}, "not a number from 1 to 65535"),
-        ("host:0", {}, "not a number from 1 to 65535"),
-        ("host:", {}, "not a number from 1 to 65535"),
-        ("host", {"port": 65536}, "not a number from 1 to 65535"),
         ("host", {"port": "hunter2"}, "not a number from 1 to 65535"),
-        ("https://[bad", {}, "no valid host"),
-        ("two words", {}, "a space"),
         ("zero\u200bwidth", {}, "invisible character"),
-        ("host\\path", {}, "a backslash"),
-        ("a..b", {}, "no valid host"),
-        ("http:127.0.0.1:41283", {}, "more than one ':'"),
-        ("a" * 64 + ".example", {}, "no valid host"),
-        ("a%2eb", {}, "no valid host"),
         ("host/é", {}, "must be percent-encoded"),
-        ("user:hunter/2@host", {}, "user info"),
         (5, {}, "must be a string"),
         ("host", {"schema": ["hunter2"]}, "must be a string"),
         ("host", {"schema": "hunter 2"}, "no scheme"),
@@ -73,7 +52,6 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
         ("http://files.example.com", {}, 'exposes the token in transit\\.\n.*needs extra "allow_http": true'),
         ("http://10.0.0.1", {}, "exposes the token"),
         ("http://notlocalhost", {}, "exposes the token"),
-        ("http://localhost.example.com", {}, "exposes the token"),
         ("https://files.example.com/cloud/api/v2", {}, "must end before"),
     ],
 )
@@ -99,33 +77,41 @@ def test_a_token_that_cannot_be_one_is_refused_without_being_shown(password: str
     assert not password or password not in str(refused.value)
 
 
-OTHER_VALUES: dict[str, Any] = {
-    "timeout": 5,
-    "max_attempts": 7,
-    "verify": False,
-    "proxy": "http://proxy:3128",
-    "allow_http": True,
-    "protected_folder_ids": ["root"],
-    "token_path": "a.b",
-    "file_id_path": "a.b",
-    "not_found_pattern": "missing",
-    "download_url": "https://h/{token}",
-}
+# As JSON, and as the text of a form.
+VALUES: list[tuple[str, Any, Any]] = [
+    ("timeout", "86400", 86_400),
+    ("timeout", 0.001, 0.001),
+    ("max_attempts", "1", 1),
+    ("verify", "false", False),
+    ("verify", "/etc/ca.pem", "/etc/ca.pem"),
+    ("proxy", "u:p@proxy:3128", Secret("http://u:p@proxy:3128")),
+    ("proxy", "https://proxy:3128", Secret("https://proxy:3128")),
+    ("allow_http", "TRUE", True),
+    ("protected_folder_ids", [" root ", 7], {"0", "/", "root", "7"}),
+    ("protected_folder_ids", "a, b", {"0", "/", "a", "b"}),
+    ("protected_folder_ids", '["My Folder (2024)", "é/b-c_d.e~f"]', {"0", "/", "My Folder (2024)", "é/b-c_d.e~f"}),
+    ("protected_folder_ids", [], {"0", "/"}),
+    ("token_path", "data.link.0.key", ("data", "link", "0", "key")),
+    ("file_id_path", "a", ("a",)),
+    ("not_found_pattern", "no such (folder|file)", re.compile("no such (folder|file)", re.IGNORECASE)),
+    ("download_url", " http://dl.example.com/{token}/x ", "http://dl.example.com/{token}/x"),
+]
+
+
+@pytest.mark.parametrize(("key", "written", "value"), VALUES)
+def test_an_extra_is_read_and_its_default_kept_where_it_is_empty(key: str, written: Any, value: Any) -> None:
+    assert getattr(read(**{key: written}), key) == value
+    default = getattr(read(), key)
+    assert getattr(read(**{key: None}), key) == default
+    if key != "protected_folder_ids":
+        assert getattr(read(**{key: ""}), key) == default
 
 
 def test_every_setting_that_is_no_standard_field_is_an_extra() -> None:
     settings = {one.name for one in fields(Settings)} - {"base_url", "access_token", "proxy_is_inherited", "conn_id"}
     assert settings == EXTRA_KEYS, f"protocol/settings.py needs both a field and a row in _EXTRAS: {settings ^ EXTRA_KEYS}"
-
-
-@pytest.mark.parametrize("key", sorted(EXTRA_KEYS))
-def test_every_extra_changes_its_setting(key: str) -> None:
-    assert key in OTHER_VALUES, f"tests/unit/protocol/test_settings.py needs a value for '{key}' in OTHER_VALUES"
-    default = getattr(read(), key)
-    assert getattr(read(**{key: OTHER_VALUES[key]}), key) != default
-    assert getattr(read(**{key: None}), key) == default
-    if key != "protected_folder_ids":
-        assert getattr(read(**{key: ""}), key) == default
+    untested = EXTRA_KEYS - {key for key, *_ in VALUES}
+    assert not untested, f"tests/unit/protocol/test_settings.py needs a row in VALUES for {untested}"
 
 
 def test_the_defaults_are_those_of_the_page() -> None:
@@ -134,41 +120,19 @@ def test_the_defaults_are_those_of_the_page() -> None:
     assert settings.protected_folder_ids == {"0", "/"}
 
 
-def test_extras_are_read_as_json_and_as_the_text_of_a_form(tmp_path: Path) -> None:
-    bundle = tmp_path / "ca.pem"
-    bundle.touch()
-    settings = read(
-        timeout="86400", max_attempts="1", verify=str(bundle), proxy="http://u:p@proxy:3128", protected_folder_ids=["root", 7],
-        token_path="data.link.0.key",
-    )  # fmt: skip
-    assert settings.timeout == 86_400
-    assert settings.max_attempts == 1
-    assert read(timeout=0.001).timeout == 0.001
-    assert settings.verify == str(bundle)
-    assert settings.proxy == Secret("http://u:p@proxy:3128")
-    assert settings.protected_folder_ids == {"0", "/", "root", "7"}
-    assert settings.token_path == ("data", "link", "0", "key")
-    assert read(proxy="proxy:3128").proxy == Secret("http://proxy:3128")
-    assert read(proxy="u:p@proxy:3128").proxy == Secret("http://u:p@proxy:3128")
-    assert read(proxy="https://proxy:3128").proxy == Secret("https://proxy:3128")
-    assert read(password="abc").access_token == Secret("abc")
-    assert read(not_found_pattern="no such (folder|file)").not_found_pattern == re.compile("no such (folder|file)", re.IGNORECASE)
-    assert read(verify="false").verify is False
-    assert read(verify="True").verify is True
-
-
 @pytest.mark.parametrize(
     "extra",
     [
-        {"timeout": 0}, {"timeout": -1}, {"timeout": "soon"}, {"timeout": "nan"}, {"timeout": "inf"}, {"timeout": True},
-        {"timeout": []}, {"timeout": 86_401}, {"max_attempts": 0}, {"max_attempts": "many"}, {"verify": 1},
-        {"allow_http": "perhaps"}, {"allow_http": 1}, {"proxy": "proxy:70000"},
-        {"timeout": 10**400}, {"timeout": "9" * 5000}, {"max_attempts": 10**400}, {"max_attempts": float("inf")},
-        {"max_attempts": "nan"}, {"max_attempts": True}, {"max_attempts": 2.5}, {"timeout": {}}, {"proxy": "proxy:0"},
-        {"proxy": "http://u:hunter2/x@proxy:3128"}, {"proxy": "http://proxy/hunter2"}, {"proxy": "http://u:hunter@2@proxy"},
+        {"timeout": 0}, {"timeout": "soon"}, {"timeout": "nan"}, {"timeout": True}, {"timeout": []}, {"timeout": 86_401},
+        {"timeout": 10**400}, {"timeout": "9" * 5000}, {"max_attempts": 0}, {"max_attempts": 2.5}, {"verify": 1},
+        {"allow_http": "perhaps"}, {"proxy": "proxy:70000"},
+        {"proxy": "http://u:hunter2/x@proxy:3128"}, {"proxy": "http://proxy/hunter2"},
         {"proxy": "http://proxy:3128?hunter2"}, {"proxy": "socks5://proxy"},
         {"token_path": 5}, {"token_path": "data..key"},
-        {"file_id_path": ".key"},
+        {"not_found_pattern": "no such ("}, {"not_found_pattern": 5}, {"not_found_pattern": ".*"},
+        {"download_url": "https://dl.example.com/"}, {"download_url": "https://dl.example.com/{token}/{token}"},
+        {"download_url": "https://dl.example.com/{token}#x"}, {"download_url": "https://u:hunter2@dl.example.com/{token}"},
+        {"download_url": "https://{token}.example.com/"}, {"download_url": ["https://dl.example.com/{token}"]},
     ],
 )  # fmt: skip
 def test_an_extra_that_makes_no_sense_is_refused_by_its_name(extra: dict[str, Any]) -> None:
@@ -179,7 +143,7 @@ def test_an_extra_that_makes_no_sense_is_refused_by_its_name(extra: dict[str, An
 
 @pytest.mark.parametrize(
     "text",
-    ["[1]", '"hunter2"', "hunter2", "{", "1", "null", "{'timeout': 1}", f'{{"timeout": {"9" * 5000}}}', "[" * 100_000, 5],
+    ["[1]", '"hunter2"', "hunter2", f'{{"timeout": {"9" * 5000}}}', "[" * 100_000, 5],
     ids=lambda text: str(text)[:20],
 )
 def test_an_extra_that_is_no_json_object_is_refused_without_being_shown(text: Any) -> None:
@@ -189,21 +153,10 @@ def test_an_extra_that_is_no_json_object_is_refused_without_being_shown(text: An
     assert refused.value.__context__ is None
 
 
-def test_what_is_likely_a_mistake_is_told() -> None:
-    assert warnings_about("cloudstore", {"timeout": 1}) == []
-    (about_type,) = warnings_about("http", {})
-    assert "'http'" in about_type
-    assert "'cloudstore'" in about_type
-    (unknown,) = warnings_about("cloudstore", {"xyz": 1})
-    assert "'xyz'" in unknown
-    assert all(key in unknown for key in EXTRA_KEYS)
-
-
 @pytest.mark.parametrize(
     "name",
-    ["Protected_Folder_Ids", "protectedFolderIds", "protected-folder-ids", "protected_folders", "deletion_protection",
-     "pretected_folder_ids", "extra__http__protected_folder_ids"],
-)  # fmt: skip
+    ["protectedFolderIds", "deletion_protection", "pretected_folder_ids", "extra__http__protected_folder_ids"],
+)
 def test_an_unknown_extra_that_resembles_the_one_that_protects_folders_is_refused(name: str) -> None:
     words = f"^extra '{re.escape(name)}' of the connection is unknown, and resembles 'protected_folder_ids'"
     with pytest.raises(ConfigurationError, match=words) as refused:
@@ -211,43 +164,27 @@ def test_an_unknown_extra_that_resembles_the_one_that_protects_folders_is_refuse
     assert refused.value.permanent
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["comment", "project_id", "folder_ids", "extra__http__scheme", "do_not_delete", "timeuot", "verify_ssl", "token-path"],
-)
-def test_any_other_unknown_extra_has_no_effect_and_is_told(name: str) -> None:
+@pytest.mark.parametrize("name", ["folder_ids", "extra__http__scheme", "do_not_delete", "timeuot"])
+def test_any_other_unknown_extra_has_no_effect_and_is_told_like_another_type(name: str) -> None:
     assert read(**{name: "x"}) == read()
-    (warning,) = warnings_about("cloudstore", {name: "x"})
-    assert repr(name) in warning
+    about_type, unknown = warnings_about("http", {name: "x", "timeout": 1})
+    assert "has the type 'http', not 'cloudstore'" in about_type
+    assert repr(name) in unknown
+    assert all(key in unknown for key in EXTRA_KEYS)
 
 
 def test_the_test_button_of_airflow_2_sends_each_field_twice() -> None:
-    twice: dict[str, Any] = {
-        "protected_folder_ids": "f1",
-        "extra__cloudstore__protected_folder_ids": "f1",
-        "extra__cloudstore__timeout": 5,
-    }
-    assert read(timeout=5, **twice).protected_folder_ids == {"0", "/", "f1"}
-    assert warnings_about("cloudstore", {"timeout": 5, **twice}) == []
+    twice = {"protected_folder_ids": "f1", "extra__cloudstore__protected_folder_ids": "f1"}
+    assert read(**twice).protected_folder_ids == {"0", "/", "f1"}
+    assert warnings_about("cloudstore", twice) == []
     with pytest.raises(ConfigurationError, match="'extra__cloudstore__protected_folder_ids'"):
         read(**twice | {"protected_folder_ids": "f2"})
 
 
 @pytest.mark.parametrize(
-    ("value", "ids"),
-    [(None, set()), ([], set()), (["a"], {"a"}), ([" a ", 7], {"a", "7"}), ("a", {"a"}), ("a, b", {"a", "b"}),
-     ('["a", 7]', {"a", "7"}), (["My Folder (2024)", "é/b-c_d.e~f"], {"My Folder (2024)", "é/b-c_d.e~f"})],
-)  # fmt: skip
-def test_protected_ids_are_a_list_or_separated_by_commas(value: Any, ids: set[str]) -> None:
-    assert read(protected_folder_ids=value).protected_folder_ids == {"0", "/", *ids}
-
-
-@pytest.mark.parametrize(
     "value",
-    ["", " ", ",", "a,", "a;b", "a b", "a\nb", "a|b", '"a"', "[a]", '["a"', "a*", "None", "null", "{{ var.value.ids }}",
-     '{"a": 1}', [""], [" "], ["a", None], ["None"], ["a*"], ["{{ x }}"],
-     ["a,b"], ["a%20b"], ["a,"], "a\uff0cb", "\u201ca\u201d", "`a`", "a?b", "^a$", ["a[b]"], "$IDS", "%(ids)s",
-     [["a"]], [True], {}, {"a": 1}, 5, 0, True, False],
+    ["", ",", "a,", "a;b", "a b", '"a"', '["a"', "a*", "None", "{{ var.value.ids }}", '{"a": 1}', [""], [" "], ["a", None],
+     ["a,b"], "a\uff0cb", "^a$", "$IDS", [["a"]], [True], {}, {"a": 1}, 5, True],
     ids=str,
 )  # fmt: skip
 def test_a_value_that_may_protect_less_than_was_meant_is_refused(value: Any) -> None:
@@ -262,48 +199,12 @@ def test_settings_print_neither_token_nor_proxy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
+    ("proxy", "credentials"),
     [
-        ("no (such", "must be a regular expression"),
-        (5, "must be a regular expression"),
-        ("(not found)?", "matches every message"),
-        (".*", "matches every message"),
+        ("http://etl:p%40ss@proxy:3128", {"etl:p%40ss", "etl:p@ss", "p%40ss", "p@ss", "ZXRsOnBAc3M="}),
+        ("http://etl@proxy:3128", {"etl", "ZXRsOg=="}),
+        ("http://proxy:3128", set()),
     ],
 )
-def test_a_pattern_for_not_found_that_cannot_be_meant_is_refused(value: Any, reason: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"'not_found_pattern'.*{reason}"):
-        read(not_found_pattern=value)
-
-
-@pytest.mark.parametrize(
-    ("url", "problem"),
-    [
-        ("https://dl.example.com/{token}/x", ""),
-        ("http://dl.example.com/{token}", ""),  # refused when it is used, unless allow_http
-        (" https://dl.example.com/d?t={token} ", ""),
-        ("", ""),
-        ("https://dl.example.com/", "contains {token} once"),
-        ("https://dl.example.com/{token}/{token}", "contains {token} once"),
-        ("ftp://dl.example.com/{token}", "scheme 'ftp'"),
-        ("https://user:hunter2@dl.example.com/{token}", "a user name or password"),
-        ("dl.example.com/{token}", "no scheme"),
-        ("https://{token}.example.com/", "no valid host"),
-        (["https://dl.example.com/{token}"], "contains {token} once"),
-    ],
-)
-def test_a_download_url_holds_the_tokens_place_and_gives_it_to_nobody_else(url: Any, problem: str) -> None:
-    if not problem:
-        assert read(download_url=url).download_url == url.strip()
-        return
-    with pytest.raises(ConfigurationError, match=re.escape(problem)) as refused:
-        read(download_url=url)
-    assert "hunter2" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("proxy", "header"),
-    [("http://etl:p%40ss@proxy:3128", "ZXRsOnBAc3M="), ("http://etl@proxy:3128", "ZXRsOg=="), ("http://proxy:3128", "")],
-)
-def test_the_credentials_of_a_proxy_are_secret_as_its_header_holds_them_too(proxy: str, header: str) -> None:
-    found = [secret.reveal() for secret in read(proxy=proxy).secrets]
-    assert (header in found) is bool(header)
+def test_the_credentials_of_a_proxy_are_secret_as_its_header_holds_them_too(proxy: str, credentials: set[str]) -> None:
+    assert {secret.reveal() for secret in read(proxy=proxy).secrets} == {"token", *credentials}

@@ -1,0 +1,95 @@
+"""The doctor's verdict is right on services that differ, and with what it proposes tasks work."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+import requests_mock
+
+from airflow_provider_cloudstore.doctor import checks, diagnose
+from airflow_provider_cloudstore.doctor.report import WIDTH
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
+from tests.unit.doctor.services import CAN, CANNOT, LINK_TOKEN, SERVICES, TOKEN, start
+
+SOURCE = "https://me:c4n4ry-pass@example.com/report.csv?sig=c4n4ry-sig-value"
+FOLDER = "old-reports"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_verdict_is_right_nothing_secret_is_printed_and_tasks_work_with_the_extras_pasted(
+    name: str,
+    requests_mock: requests_mock.Mocker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(checks, "_PAUSE", 0)
+    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.WARNING, "requests_mock")  # it logs whole URLs
+    expected = SERVICES[name]
+    start(expected, requests_mock, monkeypatch)
+    report = diagnose(wrong_token=True, upload=SOURCE, delete_folder=FOLDER, wait=10 * expected.polls)
+    text = str(report)
+    assert " ".join(text.split()).startswith(expected.verdict), report
+    assert expected.says in text
+    assert (report.extras, report.candidates) == (expected.extras, expected.candidates), report
+    assert report.usable is (expected.verdict == CAN)
+    printed = "".join([text, json.dumps(report.to_dict()), repr(report), caplog.text, *capfd.readouterr()])
+    assert not [secret for secret in (TOKEN, LINK_TOKEN, "c4n4ry") if secret in printed]
+    assert all(len(line) <= WIDTH for line in text.splitlines() if not line.startswith("{"))
+    assert all(len(value) <= 200 for step in report.steps for _, value in step.leaves)
+    if expected.chosen or not expected.verdict.startswith(CANNOT):
+        extras = report.extras | expected.chosen
+        start(expected, requests_mock, monkeypatch, **extras)
+        again = diagnose(wrong_token=True, upload=SOURCE, delete_folder=FOLDER, wait=10)
+        assert again.verdict == CAN, again
+        assert again.not_tried == []
+        start(expected, requests_mock, monkeypatch, **extras)
+        work()
+
+
+def work() -> None:
+    """Upload a file, wait for it, share it, and delete a folder twice, as tasks do."""
+    with CloudStoreHook() as hook:
+        file_id = hook.upload_from_url(SOURCE).file_id
+        FileAvailableSensor(task_id="wait", file_id=file_id, poke_interval=0.001).execute({})
+        assert LINK_TOKEN in hook.create_download_link(file_id).token
+        assert [hook.delete_folder(FOLDER, ignore_missing=True).existed for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "problem"),
+    [
+        ("one answer for all", {}, "a wrong base URL would look like a missing file: prove the address with --upload"),
+        ("one answer for all", {}, "a refused token may look like a missing file: prove it with --wrong-token or --upload"),
+        ("one answer for all", {"upload": SOURCE}, "uploads fail: HTTP 200, but the service reports an error: no access"),
+        ("a message without the id", {}, "a refused token may look like a missing file: prove it with --wrong-token or --upload"),
+        ("unrecognized", {}, "the service's errors are not recognized"),
+    ],
+)
+def test_with_fewer_flags_it_neither_trusts_nor_proposes_what_it_cannot_tell_apart(
+    name: str, flags: dict[str, Any], problem: str, requests_mock: requests_mock.Mocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(SERVICES[name], requests_mock, monkeypatch, color="red")
+    report = diagnose(**flags)
+    text = " ".join(str(report).split())
+    assert problem in text
+    assert "- The connection has the unknown extra 'color'." in text
+    assert (report.usable, report.extras) == (False, {})
+
+
+@pytest.mark.parametrize("refused", [{"password": "refused-token"}, {"host": "http://127.0.0.1:9"}])
+def test_a_refused_token_and_an_address_without_a_service_end_the_checks(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, refused: dict[str, str]
+) -> None:
+    connection = json.loads(emulator.connection) | refused
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+    report = diagnose(upload=emulator.serve(b"x"))
+    assert report.verdict.startswith(CANNOT)
+    assert emulator.state()["effects"] == {}
+    assert [step.name for step in report.steps] == ["missing file"]
