@@ -43,6 +43,6 @@ def local_page(chromium: Any, width: int = 1400, height: int = 1000, **options: 
     :param options: of Playwright's ``new_page``, such as ``color_scheme``.
     """
     page = chromium.new_page(viewport={"width": width, "height": height}, **options)
-    page.route(lambda url: not url.startswith("http://127.0.0.1:"), lambda route: route.abort())
+    page.route(lambda url: not url.startswith(("http://127.0.0.1:", "file:")), lambda route: route.abort())
     page.set_default_timeout(LIMIT)
     return page

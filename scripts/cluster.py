@@ -186,11 +186,8 @@ class Cluster:
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, dict[str, Any]]:
         """The task instances of a run as the REST API returns them (``state``, ``hostname``, ``try_number``, ...), by task id."""
-        return {task["task_id"]: task for task in self.instances(dag_id, run_id)}
-
-    def instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        """As :meth:`tasks`, with every instance of a mapped task (``map_index``)."""
-        return list(self.api("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")["task_instances"])
+        found = self.api("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")["task_instances"]
+        return {task["task_id"]: task for task in found}
 
     def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
         """The log of a task's try, from the folder that all components share; empty if there is none yet."""

@@ -21,10 +21,7 @@ Handler = Callable[["RawServer", socket.socket], object]
 
 
 class RawServer(socketserver.ThreadingTCPServer):
-    """A server on loopback that hands each connection to ``handle``, in a thread of its own.
-
-    :ivar closed: how many connections have ended.
-    """
+    """A server on loopback that hands each connection to ``handle``, in a thread of its own."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -33,7 +30,6 @@ class RawServer(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), lambda connection, *_: handle(self, connection))  # type: ignore[arg-type]
         self.requests: list[bytes] = []
         self.connections = 0
-        self.closed = 0
         self.port: int = self.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -41,10 +37,6 @@ class RawServer(socketserver.ThreadingTCPServer):
     def process_request(self, *connection: Any) -> None:
         self.connections += 1
         super().process_request(*connection)
-
-    def shutdown_request(self, connection: Any) -> None:
-        super().shutdown_request(connection)
-        self.closed += 1
 
     def close(self) -> None:
         self.shutdown()

@@ -1,4 +1,4 @@
-"""What is imported is declared, its floors are tested, and the README shows the versions that the Makefile tests."""
+"""What is imported is declared, its floors are tested, and the README, the changelog and the tag show what is there."""
 
 from __future__ import annotations
 
@@ -10,64 +10,55 @@ import sysconfig
 import tomllib
 from pathlib import Path
 
-import pytest
 from packaging.version import Version
 
 import airflow_provider_cloudstore
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+FLOORS = dict(re.findall(r"^([\w.-]+)>=([\w.]+)$", "\n".join(PROJECT["dependencies"]), re.MULTILINE))
+MATRIX: list[str] = re.findall(r"^MATRIX := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split()
 # Airflow 2.11 alone has the first two, and its connection form alone asks for them; pytest is there where the fixture is used,
 # and upath (universal_pathlib) alone loads its class of paths.
 OTHERS = {"flask_appbuilder", "wtforms", "pytest", "upath"}
 
 
-def distributions(requirements: list[str]) -> set[str]:
-    return {re.split(r"[^A-Za-z0-9._-]", requirement)[0] for requirement in requirements}
-
-
-def imported(folder: str) -> set[str]:
-    found: set[str] = set()
-    for file in (ROOT / folder).rglob("*.py"):
+def test_what_the_package_imports_is_declared_with_a_floor() -> None:
+    imported: set[str] = set()
+    for file in (ROOT / "airflow_provider_cloudstore").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
-                found |= {name.name for name in node.names}
+                imported |= {name.name.split(".")[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
-                found.add(node.module)
-    return {name.split(".")[0] for name in found} - set(sys.stdlib_module_names)
+                imported.add(node.module.split(".")[0])
+    declared = {"airflow" if name == "apache-airflow" else name for name in FLOORS}
+    assert len(FLOORS) == len(PROJECT["dependencies"])
+    assert imported - sys.stdlib_module_names - OTHERS - {"airflow_provider_cloudstore"} <= declared
 
 
-def test_what_the_package_imports_is_declared() -> None:
-    declared = {"airflow" if name == "apache-airflow" else name for name in distributions(PROJECT["dependencies"])}
-    assert imported("airflow_provider_cloudstore") - OTHERS - {"airflow_provider_cloudstore"} <= declared
-
-
-def test_every_runtime_dependency_has_a_floor_and_these_floors_are_tested_together() -> None:
-    pins = (ROOT / "constraints" / f"airflow-{matrix()[0]}-lowest.txt").read_text()
+def test_the_floors_of_the_dependencies_are_tested_together() -> None:
+    pins = (ROOT / "constraints" / f"airflow-{MATRIX[0]}-lowest.txt").read_text()
     tested = dict(re.findall(r"^([\w.-]+)==([\w.]+)", pins, re.MULTILINE))
-    floors = dict(re.findall(r"^([\w.-]+)>=([\w.]+)$", "\n".join(PROJECT["dependencies"]), re.MULTILINE))
-    assert floors.keys() == distributions(PROJECT["dependencies"])
-    del floors["apache-airflow"]  # the oldest of the matrix
+    floors = FLOORS | {"apache-airflow": MATRIX[0]}
     assert {name: Version(tested[name]) for name in floors} == {name: Version(floor) for name, floor in floors.items()}
-    assert "://" not in pins
 
 
-def matrix() -> list[str]:
-    (line,) = re.findall(r"^MATRIX := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    return str(line).split()
-
-
-def test_the_readme_shows_the_versions_that_are_tested() -> None:
+def test_the_versions_of_the_readme_are_pinned_and_tested() -> None:
     shown = re.findall(r"^\| (\d+\.\d+\.\d+) \| ([\d., ]+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
     pairs = {(airflow, python) for airflow, pythons in shown for python in pythons.split(", ")}
-    assert pairs == {(airflow, python or "3.11") for airflow, _, python in (name.partition("-py") for name in matrix())}
+    assert pairs == {(airflow, python or "3.11") for airflow, _, python in (name.partition("-py") for name in MATRIX)}
+    for airflow, _ in pairs:
+        assert f"\napache-airflow=={airflow}\n" in (ROOT / "constraints" / f"airflow-{airflow}.txt").read_text()
 
 
-@pytest.mark.parametrize("name", matrix())
-def test_every_version_of_the_matrix_is_pinned_without_addresses(name: str) -> None:
-    pins = (ROOT / "constraints" / f"airflow-{name.partition('-py')[0]}.txt").read_text()
-    assert f"\napache-airflow=={name.partition('-py')[0]}\n" in pins
-    assert "://" not in pins
+def test_the_pins_name_no_index() -> None:
+    assert not [file.name for file in (ROOT / "constraints").glob("*.txt") if "://" in file.read_text()]
+
+
+def test_the_version_is_the_newest_of_the_changelog_and_that_of_the_tag() -> None:
+    own = airflow_provider_cloudstore.__version__
+    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[:1] == [own]
+    assert os.environ.get("TAG") in (None, "", f"v{own}"), "make package TAG=... hands over the tag of a release"
 
 
 def test_the_package_under_test_is_the_wheels_if_that_was_asked_for() -> None:

@@ -7,23 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import ObjectStoragePath
-from upath import UPath
 
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
-from airflow_provider_cloudstore.exceptions import BatchStoppedError, InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.receipts import read_receipts, write_failed
 from tests.unit.batch.folders import digest_of
 
 Outcome = tuple[str, Status]
+FAILED = Status.FAILED
 
 
-def write(path: Any, number: int, *outcomes: Outcome, run: str = "run", process: str = "aa", size: int = 0) -> Try:
+def write(path: Path, number: int, *outcomes: Outcome, run: str = "run", size: int = 0) -> Try:
     """Let one try of a batch write its receipts."""
-    writer = Try(("dag", run), number, process)
+    writer = Try(("dag", run), number)
     receipts = Receipts(PathFolder(path), writer)
     receipts.begin()
     for start in range(0, len(outcomes), 100):
@@ -39,37 +38,18 @@ def line_of(url: str, status: Status, number: int, size: int) -> str:
     return ledger.drain_receipts()[0]
 
 
-def last(path: Any) -> dict[str, tuple[str, int]]:
-    return {receipt["url"]: (receipt["status"], receipt["try"]) for receipt in read_receipts(path)}
-
-
-@pytest.mark.parametrize("kind", [str, Path, ObjectStoragePath, "memory"])
-def test_each_url_is_returned_once_with_its_last_outcome(tmp_path: Path, kind: Any) -> None:
-    path: Any = UPath(f"memory://bucket{tmp_path}") if kind == "memory" else kind(str(tmp_path))
-    of_store = path if kind == "memory" else tmp_path
-    write(of_store, 1, ("a", Status.FAILED), ("b", Status.QUEUED), ("c", Status.FAILED), ("c", Status.QUEUED))
-    write(of_store, 2, ("a", Status.UNKNOWN), ("d", Status.FAILED))
-    writer = write(of_store, 10, ("d", Status.QUEUED))
-    assert last(path) == {"a": ("unknown", 2), "b": ("queued", 1), "c": ("queued", 1), "d": ("queued", 10)}
-    assert [receipt["url"] for receipt in read_receipts(path)] == ["d", "a", "c", "b"]
-    assert next(read_receipts(path)) == {
-        "batch": writer.batch,
-        "line": 1,
-        "digest": digest_of("d").hex(),
-        "url": "d",
-        "status": "queued",
-        "try": 10,
-        "file_id": "d",
-        "response": {"file_id": "d", "more": ""},
-    }
-
-
-def test_batches_in_one_folder_are_kept_apart(tmp_path: Path) -> None:
-    batches = [write(tmp_path, 1, ("a", status), run=status.value).batch for status in (Status.QUEUED, Status.FAILED)]
-    assert {(receipt["batch"], receipt["status"]) for receipt in read_receipts(tmp_path)} == {
-        (batches[0], "queued"),
-        (batches[1], "failed"),
-    }
+def test_each_url_of_each_batch_is_returned_once_with_its_last_outcome(tmp_path: Path) -> None:
+    write(tmp_path, 1, ("a", FAILED), ("b", Status.QUEUED), ("c", FAILED), ("c", Status.QUEUED))
+    write(tmp_path, 2, ("a", Status.UNKNOWN), ("d", FAILED))
+    writer = write(tmp_path, 10, ("d", Status.QUEUED))
+    another = write(tmp_path, 1, ("a", FAILED), run="another")
+    receipts = list(read_receipts(str(tmp_path)))
+    found = [(receipt["url"], receipt["status"], receipt["try"]) for receipt in receipts if receipt["batch"] == writer.batch]
+    assert found == [("d", "queued", 10), ("a", "unknown", 2), ("c", "queued", 1), ("b", "queued", 1)]
+    fields = {"batch": writer.batch, "line": 1, "digest": digest_of("d").hex(), "url": "d", "status": "queued", "try": 10}
+    assert {**fields, "file_id": "d", "response": {"file_id": "d", "more": ""}} in receipts
+    fields = {"batch": another.batch, "line": 1, "digest": digest_of("a").hex(), "url": "a", "status": "failed", "try": 1}
+    assert {**fields, "error": "refused"} in receipts
 
 
 def test_a_folder_without_receipts_is_an_error(tmp_path: Path) -> None:
@@ -79,32 +59,18 @@ def test_a_folder_without_receipts_is_an_error(tmp_path: Path) -> None:
             read_receipts(path)
 
 
-def test_a_batch_that_has_only_begun_has_no_outcomes(tmp_path: Path) -> None:
-    write(tmp_path, 1)
-    assert list(read_receipts(tmp_path)) == []
-
-
-def test_a_damaged_file_is_named_with_its_line(tmp_path: Path) -> None:
-    write(tmp_path, 1, ("a", Status.QUEUED))
-    (part,) = tmp_path.glob("part-*")
-    part.write_text(f"{part.read_text()}cut")
-    with pytest.raises(BatchStoppedError, match=f"line 2 of {part} is damaged"):
-        list(read_receipts(f"{tmp_path}/"))
-
-
 def test_the_receipts_are_streamed(tmp_path: Path) -> None:
-    write(tmp_path, 1, *((f"{number}", Status.QUEUED) for number in range(2_000)), size=15_000)
-    assert len(list(tmp_path.glob("part-*"))) > 10
+    write(tmp_path, 1, *((f"{number}", Status.QUEUED) for number in range(800)), size=15_000)
+    assert len(list(tmp_path.glob("part-*"))) > 7
     stored = sum(file.stat().st_size for file in tmp_path.iterdir())
     gc.collect()
     tracemalloc.start()
-    assert sum(1 for _ in read_receipts(tmp_path)) == 2_000
+    assert sum(1 for _ in read_receipts(tmp_path)) == 800
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 25_000_000 < stored
+    assert peak < 8_000_000 < stored
 
 
-FAILED = Status.FAILED
 MANIFESTS: dict[str, tuple[bytes, list[Outcome], bytes]] = {
     "urls.csv": (
         b'id,url,note\r\n1,https://h/a,"one, \xff"\r\n2\r\n\r\n3,https://h/b,x\r\n4,https://h/c,y\r\n5,https://h/a,again\r\n',

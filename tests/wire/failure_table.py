@@ -109,11 +109,3 @@ ANSWERS = [
 def row_for(cause: str) -> Row:
     """The row that has this among its causes, or begins with it."""
     return next(row for row in OUTCOMES if row.what.startswith(cause) or any(cause.startswith(one) for one in row.causes))
-
-
-def row_for_status(status: int) -> Row | None:
-    """The row that names an HTTP status, or else its family; None for a status that no row names."""
-    for name in (str(status), f"{status // 100}xx"):
-        if row := next((row for row in OUTCOMES if name in statuses_in(row.what) and not row.what.startswith("2xx")), None):
-            return row
-    return None

@@ -1,4 +1,4 @@
-"""SIGKILL to the task's process at random moments, on a whole Airflow: every URL arrives, and few arrive twice.
+"""SIGKILL to the tasks' processes at random moments, on a whole Airflow: every URL arrives, and few arrive twice.
 
 Slow: ``make test-kill`` runs it.
 """
@@ -9,8 +9,9 @@ import json
 import os
 import random
 import signal
-import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,137 +25,132 @@ from tests.support import assert_within_bounds
 pytestmark = pytest.mark.slow
 
 DAGS = Path(__file__).resolve().parent / "dags"
-ROOT = DAGS.parents[3]
-KILLS = 50
-RATE = 200
-CONCURRENCY = 8
-COUNT = 14_000  # more than fifty tries can finish
-UNRELIABLE_KILLS = 20
-UNRELIABLE_COUNT = 6_000
-needs_airflow_3 = pytest.mark.skipif(
-    AIRFLOW_2, reason="the newest Airflow has the long tests, and a log that says when a try ended"
-)
-TWICE = CONCURRENCY + 2 * RATE  # what one kill may send twice: what was in flight, and two seconds of sending
+KILLS = {"often": 5 if AIRFLOW_2 else 25, "unreliable": 10}
+"""For each task; the newest Airflow has the long tests."""
+RATE = 200  # this and the 8 as in dags/killed.py
+TWICE = 8 + 2 * RATE  # what one kill may send twice: what was in flight, and two seconds of sending
+needs_airflow_3 = pytest.mark.skipif(AIRFLOW_2, reason="its log does not say when a try ended, and it has fewer tasks")
 
 
 @dataclass(frozen=True)
-class Run:
-    """What became of a batch that was killed again and again."""
+class Batch:
+    """A batch in a task of a running Airflow, with a folder for its manifest, the id of its process, and its receipts."""
 
-    states: dict[tuple[str, int], str]
-    kills: int
+    airflow: RealAirflow
+    emulator: Emulator
+    folder: Path
     urls: list[str]
-    requests: int
-    arrived: Counter[str]
 
-    def assert_its_word_is_kept(self, kills: int) -> None:
-        assert self.states == {("batch", -1): "success"}
-        assert self.kills == kills
-        assert self.arrived.keys() <= set(self.urls)
-        assert_within_bounds(
-            requests=self.requests,
-            effects=sum(self.arrived.values()),
-            twice=sum(self.arrived.values()) - len(self.arrived),
-            at_most=kills * TWICE,
-            lost=len(set(self.urls) - self.arrived.keys()),
-        )
+    def prepare(self) -> None:
+        self.folder.mkdir()
+        (self.folder / "urls.txt").write_text("\n".join(self.urls))
 
+    def pid(self) -> int:
+        """The id of the try's process, as soon as it runs; then it is forgotten."""
+        # A try that was killed before it left its mark would have sent nothing, and the next one refuses to: see the docs.
+        pid, receipts = self.folder / "pid", self.folder / "receipts"
+        self.airflow.until(f"a try of {self.folder.name} runs", lambda: pid.exists() and list(receipts.glob("batch-*")))
+        found = int(pid.read_text())
+        pid.unlink()
+        return found
 
-def prepare(folder: Path, count: int) -> tuple[Path, list[str], dict[str, str]]:
-    """The file for the task's process id, the URLs of a manifest, and the environment that the DAG reads."""
-    urls = [f"https://source.example/{number}" for number in range(count)]
-    (folder / "urls.txt").write_text("\n".join(urls))
-    env = {
-        "KILLED_PID": str(folder / "pid"),
-        "KILLED_MANIFEST": str(folder / "urls.txt"),
-        "KILLED_RECEIPTS": str(folder / "receipts"),
-        "KILLED_RATE": str(RATE),
-        "PYTHONPATH": str(ROOT),
-    }
-    return folder / "pid", urls, env
+    def kill(self, times: int) -> None:
+        """Kill one try after the other, each after a random number of uploads: at most those of two seconds."""
+        dice = random.Random(1)
+        for _ in range(times):
+            self._kill_after(dice.randrange(2 * RATE))
 
+    def _kill_after(self, uploads: int) -> None:
+        pid, before = self.pid(), self.arrived().total()
+        self.airflow.until(f"{self.folder.name} sends", lambda: self.arrived().total() >= before + uploads)
+        os.kill(pid, signal.SIGKILL)
 
-def run_and_kill(folder: Path, *, kills: int, count: int, longest: float, **env: str) -> Run:
-    """Run a batch of ``count`` URLs, and kill each of its tries within ``longest`` seconds until there were enough ``kills``."""
-    pid_file, urls, own = prepare(folder, count)
-    env = own | env
-    moments, done = random.Random(1), 0
-    with Emulator(fetch_delay=3600) as emulator, RealAirflow(folder / "home", DAGS, **env) as airflow:
-        airflow.store({"cloudstore_default": json.loads(emulator.connection)}, {})
-        airflow.start_all()
-        run_id = airflow.trigger("killed")
-        over = "select 1 from dag_run where run_id = ? and state in ('success', 'failed')"
-        while done < kills and not airflow.rows(over, run_id):
-            # A try that was killed before it left its mark would have sent nothing, and the next one refuses to: see the docs.
-            if pid_file.exists() and list((folder / "receipts").glob("batch-*")):
-                pid = int(pid_file.read_text())
-                time.sleep(moments.uniform(0.0, longest))
-                pid_file.unlink()
-                os.kill(pid, signal.SIGKILL)
-                done += 1
-            time.sleep(0.05)
-        states = airflow.finish(run_id, 300)
-        state = emulator.state()
-    return Run(states, done, urls, state["requests"]["upload"], Counter(stored["source"] for stored in state["files"]))
+    def arrived(self) -> Counter[str]:
+        """How often each of its URLs has arrived."""
+        sources = (stored["source"] for stored in self.emulator.state()["files"])
+        return Counter(source for source in sources if f"/{self.folder.name}/" in source)
+
+    def finish(self, at_most: int) -> int:
+        """Wait for its end, and check that nothing is lost and at most so many uploads were sent twice.
+
+        :returns: the number of tries.
+        """
+        ends = "select state, try_number from task_instance where task_id = ? and state in ('success', 'failed')"
+        ((state, tries),) = self.airflow.until(f"{self.folder.name} ends", lambda: self.airflow.rows(ends, self.folder.name), 300)
+        arrived = self.arrived()
+        twice, lost = arrived.total() - len(arrived), len(self.urls) - len(arrived)
+        assert state == "success"
+        assert arrived.keys() <= set(self.urls)
+        assert_within_bounds(twice=twice, at_most=at_most, lost=lost, urls=len(self.urls), tries=tries)
+        return int(tries)
 
 
-@needs_airflow_3
-def test_after_fifty_kills_every_url_has_arrived_and_few_twice(tmp_path: Path) -> None:
-    run = run_and_kill(tmp_path, kills=KILLS, count=COUNT, longest=2.0)
-    run.assert_its_word_is_kept(KILLS)
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Batch]]:
+    """The batches on one Airflow, where they run at the same time."""
+    root = tmp_path_factory.mktemp("killed")
+    with Emulator(fetch_delay=3600) as emulator:
+        env = {
+            "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": emulator.connection,
+            "KILLED_FOLDER": str(root),
+            "PYTHONPATH": str(DAGS.parents[3]),
+            "UNRELIABLE_LOG": str(root / "failures"),
+        }
+        with RealAirflow(root / "home", DAGS, **env) as airflow:
+            found = {}
+            for name in (*KILLS, "terminated"):
+                count = 1_500 + 300 * KILLS.get(name, 0)  # more than the tries that are killed can finish
+                urls = [f"https://source.example/{name}/{number}" for number in range(count)]
+                found[name] = Batch(airflow, emulator, root / name, urls)
+                found[name].prepare()
+            names = ["scheduler"] if AIRFLOW_2 else ["api-server", "scheduler", "dag-processor"]
+            for name in names:
+                airflow.start(name)
+            airflow.trigger("killed")
+            yield found
+            for name in names:
+                airflow.stop(name, signal.SIGKILL)  # the API server takes its time to end
 
 
-@pytest.mark.skipif(not AIRFLOW_2, reason="the newest Airflow has fifty kills")
-def test_the_same_holds_on_the_oldest_airflow(tmp_path: Path) -> None:
-    run = run_and_kill(tmp_path, kills=10, count=4_000, longest=2.0)
-    twice = run.arrived.total() - len(run.arrived)
-    print(f"{run.kills} kills, {run.requests:,} requests, {twice:,} sent twice")
-    assert (run.states, run.kills) == ({("batch", -1): "success"}, 10)
-    assert run.arrived.keys() == set(run.urls)
-    assert twice <= 10 * TWICE
-
-
-# A test of its own, so that another worker of pytest-xdist runs it meanwhile.
-@needs_airflow_3
-def test_the_same_holds_while_reads_and_writes_of_the_store_fail_at_random(tmp_path: Path) -> None:
-    failures = tmp_path / "failures"
-    kept = {"KILLED_RECEIPTS": f"unreliable://{tmp_path}/receipts", "UNRELIABLE_LOG": str(failures)}
-    run = run_and_kill(tmp_path, kills=UNRELIABLE_KILLS, count=UNRELIABLE_COUNT, longest=4.0, **kept)
-    failed = Counter(failures.read_text().split())
-    print(f"calls that failed: {dict(failed)}")
-    run.assert_its_word_is_kept(UNRELIABLE_KILLS)
-    assert failed.keys() == {"read", "write"}
-    assert min(failed.values()) >= UNRELIABLE_KILLS // 4
-    parts = (part.read_text() for part in (tmp_path / "receipts").glob("part-*.jsonl"))
-    receipts = [json.loads(line) for part in parts for line in part.splitlines()]
-    assert {receipt["line"] for receipt in receipts if receipt["status"] == "queued"} == set(range(1, UNRELIABLE_COUNT + 1))
+@pytest.fixture(scope="module")
+def killed(batches: dict[str, Batch]) -> Iterator[dict[str, Future[None]]]:
+    """Kills the processes of some while the tests run."""
+    with ThreadPoolExecutor() as threads:
+        yield {name: threads.submit(batches[name].kill, KILLS[name]) for name in (["often"] if AIRFLOW_2 else KILLS)}
 
 
 @needs_airflow_3
-def test_sigterm_saves_the_progress_and_the_retry_goes_on_with_nothing_sent_twice(tmp_path: Path) -> None:
-    pid_file, urls, env = prepare(tmp_path, 2_000)
-    with Emulator(fetch_delay=3600) as emulator, RealAirflow(tmp_path / "home", DAGS, **env) as airflow:
-        airflow.store({"cloudstore_default": json.loads(emulator.connection)}, {})
-        airflow.start_all()
-        run_id = airflow.trigger("killed")
-        pid = int(airflow.until("the task runs", lambda: pid_file.exists() and pid_file.read_text()))
-        airflow.until("uploads arrive", lambda: len(emulator.state()["files"]) > 300)
-        sent = datetime.now(UTC)
-        os.kill(pid, signal.SIGTERM)
-        assert airflow.finish(run_id, 120) == {("batch", -1): "success"}
-        state = emulator.state()
-        log = next(text for file, text in airflow.logs() if "task_id=batch" in str(file) and file.name == "attempt=1.log")
-        tries = airflow.rows("select try_number from task_instance where run_id = ?", run_id)
+@pytest.mark.usefixtures("killed")  # at the same time
+def test_sigterm_saves_the_progress_and_the_retry_goes_on_with_nothing_sent_twice(batches: dict[str, Batch]) -> None:
+    batch = batches["terminated"]
+    pid = batch.pid()
+    batch.airflow.until("uploads arrive", lambda: len(batch.arrived()) > 300)
+    sent = datetime.now(UTC)
+    os.kill(pid, signal.SIGTERM)
+    assert batch.finish(at_most=0) == 2
+    log = next(text for file, text in batch.airflow.logs() if "task_id=terminated" in str(file) and file.name == "attempt=1.log")
     ended = next(json.loads(line)["timestamp"] for line in log.splitlines() if "Task failed with exception" in line)
     took = (datetime.fromisoformat(ended) - sent).total_seconds()
     print(f"ended {took:.1f} s after SIGTERM")
     assert took < 2
-    assert tries == [(2,)]
-    arrived = Counter(stored["source"] for stored in state["files"])
-    assert_within_bounds(
-        requests=state["requests"]["upload"],
-        effects=sum(arrived.values()),
-        twice=sum(arrived.values()) - len(arrived),
-        at_most=0,
-        lost=len(set(urls) - arrived.keys()),
-    )
+
+
+def test_after_many_kills_every_url_has_arrived_and_few_twice(batches: dict[str, Batch], killed: dict[str, Future[None]]) -> None:
+    killed["often"].result()
+    assert batches["often"].finish(KILLS["often"] * TWICE) > KILLS["often"]
+
+
+@needs_airflow_3
+def test_the_same_holds_while_reads_and_writes_of_the_store_fail_at_random(
+    batches: dict[str, Batch], killed: dict[str, Future[None]]
+) -> None:
+    batch = batches["unreliable"]
+    killed["unreliable"].result()
+    assert batch.finish(KILLS["unreliable"] * TWICE) > KILLS["unreliable"]
+    failed = Counter((batch.folder.parent / "failures").read_text().split())
+    print(f"calls that failed: {dict(failed)}")
+    assert failed.keys() == {"read", "write"}
+    assert min(failed.values()) >= 3
+    parts = (part.read_text() for part in (batch.folder / "receipts").glob("part-*.jsonl"))
+    receipts = [json.loads(line) for part in parts for line in part.splitlines()]
+    assert {receipt["line"] for receipt in receipts if receipt["status"] == "queued"} == set(range(1, len(batch.urls) + 1))

@@ -1,100 +1,83 @@
-"""The examples, run on a real Airflow against the emulator."""
+"""The examples, run on an Airflow against the emulator: one click runs each, and none is green when a request failed."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
+import runpy
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from dags_examples import bulk_upload, cleanup, read_file, share_link, staged_etl
-from tests.support import rendered_fields, run_dag, store_file
+from dags_examples import share_link, staged_etl
+from scripts.up import example_inputs
+from tests.dag_runs import DagRunResult, run_dag
+from tests.support import rendered_fields, store_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+EXAMPLES = sorted((ROOT / "dags_examples").glob("*.py"))
+of_each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)
 
-@pytest.fixture
-def content() -> bytes:
-    return os.urandom(1_500_000)
 
+def click(example: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, fails: str = "") -> tuple[DagRunResult, set[str]]:
+    """Run an example with the defaults that ``make up`` gives it, against an emulator of its own.
 
-@pytest.fixture
-def source(content: bytes) -> Any:
-    """A file at a presigned URL: another emulator's download address."""
+    :param fails: the operation that the service refuses: every download, else only the first request.
+    :returns: the result, and the operations that the service was asked for.
+    """
     with Emulator() as emulator:
-        store_file(emulator, content=content)
-        token = emulator.call(lambda service: service.store.create_token("f1"))
-        assert token is not None
-        yield f"{emulator.url}/download?download_token={token.token}"
+        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
+        folder.mkdir()
+        for name, value in example_inputs(emulator, folder).items():
+            monkeypatch.setenv(name, value)
+        if fails:  # a link is replaced when one download fails
+            emulator.fault("status", status=400, operation=fails, times=0 if fails == "download" else 1)
+        run = run_dag(runpy.run_path(str(example))["dag"])
+        return run, set(emulator.state()["requests"])
 
 
-def test_staged_etl_moves_the_bytes_and_leaves_nothing_behind(
-    emulator: Emulator, source: str, content: bytes, tmp_path: Path
+@of_each_example
+def test_one_click_runs_it_and_no_refused_request_leaves_it_green(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sha256 = hashlib.sha256(content).hexdigest()
-    conf = {"source_url": source, "expected_sha256": sha256, "target_folder": str(tmp_path), "staging_folder_id": "staging"}
-    state, states, values = run_dag(staged_etl.dag, conf)
-    assert state == "success"
-    assert set(states.values()) == {"success"}
-    assert values["load"] == {"bytes": len(content), "sha256": sha256}
-    assert values["download"].keys() == {"file_id", "path", "bytes", "sha256"}
-    assert list(tmp_path.iterdir()) == []
-    after = emulator.state()
-    assert after["effects"]["upload"] == after["effects"]["delete"] == 1
-    assert after["files"] == after["tokens"] == after["folders"] == []
+    run, operations = click(example, tmp_path / "healthy", monkeypatch)
+    assert run.state == "success", str(run)
+    assert set(run.tasks.values()) == {"success"}, str(run)
+    assert operations
+    green = {
+        operation
+        for operation in sorted(operations)
+        if click(example, tmp_path / operation, monkeypatch, fails=operation)[0].state != "failed"
+    }
+    assert not green
 
 
-def test_staged_etl_cleans_up_even_when_the_middle_fails(
-    emulator: Emulator, source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for task in staged_etl.dag.tasks:
-        monkeypatch.setattr(task, "retries", 0)
-    conf = {"source_url": source, "expected_sha256": "0" * 64, "target_folder": str(tmp_path), "staging_folder_id": "staging"}
-    state, states, _ = run_dag(staged_etl.dag, conf)
-    assert state == "failed"
-    assert (states["download"], states["load"], states["clean_up"]) == ("failed", "upstream_failed", "success")
-    assert list(tmp_path.iterdir()) == []
-    assert emulator.state()["files"] == []
+@of_each_example
+def test_it_has_no_default_that_a_service_may_know(example: Path) -> None:
+    params = runpy.run_path(str(example))["dag"].params.dump()
+    assert not {name: value for name, value in params.items() if value and not name.startswith("target")}
 
 
-def test_share_link_hands_the_token_to_one_task_and_the_link_to_another(emulator: Emulator) -> None:
+@pytest.mark.parametrize("is_expected", [True, False])
+def test_staged_etl_moves_the_bytes_and_always_cleans_up(emulator: Emulator, tmp_path: Path, is_expected: bool) -> None:
+    content = os.urandom(1_500_000)
+    sha256 = hashlib.sha256(content).hexdigest() if is_expected else "0" * 64
+    conf = {"expected_sha256": sha256, "target_folder": str(tmp_path), "staging_folder_id": "staging"}
+    run = run_dag(staged_etl.dag, {"source_url": emulator.serve(content), **conf})
+    assert run.state == ("success" if is_expected else "failed"), str(run)
+    assert (run.tasks["download"], run.tasks["clean_up"]) == (run.state, "success")
+    assert run.values["load"] == ({"bytes": len(content), "sha256": sha256} if is_expected else None)
+    assert list(tmp_path.iterdir()) == emulator.state()["files"] == emulator.state()["folders"] == []
+
+
+def test_share_link_shows_no_token_in_rendered_fields(emulator: Emulator) -> None:
     store_file(emulator)
-    state, _, values = run_dag(share_link.dag, {"file_id": "f1"})
-    assert state == "success"
-    assert values["use_token"] == len(emulator.state()["tokens"][0]["token"])
+    run = run_dag(share_link.dag, {"file_id": "f1"})
+    assert run.state == "success", str(run)
     token = emulator.state()["tokens"][0]["token"]
     shown = f"{rendered_fields('example_share_link', 'use_token')} {rendered_fields('example_share_link', 'announce')}"
     assert shown.count("'***'") == 3
     assert token not in shown
-    assert values["announce"].startswith("File f1 can be downloaded until 20")
-
-
-def test_read_file_copies_a_file_and_reads_a_part_of_it_without_a_link_in_an_xcom(emulator: Emulator, tmp_path: Path) -> None:
-    store_file(emulator, content=b"first line\n" + b"x" * 100_000)
-    state, _, values = run_dag(read_file.dag, {"file_id": "f1", "target": f"file://{tmp_path}/copy"})
-    assert state == "success"
-    assert values == {"copy": None, "peek": "first line\n"}
-    assert (tmp_path / "copy").stat().st_size == 100_011
-
-
-def test_cleanup_deletes_every_folder_of_the_list_in_a_task_of_its_own(emulator: Emulator) -> None:
-    store_file(emulator, folder_id="a")
-    store_file(emulator, file_id="f2", folder_id="b")
-    state, _, _ = run_dag(cleanup.dag, {"folder_ids": ["a", "b"]})
-    assert state == "success"
-    assert emulator.state()["effects"] == {"delete": 2}
-    assert emulator.state()["folders"] == ["staging"]
-
-
-def test_bulk_upload_queues_every_url_of_the_manifest_and_records_it(emulator: Emulator, tmp_path: Path) -> None:
-    manifest = tmp_path / "urls.csv.gz"
-    manifest.write_bytes(gzip.compress(b"id,url\n1,ftp://127.0.0.1:9/1\n2,ftp://127.0.0.1:9/2\n3,ftp://127.0.0.1:9/1\n"))
-    state, _, values = run_dag(bulk_upload.dag, {"manifest": str(manifest), "receipts": str(tmp_path / "receipts")})
-    assert state == "success"
-    assert values["summarize"] == "2 of 3 URLs queued, 1 duplicates"
-    assert emulator.state()["effects"] == {"upload": 2}
-    assert len(list((tmp_path / "receipts").glob("*/part-*.jsonl"))) >= 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,13 +14,13 @@ import pytest
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.dag_runs import DagRunResult, run_dag
 from tests.doc_blocks import code_of, dag_of
-from tests.support import run_pytest
+from tests.support import activate, asset_events, rendered_fields
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
 
 def test_nightly_cleanup(emulator: Emulator) -> None:
-    dag = dag_of("stage-and-clean-up.md-1")
+    dag = dag_of("stage-and-clean-up.md-2")
     emulator.make_folder("exports-2026-03-01")
     for day in (8, 9):
         run = run_dag(dag, logical_date=datetime(2026, 3, day, tzinfo=UTC))
@@ -66,6 +69,17 @@ def test_stage_use_clean_up_deletes_nothing_if_nothing_was_uploaded(emulator: Em
     assert "delete" not in emulator.state()["requests"]
 
 
+def test_one_task_collects_the_links_of_mapped_uploads_before_the_folder_is_deleted(emulator: Emulator) -> None:
+    urls = [emulator.serve(b"x", str(number)) for number in range(3)]
+    run = run_dag(dag_of("stage-and-clean-up.md-1"), {"source_urls": urls})
+    assert run.state == "success", str(run)
+    assert run.values["use_all"] == 3
+    assert emulator.state()["effects"] == {"upload": 3, "link": 3, "delete": 1}
+    tokens = [run.values[f"link[{number}]"] for number in range(3)]
+    shown = str(rendered_fields("collect_links", "use_all"))
+    assert not [token for token in tokens if token in shown], shown
+
+
 def test_many_uploads(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.csv"
     manifest.write_text("url\n" + "".join(f"{emulator.serve(b'x', str(number))}\n" for number in range(5)))
@@ -88,11 +102,25 @@ def test_batch_results(emulator: Emulator, tmp_path: Path) -> None:
     assert [run.tasks[f"link[{number}]"] for number in range(len(run.values["file_ids"]))] == ["success"] * 2, str(run)
 
 
-def test_the_sample_of_test_your_dag_passes_from_an_empty_folder(tmp_path: Path) -> None:
-    dag, conftest, test = map(code_of, ["test-your-dag.md-0", "test-your-dag.md-1", "test-your-dag.md-2"])
+def test_the_event_of_a_published_file_holds_its_id(emulator: Emulator) -> None:
+    emulator.put_file(b"x", "f123")
+    dag = dag_of("assets.md-0")
+    activate(dag, dag.tasks[0].outlets[0])
+    run = run_dag(dag)
+    assert run.state == "success", run
+    assert asset_events("cloudstore://files.example.com/daily-report") == [{"file_id": "f123"}]
+
+
+def test_the_samples_of_test_your_dag_pass_from_an_empty_folder(tmp_path: Path) -> None:
+    dag, conftest, test, mocks = map(
+        code_of, ["test-your-dag.md-0", "test-your-dag.md-1", "test-your-dag.md-2", "test-your-dag.md-3"]
+    )
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "share.py").write_text(dag)
     (tmp_path / "conftest.py").write_text(conftest)
     (tmp_path / "test_share.py").write_text(test)
-    printed = run_pytest(tmp_path)
-    assert "2 passed" in printed, printed[-5000:]
+    (tmp_path / "test_with_mocks.py").write_text(mocks)
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "PYTEST"))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert "4 passed" in done.stdout, done.stdout[-5000:] + done.stderr

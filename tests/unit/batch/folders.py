@@ -1,12 +1,9 @@
-"""Folders for receipts, in memory and on a store with folders that is not local, and receipts in a few words."""
+"""A folder for receipts in memory, and receipts in a few words."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
-
-from fsspec.implementations.local import LocalFileSystem
 
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.recording import Folder, Receipts, Status, Try
@@ -36,11 +33,6 @@ def read(receipts: Receipts) -> list[tuple[bytes, Status]]:
     return [outcome for part in receipts.parts for outcome in receipts.read(part)]
 
 
-def queued(*urls: str) -> list[tuple[bytes, Status]]:
-    """What is read of URLs that were queued."""
-    return [(digest_of(url), Status.QUEUED) for url in urls]
-
-
 class MemoryFolder:
     """A folder in memory, which fails as it is told to."""
 
@@ -60,30 +52,3 @@ class MemoryFolder:
     def names(self) -> list[str]:
         self.fails()
         return list(self.files)
-
-    def receipts(self) -> list[dict[str, Any]]:
-        parts = (content for name, content in sorted(self.files.items()) if name.startswith("part-"))
-        return [json.loads(line) for content in parts for line in content.splitlines()]
-
-
-class SftpLike:
-    """A path on a store with folders that is not local."""
-
-    protocol = "sftp"
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.fs = LocalFileSystem()
-
-    def __truediv__(self, name: str) -> SftpLike:
-        return SftpLike(f"{self.path}/{name}")
-
-    def __str__(self) -> str:
-        return f"sftp://host{self.path}"
-
-    def mkdir(self, *, parents: bool, exist_ok: bool) -> None:
-        assert parents
-        self.fs.makedirs(self.path, exist_ok=exist_ok)
-
-    def unlink(self) -> None:
-        self.fs.rm_file(self.path)

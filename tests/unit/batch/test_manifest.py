@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.manifest import MAX_LINE_LENGTH, Entry, FileManifest, list_manifest
-from airflow_provider_cloudstore.exceptions import BatchInterruptedError, InvalidInputError
+from airflow_provider_cloudstore.batch.manifest import MAX_LINE_LENGTH, Entry, FileManifest
+from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError, InvalidInputError
 
 Line = tuple[int, Any, str]
 URLS = ["http://h/1", "http://h/2"]
@@ -52,12 +52,6 @@ def refusal_of(content: bytes, name: str, column: str = "url") -> str:
 # --- entries
 
 
-def test_a_list_is_its_own_manifest() -> None:
-    manifest = list_manifest(["a", None])
-    for _ in range(2):
-        assert list(manifest()) == [Entry(1, "a"), Entry(2, None)]
-
-
 def test_an_entry_does_not_print_its_url_and_is_identified_by_it() -> None:
     assert "hunter2" not in repr(Entry(1, "https://h/?sig=hunter2"))
     assert Entry(1, "a").digest == Entry(2, "a").digest != Entry(1, "A").digest
@@ -76,28 +70,25 @@ def test_the_copy_has_no_name_and_its_readings_begin_anew(tmp_path: Any, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError, IsADirectoryError, NotADirectoryError])
-def test_a_manifest_that_is_no_file_is_refused(error: type[OSError]) -> None:
-    def fail(mode: str) -> Any:
-        raise error("s3cret")
-
-    with pytest.raises(InvalidInputError, match="does not exist, or is a folder") as refused:
-        manifest_of(fail)
-    assert refused.value.__context__ is None
-
-
 @pytest.mark.parametrize(
-    ("error", "reason"), [(OSError(errno.ENOSPC, "s3cret"), os.strerror(errno.ENOSPC)), (ValueError("s3cret"), "ValueError")]
+    ("error", "kind", "words"),
+    [
+        (FileNotFoundError("s3cret"), InvalidInputError, "does not exist, or is a folder"),
+        (OSError(errno.ENOSPC, "s3cret"), BatchInterruptedError, os.strerror(errno.ENOSPC)),
+        (ValueError("s3cret"), BatchInterruptedError, "ValueError"),
+    ],
 )
-def test_a_manifest_that_cannot_be_copied_is_an_error_that_airflow_retries(error: Exception, reason: str) -> None:
+def test_a_manifest_that_is_no_file_is_refused_and_one_that_cannot_be_copied_is_an_error_that_airflow_retries(
+    error: Exception, kind: type[CloudStoreError], words: str
+) -> None:
     class Broken(io.BytesIO):
         def read(self, *_: Any) -> bytes:
             raise error
 
-    words = rf"the manifest urls cannot be copied to this worker's folder for temporary files \({reason}\)"
-    with pytest.raises(BatchInterruptedError, match=words) as failed:
+    with pytest.raises(kind, match=words) as failed:
         manifest_of(lambda mode: Broken())
-    assert (failed.value.cause, failed.value.permanent, failed.value.__context__) == ("store", False, None)
+    assert failed.value.permanent is (kind is InvalidInputError)
+    assert failed.value.__context__ is None  # a store's own words may hold credentials
 
 
 # --- formats
@@ -106,33 +97,28 @@ CSV = b"id,url\n1,http://h/1\n2,http://h/2\n"
 FORMATS = [
     ("urls", b"http://h/1\n  # note\n http://h/2 \n"),
     ("urls.dat.gz", b'{"url": "http://h/1"}\n{"url": "http://h/2"}'),
-    ("urls", CSV),
     ("urls.Csv.GZ", b'"id","url"\n1,http://h/1\n2,"http://h/2"'),
     ("urls.tsv", CSV.replace(b",", b"\t")),
     ("urls.csv", CSV.replace(b",", b";")),
-    ("urls", b' "url" \nhttp://h/1\nhttp://h/2'),
 ]
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n\r\n"])
-@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf#x\n"])
+@pytest.mark.parametrize(("before", "end"), [(b"", b"\n"), (b"\xef\xbb\xbf#x\n", b"\r\n\r\n")])
 @pytest.mark.parametrize(("name", "content"), FORMATS)
 def test_the_first_line_that_is_no_comment_shows_the_format(name: str, content: bytes, before: bytes, end: bytes) -> None:
     assert urls_of((before + content).replace(b"\n", end), name) == URLS
 
 
 def test_json_lines_are_objects_with_a_named_key() -> None:
-    content = b'{"url": "http://h/1"}\n\n{"url": 5}\n{broken\n[1]\n{"x": 1}\n"http://h/2"\n7\n{"url": "\xff"}\n' + b"[" * 60_000
+    content = b'{"url": "http://h/1"}\n\n{"url": 5}\n{broken\n[1]\n{"x": 1}\n{"url": "\xff"}\n' + b"[" * 60_000
     assert read(content, "urls.jsonl") == [
         (1, "http://h/1", ""),
         (3, 5, ""),
         (4, None, "the line is not JSON"),
         (5, None, "the line has no key 'url'"),
         (6, None, "the line has no key 'url'"),
-        (7, None, "the line has no key 'url'"),
-        (8, None, "the line has no key 'url'"),
-        (9, "\udcff", ""),  # no URL, as its validation finds
-        (10, None, "the line is not JSON"),
+        (7, "\udcff", ""),  # no URL, as its validation finds
+        (8, None, "the line is not JSON"),
     ]
 
 
@@ -141,12 +127,8 @@ def test_json_lines_are_objects_with_a_named_key() -> None:
     [
         b"id;link\n1;http://h/1\n",
         b"url,url \n",
-        b"<!DOCTYPE html>\n",
-        b'"http://u:hunter2@h/1"\n',
         b"u:hunter2@h/1,h/?sig=hunter2,7\n",
-        b"PK\x03\x04\x14\0..",
         "http://u:hunter2@h/1".encode("utf-16"),
-        gzip.compress(gzip.compress(b"x", mtime=0), mtime=0),
     ],
 )
 @pytest.mark.parametrize("name", ["urls", "urls.csv.gz"])
@@ -176,30 +158,13 @@ def test_csv_has_a_named_column() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("header", "row", "fields"),
-    [
-        ("id,url", "1,http://h/w_1,h_1/x.png", "3 fields and the header 2"),
-        ("url", "http://h/1,", "2 fields and the header 1"),
-        ("id\turl", "1\thttp://h/1\t2", "3 fields and the header 2"),
-    ],
-)
-def test_a_row_with_more_fields_than_the_header_is_a_bad_line_and_no_cut_url(header: str, row: str, fields: str) -> None:
-    good = header.replace("url", "http://h/0").replace("id", "0")
-    problem = f"the line has {fields}: quote values that hold the delimiter"
-    assert read("\n".join([header, row, good]).encode(), "urls.csv") == [(2, None, problem), (3, "http://h/0", "")]
+def test_a_row_with_more_fields_than_the_header_is_a_bad_line_and_no_cut_url() -> None:
+    problem = "the line has 3 fields and the header 2: quote values that hold the delimiter"
+    content = b"id,url\n1,http://h/w_1,h_1/x.png\n0,http://h/0"
+    assert read(content, "urls.csv") == [(2, None, problem), (3, "http://h/0", "")]
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        '5,"http://h/5',
-        '"5,http://h/5',
-        '5,"http://h/"5',
-        '5,"http://h/5" ',
-        '5,http://h/5,"two\nlines"',
-    ],
-)
+@pytest.mark.parametrize("row", ['5,"http://h/5', '5,"http://h/"5', '5,http://h/5,"two\nlines"'])
 def test_a_stray_quote_or_a_row_of_two_lines_swallows_no_rows(row: str) -> None:
     rows = [f"{number},http://h/{number}" for number in range(1, 101)]
     rows[4] = row
@@ -211,13 +176,11 @@ def test_a_stray_quote_or_a_row_of_two_lines_swallows_no_rows(row: str) -> None:
 # --- limits
 
 
-@pytest.mark.parametrize(("name", "header"), [("u.txt", b""), ("u.csv", b"url\n")])
-def test_a_line_has_at_most_128_kib(name: str, header: bytes) -> None:
+def test_a_line_has_at_most_128_kib() -> None:
     longest = b"http://h/1".ljust(MAX_LINE_LENGTH - 1, b"x")
     assert len(longest + b"\n") == 131_072
-    assert urls_of(header + longest + b"\n", name) == [longest.decode()]
-    line = 1 + header.count(b"\n")
-    assert f"has a line {line} that is longer than 128 KiB" in refusal_of(header + b" " + longest + b"\n", name)
+    assert urls_of(longest + b"\n", "urls") == [longest.decode()]
+    assert "has a line 1 that is longer than 128 KiB" in refusal_of(b" " + longest + b"\n", "urls")
 
 
 def test_a_line_without_end_takes_no_memory() -> None:

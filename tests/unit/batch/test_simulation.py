@@ -18,11 +18,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs
 
-import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch import recording, sending
+from airflow_provider_cloudstore.batch import job, recording, sending
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.lease import LEASE, Lease
 from airflow_provider_cloudstore.batch.ledger import Ledger
@@ -31,14 +30,13 @@ from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from tests.support import settings
 from tests.unit.batch.folders import digest_of
-from tests.unit.batch.virtual import VirtualLoop
+from tests.unit.batch.virtual import LOST, UNREACHABLE, VirtualLoop, response
 
 HISTORIES = int(os.environ.get("CLOUDSTORE_HISTORIES", "40"))
 SETTINGS = settings(max_attempts=3, timeout=10.0)
-NOW = pendulum.datetime(2026, 1, 1)
 
 
 class Unlucky(Exception):
@@ -59,6 +57,7 @@ class World:
         }
         self.effects: Counter[str] = Counter()
         self.files: dict[str, bytes] = {}
+        self.late: dict[str, bytes] = {}
         self.calm = False
         self.until = 0.0
         self.mode = "ok"
@@ -93,6 +92,7 @@ class Process:
         self.loop = VirtualLoop(now)
         self.dead = self.terminated = False
         self.durable = -99.0
+        self.unknown: set[str] = set()
         self.is_local = False
         self.report: Report | None = None
         self.error: BaseException | None = None
@@ -100,7 +100,7 @@ class Process:
         world.processes.append(self)
 
     async def main(self) -> None:
-        job = Job(
+        one = Job(
             lambda: list_manifest([*self.world.urls]),
             lambda: SETTINGS,
             Options(**self.world.options),
@@ -111,7 +111,7 @@ class Process:
             in_thread=self.in_thread,
         )
         try:
-            self.report = await job.run()
+            self.report = await one.run()
         except exceptions.CloudStoreError as error:
             self.error = error
 
@@ -130,7 +130,7 @@ class Process:
     # The receipts' folder.
 
     def read(self, name: str) -> bytes | None:
-        if self.dead:
+        if self.dead or self.world.store_fails():
             raise Unlucky
         self.touched = self.touched or name.startswith("batch")
         return self.world.files.get(name)
@@ -138,13 +138,18 @@ class Process:
     def write(self, name: str, content: bytes) -> None:
         if self.dead:
             raise Unlucky
-        fails = self.world.store_fails()
-        if not fails or self.world.dice.random() < 0.3:  # it was written, and nobody was told
-            self.world.files[name] = content
+        world, fails = self.world, self.world.store_fails()
+        if not fails or world.dice.random() < 0.3:  # it was written, and nobody was told
+            world.files[name] = content
+        elif name.startswith("part-"):
+            world.late[name] = content
         if fails:
             self.touched = False
             raise Unlucky
         self.touched = True
+        if world.dice.random() < 0.3:  # a request that failed arrives after all
+            world.files |= world.late
+            world.late.clear()
 
     def names(self) -> list[str]:
         return list(self.world.files)
@@ -162,16 +167,18 @@ class Process:
             raise asyncio.CancelledError
         now, world = self.loop.time(), self.world
         assert now - self.durable < LEASE, "sent without a lease"
-        mode = world.service_mode(now)
+        mode, url = world.service_mode(now), parse_qs(request.body.decode())["url"][0]
+        assert url not in self.unknown, "resent what may have arrived"
         if mode in ("ok", "slow", "lost after"):
-            world.effects[parse_qs(request.body.decode())["url"][0]] += 1
+            world.effects[url] += 1
         await asyncio.sleep(world.dice.uniform(2, 9) if mode == "slow" else world.dice.uniform(0.01, 0.2))
         if mode == "unreachable":
-            return TransportFailure(FailureKind.UNREACHABLE, "connection refused")
+            return UNREACHABLE
         if mode.startswith("lost"):
-            return TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection lost")
+            self.unknown.add(url)
+            return LOST
         status = {"ok": 200, "slow": 200}.get(mode) or int(mode)
-        return Response(status, {"retry-after": "0.7"} if mode == "429" else {}, b"{}", NOW.timestamp(), NOW.timestamp())
+        return response(status, {"retry-after": "0.7"} if mode == "429" else {})
 
     # What happens to a process.
 
@@ -303,6 +310,7 @@ def verdict(world: World, report: Report, interruptions: int, seed: int) -> None
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "PART_SIZE", 2_000)
     monkeypatch.setattr(sending, "_READ_AHEAD", 5)
+    monkeypatch.setattr(job, "_KILL_CHECK_INTERVAL", 1.0)
 
 
 @pytest.fixture(autouse=True)
@@ -356,6 +364,11 @@ def test_a_batch_that_forgets_the_part_that_it_writes_anew_is_found(monkeypatch:
         write(self, lines)
 
     monkeypatch.setattr(Receipts, "write", forget)
+    assert is_found()
+
+
+def test_a_batch_that_adds_to_a_part_whose_request_failed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Receipts, "_has_failed", property(lambda self: False, lambda self, failed: None), raising=False)
     assert is_found()
 
 

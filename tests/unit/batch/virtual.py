@@ -7,7 +7,6 @@ import functools
 import selectors
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qs
 
@@ -77,11 +76,6 @@ def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
 def now() -> float:
     """The time of the running loop, in seconds."""
     return asyncio.get_running_loop().time()
-
-
-def valid_lease() -> Any:
-    """A lease that allows sending, until a test says otherwise."""
-    return SimpleNamespace(is_valid=True)
 
 
 async def settle() -> None:

@@ -45,7 +45,7 @@ class Batch:
     def requests(self) -> int:
         return len(self.service.arrivals)
 
-    def run(self, *, during: Callable[[asyncio.Task[Report]], Awaitable[None]] | None = None, **more: Any) -> Report:
+    def run(self, *, during: Callable[[], Awaitable[None]] | None = None, **more: Any) -> Report:
         """Run the next try, and let ``during`` run at the same time."""
         self.tries += 1
         return run_virtually(self._run(during, more))
@@ -66,7 +66,7 @@ class Batch:
         try:
             running = asyncio.create_task(job.run())
             if during:
-                await during(running)
+                await during()
             return await running
         finally:
             self.took = loop.time()

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 import trustme
-from requests.utils import get_auth_from_url
 
-from airflow_provider_cloudstore.clients.route import environment_proxy, proxy_url, tls_context
+from airflow_provider_cloudstore.clients.route import environment_proxy, tls_context
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import settings
@@ -47,22 +46,6 @@ def test_a_proxy_that_is_not_supported_is_refused_without_its_password(monkeypat
     with pytest.raises(ConfigurationError, match=r"the environment defines has the scheme .*must be http or https") as failed:
         environment_proxy("https://files.example.com")
     assert "hunter2" not in str(failed.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "user", "password"),
-    [
-        ("http://us%40er:p%2Fw%C5%82@proxy:3128", "us@er", "p/wł"),
-        ("http://usér:a:b@proxy:3128", "usér", "a:b"),
-        ("http://user@proxy:3128", "user", ""),
-        (P, "", ""),
-    ],
-)
-def test_a_library_sends_a_proxy_its_credentials_in_utf_8(url: str, user: str, password: str) -> None:
-    given = proxy_url(Secret(url))
-    assert tuple(part.encode("latin-1").decode() for part in get_auth_from_url(given)) == (user, password)
-    assert given.startswith("http://")
-    assert given.endswith("proxy:3128")
 
 
 def test_the_same_certificates_are_trusted_as_with_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import threading
-import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,24 +22,15 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import settings, store_file
 
-USERS = 200
-
-
-class Clock:
-    """The time as the module sees it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
+USERS = 20
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(connection, "time", clock)
-    return clock
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The time as the module sees it."""
+    own: Any = SimpleNamespace(now=1000.0, monotonic=lambda: own.now)
+    monkeypatch.setattr(connection, "time", own)
+    return own
 
 
 class Source:
@@ -79,43 +68,48 @@ async def settle() -> None:
         await asyncio.wait(others)
 
 
-def test_users_share_one_read_also_of_what_cannot_be_read(source: Source) -> None:
+def test_users_share_one_read_also_of_what_cannot_be_read_and_each_connection_has_its_own(source: Source) -> None:
     async def use(conn_id: str) -> set[str]:
         users = [shared_connection(conn_id) for _ in range(USERS)]
         found = await asyncio.gather(*map(token_of, users), return_exceptions=True)
         return {str(one) for one in found}
 
-    assert asyncio.run(use("c")) == {"first"}
-    source.error = ConfigurationError("no")
-    assert asyncio.run(use("c")) == {str(source.error)}
-    assert source.reads == 2
+    async def use_three() -> None:
+        assert await use("a") | await use("b") == {"first"}
+        source.error = ConfigurationError("no")
+        assert await use("c") == {str(source.error)}
+
+    asyncio.run(use_three())
+    assert source.reads == 3
 
 
-def test_one_in_use_is_renewed_in_the_background_once_a_minute_and_an_unused_one_is_forgotten(
-    source: Source, clock: Clock
-) -> None:
+def test_one_in_use_is_renewed_in_the_background_once_a_minute_and_an_unused_one_is_forgotten(source: Source, clock: Any) -> None:
     async def use() -> None:
         users = [shared_connection("c") for _ in range(USERS)]
-        for expected in range(1, 4):
-            for _ in range(6):
-                assert {await token_of(user) for user in users} == {source.token}
-                await settle()
-                assert source.reads == expected
-                clock.now += RENEW_SECONDS / 6
-            before, source.token = source.token, f"token-{expected}"
-            assert await token_of(users[0]) == before  # nobody waits for it
+        assert {await token_of(user) for user in users} == {"first"}
+        source.token = "second"
+        for passed, reads in ((RENEW_SECONDS - 1, 1), (1, 2)):
+            clock.now += passed
+            assert {await token_of(user) for user in users} == {"first"}  # nobody waits for it
             await settle()
+            assert source.reads == reads
+        kept = await users[0].settings()
+        clock.now += RENEW_SECONDS
+        await token_of(users[0])
+        await settle()
+        assert await users[0].settings() is kept  # and with it its HTTP session
+        assert {await token_of(user) for user in users} == {"second"}
         users.clear()
         source.token = "last"
         assert await token_of(shared_connection("c")) == "last"
 
     asyncio.run(use())
-    assert source.reads == 5
+    assert source.reads == 4
 
 
 @pytest.mark.parametrize("error", [ConfigurationError("it is not defined"), OSError("the database is away")], ids=repr)
 def test_a_renewal_that_fails_changes_nothing_and_is_logged_once(
-    source: Source, clock: Clock, caplog: pytest.LogCaptureFixture, error: Exception
+    source: Source, clock: Any, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     async def use() -> None:
         users = [shared_connection("c") for _ in range(USERS)]
@@ -125,20 +119,15 @@ def test_a_renewal_that_fails_changes_nothing_and_is_logged_once(
         for _ in range(3):
             assert {await token_of(user) for user in users} == {"first"}
             await settle()
-        source.error, source.token = None, "second"
-        clock.now += RENEW_SECONDS
-        await token_of(users[0])
-        await settle()
-        assert await token_of(users[1]) == "second"
 
     with caplog.at_level(logging.WARNING, connection.__name__):
         asyncio.run(use())
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("Connection 'c' could not be read again (")
-    assert source.reads == 3
+    assert source.reads == 2
 
 
-def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source, clock: Clock) -> None:
+def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source, clock: Any) -> None:
     async def use() -> None:
         user = shared_connection("c")
         rejected, source.token = await user.settings(), "second"
@@ -151,7 +140,7 @@ def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source, c
     assert source.reads == 2
 
 
-def test_a_read_that_began_before_the_rejection_does_not_prove_that_the_token_is_the_same(source: Source, clock: Clock) -> None:
+def test_a_read_that_began_before_the_rejection_does_not_prove_that_the_token_is_the_same(source: Source, clock: Any) -> None:
     async def use() -> None:
         user = shared_connection("c")
         rejected = await user.settings()
@@ -185,94 +174,42 @@ def test_a_cancelled_first_reader_does_not_take_the_others_with_it(source: Sourc
     assert source.reads == 1
 
 
-def test_each_event_loop_and_each_connection_has_its_own_and_no_loop_is_kept(source: Source) -> None:
-    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
-
-    async def use() -> None:
-        loops.append(weakref.ref(asyncio.get_running_loop()))
-        users = [shared_connection(conn_id) for conn_id in ("a", "b") for _ in range(USERS)]
-        await asyncio.gather(*map(token_of, users))
-
-    threads = [threading.Thread(target=lambda: asyncio.run(use())) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert source.reads == 4
-    gc.collect()
-    assert [loop() for loop in loops] == [None, None]
-
-
-class Connections:
-    """Counts what the hooks read from Airflow."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.reads = 0
-        monkeypatch.setattr(connection, "get_async_connection", self._read)
-
-    async def _read(self, *args: Any, **kwargs: Any) -> Any:
-        self.reads += 1
-        await asyncio.sleep(0.05)
-        return await get_async_connection(*args, **kwargs)
-
-
-@pytest.fixture
-def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
-    return Connections(monkeypatch)
-
-
-def test_a_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_masked_once(
-    emulator: Emulator, connections: Connections, monkeypatch: pytest.MonkeyPatch
+def test_each_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_masked_and_warned_of_once(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    masked: list[str] = []
+    reads, masked, tokens = list[str](), list[str](), ["second-token", "third-token"]
+
+    async def read(conn_id: str) -> Any:
+        reads.append(conn_id)
+        return await get_async_connection(conn_id)
 
     async def note(secret: str) -> None:
         masked.append(secret)
 
+    monkeypatch.setattr(connection, "get_async_connection", read)
     monkeypatch.setattr(compat, "amask_secret", note)
     store_file(emulator)
+
+    def rotate(token: str) -> None:
+        emulator.call(lambda service: setattr(service, "access_token", token))
+        rotated = airflow_connection(emulator.url, token).replace('"cloudstore"', '"http"')
+        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", rotated)
 
     async def use() -> None:
         async with AsyncExitStack() as stack:
             hooks = await asyncio.gather(*(stack.enter_async_context(CloudStoreAsyncHook()) for _ in range(USERS)))
-            assert connections.reads == 1
-            emulator.call(lambda service: setattr(service, "access_token", "rotated-token"))
-            monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", airflow_connection(emulator.url, "rotated-token"))
-            assert set(await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))) == {None}
-            assert (await hooks[0].create_download_link("f1")).token
+            assert len(reads) == 1
+            for token in tokens:
+                rotate(token)
+                assert set(await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))) == {None}
 
-    asyncio.run(use())
-    assert connections.reads == 2
-    assert masked.count("rotated-token") == 1
-
-
-def test_a_hook_in_use_notices_another_address_and_warns_once_for_all_hooks(
-    emulator: Emulator,
-    clock: Clock,
-    connections: Connections,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def use(other: Emulator) -> None:
-        async with AsyncExitStack() as stack:
-            hooks = [await stack.enter_async_context(CloudStoreAsyncHook()) for _ in range(9)]
-            assert await hooks[0].poll_file("f1") is not None
-            store_file(other)
-            other_type = airflow_connection(other.url, other.access_token).replace('"cloudstore"', '"http"')
-            monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", other_type)
-            clock.now += RENEW_SECONDS
-            assert await hooks[0].poll_file("f1") is not None  # begins to read the connection
-            await settle()
-            assert {await hook.poll_file("f1") for hook in hooks} == {None}
-            clock.now += RENEW_SECONDS
-            await hooks[0].poll_file("f1")
-            await settle()
-
-    with Emulator() as other, caplog.at_level(logging.WARNING, connection.__name__):
-        asyncio.run(use(other))
-    assert connections.reads == 3
-    (warning,) = [record.getMessage() for record in caplog.records if record.name == connection.__name__]
-    assert warning.startswith("Connection 'cloudstore_default' has the type 'http'")
+    with caplog.at_level(logging.WARNING, connection.__name__):
+        asyncio.run(use())
+    assert len(reads) == 3
+    assert [masked.count(token) for token in tokens] == [1, 1]
+    assert emulator.state()["requests"] == {"link": 4 * USERS}  # half of them were rejected
+    warnings = [record.getMessage() for record in caplog.records if record.name == connection.__name__]
+    assert len([warning for warning in warnings if "has the type 'http'" in warning]) == len(warnings) == 2
 
 
 def test_what_holds_a_masked_token_is_not_registered_once_more_unless_it_may_be_too_short(

@@ -55,6 +55,7 @@ def work(hook: CloudStoreHook, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def check(requested: list[Any]) -> None:
+    assert [(request.method, request.url.partition("?")[0]) for request in requested] == [answer[:2] for answer in ANSWERS]
     upload, again, link, download, delete = requested
     assert upload.body == again.body == "url=https%3A%2F%2Fsource.example.com%2Ff%3Fsig%3Dhunter2"
     assert (delete.body, delete.headers["Authorization"]) == ("folder_id=d1", f"Bearer {TOKEN}")
@@ -68,10 +69,8 @@ def headers(status: int, body: bytes) -> dict[str, str]:
 
 def test_requests_mock_works_with_the_hook(hook: CloudStoreHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with requests_mock.Mocker() as mocker:
-        for url in dict.fromkeys(url for _, url, _, _ in ANSWERS):
-            found = [one for one in ANSWERS if one[1] == url]
-            given = [{"status_code": status, "content": body, "headers": headers(status, body)} for _, _, status, body in found]
-            mocker.register_uri(found[0][0], url, given)
+        given = [{"status_code": code, "content": body, "headers": headers(code, body)} for _, _, code, body in ANSWERS]
+        mocker.register_uri(requests_mock.ANY, requests_mock.ANY, given)
         work(hook, tmp_path, monkeypatch)
         check(mocker.request_history)
 
@@ -93,7 +92,6 @@ def test_an_adapter_of_ones_own_works_with_the_hook(
         def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
             _, url, status, body = ANSWERS[len(requested)]
             requested.append(request)
-            assert str(request.url).startswith(url)
             response = requests.Response()
             response.status_code, response.url, response.raw = status, url, io.BytesIO(body)
             response.headers.update(headers(status, body))
@@ -107,16 +105,9 @@ def test_an_adapter_of_ones_own_works_with_the_hook(
     check(requested)
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "sent"),
-    [
-        (requests.ReadTimeout(), exceptions.OutcomeUnknownError, 1),
-        (AssertionError("the wrong URL"), AssertionError, 1),  # a mistake in the mock
-    ],
-)
-def test_an_exception_of_a_mock_ends_the_call(hook: CloudStoreHook, error: Exception, kind: type[Exception], sent: int) -> None:
+def test_a_mistake_in_a_mock_ends_the_call(hook: CloudStoreHook) -> None:
     with requests_mock.Mocker() as mocker:
-        mocker.post(UPLOAD, exc=error)
-        with pytest.raises(kind):
+        mocker.post(UPLOAD, exc=AssertionError("the wrong URL"))
+        with pytest.raises(AssertionError):
             hook.upload_from_url("https://source.example.com/f")
-        assert mocker.call_count == sent
+        assert mocker.call_count == 1

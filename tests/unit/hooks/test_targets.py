@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +11,8 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.hooks import targets
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path, resolve_target
 
 
@@ -56,14 +53,11 @@ class ObjectStore(AbstractFileSystem):  # type: ignore[misc]
         return Upload(self, path, mode, **kwargs)
 
 
-@pytest.fixture(params=["path", "storage_path", "memory", "transactional"])
+@pytest.fixture(params=["path", "memory", "transactional"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     match request.param:
         case "path":
             yield tmp_path / "new" / "f", lambda: [*(tmp_path / "new").iterdir()], (tmp_path / "new" / "f").read_bytes
-        case "storage_path":
-            path = ObjectStoragePath(f"file://{tmp_path}/f")
-            yield path, lambda: [*tmp_path.iterdir()], (tmp_path / "f").read_bytes
         case "transactional":
             store = ObjectStore()
             yield StoredPath(store, "s3", "bucket/f"), lambda: [*store.store], lambda: store.store["bucket/f"]
@@ -78,7 +72,7 @@ def test_a_file_is_there_whole_once_the_block_ends(target: Any) -> None:
     path, listed, content = target
     with atomic_write(path) as sink:
         sink.restart()
-        sink.write(b"wrong")
+        sink.write(b"wrong and longer")
         sink.restart()
         sink.write(b"he")
         sink.write(b"llo")
@@ -87,23 +81,22 @@ def test_a_file_is_there_whole_once_the_block_ends(target: Any) -> None:
     assert len(listed()) == 1
 
 
-def fail(path: Any, error: BaseException) -> None:
+def interrupt(path: Any) -> None:
     with atomic_write(path) as sink:
         sink.write(b"new" * 10**6)
-        raise error
+        raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("error", [OSError("no"), KeyboardInterrupt()])
-def test_a_failed_one_leaves_nothing_and_what_was_there_stays(target: Any, error: BaseException) -> None:
+def test_a_failed_one_leaves_nothing_and_what_was_there_stays(target: Any) -> None:
     path, listed, content = target
-    for there in (False, True):
-        if there:
-            with atomic_write(path) as sink:
-                sink.write(b"old")
-        with pytest.raises(type(error)):
-            fail(path, error)
-        assert len(listed()) == there
-    assert content() == b"old"
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(path)
+    assert not listed()
+    with atomic_write(path) as sink:
+        sink.write(b"old")
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(path)
+    assert (len(listed()), content()) == (1, b"old")
 
 
 def test_the_bytes_are_on_the_disk_before_the_file_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,54 +118,40 @@ def test_a_symlink_stays_one_and_the_file_behind_it_keeps_its_mode(tmp_path: Pat
 
 
 def test_a_folder_is_refused_and_stays(tmp_path: Path) -> None:
-    target = tmp_path / "t"
-    target.mkdir()
-    reason = r"is not a file \(end the path of a folder with '/'\)"
-    with pytest.raises(InvalidInputError, match=reason):
-        resolve_target(str(target), "f1")
-    with pytest.raises(InvalidInputError, match=reason), atomic_write(target):
+    with pytest.raises(InvalidInputError, match=r"is not a file \(end the path of a folder with '/'\)"), atomic_write(tmp_path):
         pass
-    assert target.is_dir()
-    assert [*tmp_path.iterdir()] == [target]
+    assert tmp_path.is_dir()
+    assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("path", ["s3://KEY:hunter2@bucket/x", "s3://KEY:hun/ter2@bucket/x", "s3://***:***@bucket/x"])
-def test_a_path_with_credentials_is_refused_and_not_repeated(path: str) -> None:
-    for name, opened in (("receipts", object_path), ("target", resolve_target)):
-        with pytest.raises(InvalidInputError, match=rf"{name} holds a user and a password.*\n.*s3://conn_id@bucket/") as refused:
-            opened(path, name)
-        assert "hun" not in f"{refused.value} {vars(refused.value)}"
+@pytest.mark.parametrize("opened", [object_path, resolve_target])
+def test_a_path_with_credentials_is_refused_and_not_repeated(opened: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidInputError, match=r"target holds a user and a password.*\n.*s3://conn_id@bucket/") as refused:
+        opened("s3://KEY:hunter2@bucket/x", "target")
+    assert "hunter2" not in f"{refused.value} {vars(refused.value)}"
 
 
-@pytest.mark.parametrize("form", ["~/folder/f", "~{user}/folder/f", "~/folder/"])
-def test_the_home_folder_of_a_user_is_meant_by_a_tilde(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, form: str) -> None:
-    user = pwd.getpwuid(os.getuid())
+def test_the_home_folder_is_meant_by_a_tilde(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    home = user.pw_dir if "{user}" in form else str(tmp_path)
-    path, text = resolve_target(form.format(user=user.pw_name), "f")
-    assert (str(path), text) == (f"{home}/folder/f", f"{home}/folder/f")
+    path, text = resolve_target("~/folder/", "f")
+    assert (str(path), text) == (f"{tmp_path}/folder/f", f"{tmp_path}/folder/f")
 
 
-HOSTILE = ["../../x", "/etc/passwd", "a/b", "C:\\x", "~root", "文" * 28, "a?b#c", "%2e%2e", ".f", "*[x]{y}", "a://b"]
-
-
-@pytest.mark.parametrize("file_id", HOSTILE)
+@pytest.mark.parametrize("file_id", ["../../x", "/etc/passwd", "C:\\x", "~root", "文" * 28, "%2e%2e", "*[x]{y}", "a://b"])
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_a_target_that_is_a_folder_gets_the_id_as_one_name_in_it(
-    emulator: Emulator, tmp_path: Path, file_id: str, scheme: str
-) -> None:
-    emulator.put_file(b"new", file_id)
-    path = CloudStoreHook().download(file_id, f"{scheme}{tmp_path}/in/").path
-    assert ObjectStoragePath(path).read_bytes() == b"new"
-    name = path.removeprefix(f"{scheme}{tmp_path}/in/")
-    assert [str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*")] == ["in", f"in/{name}"]
+def test_a_target_that_is_a_folder_gets_the_id_as_one_name_in_it(tmp_path: Path, file_id: str, scheme: str) -> None:
+    path, text = resolve_target(f"{scheme}{tmp_path}/in/", file_id)
+    with atomic_write(path) as file:
+        file.write(b"new")
+    assert ObjectStoragePath(text).read_bytes() == b"new"
+    assert [str(one.parent.relative_to(tmp_path)) for one in tmp_path.rglob("*")] == [".", "in"]
 
 
-@pytest.mark.parametrize("file_id", [".", "..", "x" * 256, "文" * 29, "x" * 4096, "x" * 4097, "a\nb", "a\0b"])
-def test_an_id_that_can_be_no_name_needs_a_target_that_names_the_file(emulator: Emulator, tmp_path: Path, file_id: str) -> None:
-    with pytest.raises((InvalidInputError, OSError)):
-        CloudStoreHook().download(file_id, f"{tmp_path}/")
-    assert ([*tmp_path.iterdir()], emulator.state()["requests"]) == ([], {})
+@pytest.mark.parametrize("file_id", ["..", "x" * 256, "a\nb"])
+def test_an_id_that_can_be_no_name_needs_a_target_that_names_the_file(tmp_path: Path, file_id: str) -> None:
+    with pytest.raises((InvalidInputError, OSError)), atomic_write(resolve_target(f"{tmp_path}/", file_id)[0]):
+        pass
+    assert [*tmp_path.iterdir()] == []
 
 
 Try = Callable[..., None]
@@ -189,45 +168,18 @@ def as_try(monkeypatch: pytest.MonkeyPatch) -> Try:
     return become
 
 
-@pytest.fixture(params=["path", "memory"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """A target that is written next to its place, and the names in its folder."""
-    if request.param == "path":
-        (tmp_path / "in").mkdir()
-        return tmp_path / "in" / ("f" * 255), lambda: sorted(one.name for one in (tmp_path / "in").iterdir())
-    fs = fsspec.filesystem("memory")
-    return StoredPath(fs, "memory", f"{tmp_path}/{'f' * 255}"), lambda: sorted(Path(one).name for one in fs.find(str(tmp_path)))
-
-
-def leave_part(path: Any, killed: list[Any]) -> None:
-    """As a try that was killed leaves it."""
-    killed.append(atomic_write(path))  # collected, it would end
-    file = killed[-1].__enter__()
-    file.write(b"old")
-    file._file.close()
-
-
-def test_a_retry_removes_the_parts_of_lower_tries_of_its_task_and_no_others(files: Any, as_try: Try) -> None:
-    path, names = files
-    killed: list[Any] = []
-    for other in ({"task_id": "u"}, {"map_index": 1}, {"run_id": "s"}):
-        as_try(1, **other)
-        leave_part(path, killed)
-    others = names()
-    for number in (1, 2, 4):
-        as_try(number)
-        leave_part(path, killed)
-    assert len(names()) == len(others) + 1
-    assert all(len(name.encode()) <= 255 for name in names())
+def test_a_retry_removes_the_parts_of_lower_tries_of_its_task_and_no_others(tmp_path: Path, as_try: Try) -> None:
+    path = tmp_path / ("f" * 255)
+    killed: list[Any] = []  # collected, they would end
+    for number, other in ((1, {"task_id": "u"}), (1, {"map_index": 1}), (1, {"run_id": "s"}), (1, {}), (2, {}), (4, {})):
+        as_try(number, **other)
+        killed.append(atomic_write(path))
+        killed[-1].__enter__().write(b"old")
     as_try(3)
     with atomic_write(path) as file:
         file.write(b"new")
-    (fourth,) = {*names()} - {*others, "f" * 255}
-    assert fourth.endswith("-4.part")
-    as_try(5)
-    with atomic_write(path):
-        pass
-    assert names() == sorted([*others, "f" * 255])
+    assert path.read_bytes() == b"new"
+    assert len([*tmp_path.iterdir()]) == 1 + 3 + 1  # the file, and the parts of other tasks and of the fourth try
 
 
 def test_two_downloads_of_one_try_to_one_target_have_parts_of_their_own(tmp_path: Path, as_try: Try) -> None:

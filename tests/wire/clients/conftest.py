@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pendulum
@@ -57,6 +59,12 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
+@pytest.fixture(autouse=True)
+def _one_certificate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Trust one that no test uses: to read all of certifi's takes longer than a test."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", Authority(tmp_path).bundle)
+
+
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """What all loggers print at level DEBUG."""
@@ -75,34 +83,39 @@ class Target(bytearray):
 
 
 Send = Callable[..., Any]
-Way = Callable[[Settings], AbstractContextManager[Send]]
+Way = Callable[..., AbstractContextManager[Send]]
+
+
+def end_of(work: Callable[[], Any]) -> Any:
+    """The response of a call as text, or its error."""
+    try:
+        return str(getattr(work(), "response", ""))
+    except exceptions.CloudStoreError as error:
+        return error
 
 
 @contextmanager
-def blocking(own: Settings) -> Iterator[Send]:
-    def send(kind: type[Call[Any]] = DeleteFolder, subject: str = "d1") -> Any:
-        try:
-            return str(client.perform(kind(subject, own)).response)
-        except exceptions.CloudStoreError as error:
-            return error
+def blocking(own: Settings, reload: Callable[[], Settings] | None = None) -> Iterator[Send]:
+    def send(kind: Callable[..., Call[Any]] = DeleteFolder, subject: str = "d1", budget: float = 60, **more: Any) -> Any:
+        return end_of(lambda: client.perform(kind(subject, own, **more), budget=budget))
 
-    with BlockingClient(own, lambda: own) as client:
+    with BlockingClient(own, reload or (lambda: own)) as client:
         yield send
 
 
 @contextmanager
-def asynchronous(own: Settings) -> Iterator[Send]:
-    async def perform(call: Call[Any]) -> Any:
-        try:
-            return str((await client.perform(call)).response)
-        except exceptions.CloudStoreError as error:
-            return error
+def asynchronous(own: Settings, reload: Callable[[], Settings] | None = None) -> Iterator[Send]:
+    def send(kind: Callable[..., Call[Any]] = DeleteFolder, subject: str = "d1", budget: float = 60, **more: Any) -> Any:
+        return end_of(lambda: runner.run(client.perform(kind(subject, own, **more), budget=budget)))
+
+    async def reload_it() -> Settings:
+        return reload() if reload else own
 
     with asyncio.Runner() as runner:
         opened = AsyncExitStack()
-        client = AsyncClient(own, lambda: asyncio.sleep(0, own), runner.run(opened.enter_async_context(shared_session(own))))
+        client = AsyncClient(own, reload_it, runner.run(opened.enter_async_context(shared_session(own))))
         try:
-            yield lambda kind=DeleteFolder, subject="d1": runner.run(perform(kind(subject, own)))
+            yield send
         finally:
             runner.run(opened.aclose())
 
@@ -120,13 +133,17 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
         return target.decode()
 
     own = replace(own, allow_http=True)
-    link = DownloadLink("f1", LINK_TOKEN, url or f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}", pendulum.now("UTC"), None)
+    numbers, url = itertools.count(1), url or f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}"
+
+    def create_link(file_id: str) -> DownloadLink:
+        return DownloadLink(file_id, LINK_TOKEN, url.replace("NUMBER", str(next(numbers))), pendulum.now("UTC"), None)
+
     with BlockingClient(own, lambda: own) as sessions:
-        client = DownloadClient(sessions, lambda _: link)
+        client = DownloadClient(sessions, create_link)
         yield send
 
 
-WAYS = {"blocking": blocking, "asynchronous": asynchronous, "download": download}
+WAYS: dict[str, Way] = {"blocking": blocking, "asynchronous": asynchronous, "download": download}
 
 
 @pytest.fixture(params=WAYS)

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
-from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.raw_server import OK, Authority, RawServer, stay_open
@@ -96,15 +94,6 @@ def test_only_the_proxy_gets_its_credentials_when_it_opens_a_tunnel(way: Way, se
     assert proxy.connections == 1
     assert [request.startswith(b"CONNECT") for request in proxy.requests] == [True, False, False]
     assert [AUTHORIZATION in request for request in proxy.requests] == [True, False, False]
-
-
-def test_the_arguments_of_a_request_of_ones_own_win(serve: Serve, authority: Authority) -> None:
-    own = settings(f"https://localhost:{serve(handler=partial(authority.respond, name='localhost')).port}")
-    with BlockingClient(own, lambda: own) as client:
-        for verify in (False, authority.bundle):
-            assert client.session.get(own.base_url, verify=verify).json() == {}
-            with pytest.raises(requests.exceptions.SSLError):
-                client.session.get(own.base_url)
 
 
 def test_nothing_but_the_connections_bundle_is_trusted(

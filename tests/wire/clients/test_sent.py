@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,10 +39,9 @@ def test_a_response_that_is_cut_off_anywhere_never_makes_an_upload_arrive_twice(
     assert all(unknown[: QUEUED.index(b" OK")] + unknown[QUEUED.index(b"{") :])
 
 
-@pytest.mark.parametrize("end", [close, reset])
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_an_upload_that_its_proxy_has_read_arrives_once_and_is_unknown(
-    call_way: Way, serve: Serve, authority: Authority, scheme: str, end: Any
+    call_way: Way, serve: Serve, authority: Authority, scheme: str
 ) -> None:
     def hand_nothing_on(proxy: RawServer, connection: socket.socket) -> None:
         if scheme == "https":
@@ -49,7 +49,7 @@ def test_an_upload_that_its_proxy_has_read_arrives_once_and_is_unknown(
             connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             connection = authority.wrap(connection, HOST)
         proxy.read_request(connection)
-        end(connection)
+        reset(connection)
 
     proxy = serve(handler=hand_nothing_on)
     with call_way(settings(f"{scheme}://{HOST}", proxy=Secret(proxy.url), verify=authority.bundle)) as send:
@@ -97,42 +97,32 @@ def go_silent(_: RawServer, connection: socket.socket) -> None:
         pass
 
 
-# What may keep a request from being sent, what is said of it, and the advice.
-SITUATIONS: dict[str, tuple[Any, str, str]] = {
-    "name not found": (lambda *_: settings("https://no-such-host.invalid"), "host name not found", "DNS"),
-    "refused": (lambda *_: settings("https://127.0.0.1:9"), "connection refused", "running"),
-    "untrusted": (lambda serve, ca: https(serve, ca.respond), "TLS certificate verification failed", "extra 'verify'"),
-    "another host": (lambda serve, ca: https(serve, ca.respond, verify=ca.bundle), "is not valid for", "the certificate"),
-    "no TLS": (lambda serve, _: https(serve, lambda _, one: one.sendall(b"HTTP/1.1 400 No\r\n\r\n")), "TLS failed", "http://"),
-    "silent TLS": (lambda serve, _: https(serve, go_silent, timeout=0.5), "timed out", "Check the port"),
-    "proxy refused": (lambda *_: settings("http://h", proxy=Secret("http://us%40er:p%2Fw@127.0.0.1:9")), "refused", "the proxy"),
-    "proxy: 407": (lambda serve, _: through(serve, b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"), "HTTP 407", "extra 'proxy'"),
-    "proxy: 403": (lambda serve, _: through(serve, b"HTTP/1.1 403 us@er p/w\r\n\r\n"), "HTTP 403 to CONNECT", "the proxy"),
-    "proxy: garbage": (lambda serve, _: through(serve, b"garbage us@er p/w\r\n\r\n"), "no connection", "the proxy"),
-    "proxy: nothing": (lambda serve, _: through(serve, b""), "no connection", "the proxy"),
-    "proxy: silent": (lambda serve, _: through(serve, handler=go_silent), "timed out", "the proxy"),
-    "proxy: no TLS inside": (lambda serve, _: through(serve, b"HTTP/1.1 200 Established\r\n\r\n"), "no connection", ""),
+# What may keep a request from being sent, beyond what is in the failure table.
+SITUATIONS: dict[str, Callable[[Serve, Authority], Settings]] = {
+    "untrusted": lambda serve, ca: https(serve, ca.respond),
+    "another host": lambda serve, ca: https(serve, ca.respond, verify=ca.bundle),
+    "silent TLS": lambda serve, _: https(serve, go_silent, timeout=0.5),
+    "proxy refused": lambda *_: settings("http://h", proxy=Secret("http://us%40er:p%2Fw@127.0.0.1:9")),
+    "proxy: 403": lambda serve, _: through(serve, b"HTTP/1.1 403 us@er p/w\r\n\r\n"),
+    "proxy: garbage": lambda serve, _: through(serve, b"garbage us@er p/w\r\n\r\n"),
+    "proxy: silent": lambda serve, _: through(serve, handler=go_silent),
+    "proxy: no TLS inside": lambda serve, _: through(serve, b"HTTP/1.1 200 Established\r\n\r\n"),
 }
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_without_a_connection_nothing_was_sent_and_the_advice_fits_the_failure(
+def test_without_a_connection_nothing_was_sent_and_no_credential_is_shown(
     send: Send, serve: Serve, authority: Authority, situation: str, logged: pytest.LogCaptureFixture
 ) -> None:
-    prepare, what, advice = SITUATIONS[situation]
-    error = send(prepare(serve, authority))
-    happened, _, then = str(error).partition("\n")
-    assert what in happened
-    assert advice in then
-    assert isinstance(error, exceptions.ConfigurationError if "407" in situation else exceptions.ServiceUnreachableError)
+    error = send(SITUATIONS[situation](serve, authority))
+    assert isinstance(error, exceptions.ServiceUnreachableError)
     assert not error.sent
     assert not any(secret in str(error) + logged.text for secret in ("us@er", "us%40er", "p/w", "p%2Fw", TOKEN, LINK_TOKEN))
 
 
-@pytest.mark.parametrize("sent", [b"", OK[:-1]], ids=["response", "body"])
-def test_silence_after_a_request_ends_with_the_timeout(send: Send, serve: Serve, sent: bytes) -> None:
+def test_silence_in_a_response_ends_with_the_timeout(send: Send, serve: Serve) -> None:
     def respond(server: RawServer, connection: socket.socket) -> None:
-        connection.sendall(sent)
+        connection.sendall(OK[:-1])
         go_silent(server, connection)
 
     error = send(settings(serve(handler=respond).url, timeout=0.5))

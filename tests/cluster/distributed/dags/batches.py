@@ -27,18 +27,3 @@ RUN: dict[str, Any] = {
 
 with DAG("batch", schedule=None, **RUN):
     RemoteUrlBatchUploadOperator(task_id="batch", **BATCH)
-
-with DAG("batch_with_timeout", schedule=None, **RUN):
-    # It ends three seconds before, so that there is time to save its progress.
-    RemoteUrlBatchUploadOperator(task_id="batch", execution_timeout=timedelta(seconds=8), **BATCH)
-
-with DAG("batch_in_parts", schedule=None, **RUN):
-    mapped = {name: value for name, value in BATCH.items() if name != "urls"}
-    mapped |= {"requests_per_second": 25, "max_concurrency": 4, "pool": "uploads"}
-    RemoteUrlBatchUploadOperator.partial(task_id="batch", **mapped).expand(
-        urls=[f"{{{{ params.manifest }}}}.{number}" for number in range(PARTS)]
-    )
-
-# Periodic, because only then Airflow backfills it; it ended long ago, so that no run starts by itself.
-with DAG("batch_of_each_run", schedule="@daily", end_date=datetime(2026, 1, 2), catchup=False, **RUN):
-    RemoteUrlBatchUploadOperator(task_id="batch", **BATCH | {"requests_per_second": 40})

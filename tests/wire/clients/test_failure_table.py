@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import pendulum
 import pytest
 from aiohttp import web
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
-from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import calls
-from airflow_provider_cloudstore.protocol.calls import Call
+from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.raw_server import RawServer
 from tests.support import CALLS, KINDS, TOKEN, settings, store_file
+from tests.wire.clients.conftest import Serve, Way, asynchronous, end_of
 from tests.wire.failure_table import ANSWERS, ERRORS, OUTCOMES, row_for
 
-Perform = Callable[..., Any]
 ATTEMPTS = 3
-
-
-def blocking(call: Call[Any], own: Settings, reload: Callable[[], Settings], budget: float = 60) -> Any:
-    with BlockingClient(own, reload) as client:
-        return client.perform(call, budget=budget)
-
-
-def asynchronous(call: Call[Any], own: Settings, reload: Callable[[], Settings], budget: float = 60) -> Any:
-    async def reload_it() -> Settings:
-        return reload()
-
-    async def run() -> Any:
-        async with shared_session(own) as session:
-            return await AsyncClient(own, reload_it, session).perform(call, budget=budget)
-
-    return asyncio.run(run())
 
 
 def status(code: int, **more: Any) -> dict[str, Any]:
@@ -126,28 +104,26 @@ def fresh(service: Emulator) -> Emulator:
     return service
 
 
-@pytest.fixture(params=[blocking, asynchronous], ids=["blocking", "asynchronous"])
-def perform(request: pytest.FixtureRequest) -> Perform:
-    client: Perform = request.param
-    return client
-
-
 def unused() -> Settings:
     raise AssertionError("the connection was read again without a 401")
 
 
-def end_of(work: Callable[[], object]) -> exceptions.CloudStoreError | None:
+def checked(end: Any) -> exceptions.CloudStoreError | None:
     """The error of a call, which is as its row of the page says; None for success."""
-    try:
-        work()
-    except exceptions.CloudStoreError as error:
-        failed = error
-    else:
+    if not isinstance(end, exceptions.CloudStoreError):
         return None
-    assert failed.permanent == ERRORS[type(failed).__name__].permanent
-    assert (failed.__cause__, failed.__context__) == (None, None)
-    assert TOKEN not in str(failed)
-    return failed
+    assert end.permanent == ERRORS[type(end).__name__].permanent
+    assert (end.__cause__, end.__context__) == (None, None)
+    assert TOKEN not in str(end)
+    return end
+
+
+def perform(
+    call_way: Way, own: Settings, operation: str, reload: Callable[[], Settings] = unused, **more: Any
+) -> exceptions.CloudStoreError | None:
+    """As :func:`checked`, of a call over a session of its own."""
+    with call_way(own, reload) as send:
+        return checked(send(*CALLS[operation], **more))
 
 
 def end_in_the_table(name: str, lasts: bool, operation: str) -> tuple[int, int, str]:
@@ -167,53 +143,34 @@ CELLS += [(name, True, operation) for name, _, operation in CELLS if row_for(nam
 
 @pytest.mark.parametrize(("name", "lasts", "operation"), CELLS)
 def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says(
-    perform: Perform, fresh: Emulator, name: str, lasts: bool, operation: str
+    call_way: Way, fresh: Emulator, name: str, lasts: bool, operation: str
 ) -> None:
-    kind, subject = CALLS[operation]
     inject(fresh, FAULTS[name], operation, times=0 if lasts else 1)
     # A busy machine must not turn any other fault into a response that came too late.
     own = settings(fresh.url, max_attempts=ATTEMPTS, timeout=30.0 if name != "read timeout" else 0.2 if lasts else 0.6)
-    failed = end_of(lambda: perform(kind(subject, own), own, (lambda: own) if name == "401" else unused))
+    failed = perform(call_way, own, operation, (lambda: own) if name == "401" else unused)
     state = fresh.state()
     requests, effects, error = end_in_the_table(name, lasts, operation)
     assert failed is None or failed.attempts == requests
-    if perform is asynchronous and kind.operation.method == "GET" and lasts and name.startswith("lost connection"):
+    if call_way is asynchronous and KINDS[operation].operation.method == "GET" and lasts and name.startswith("lost connection"):
         requests, effects = 2 * requests, 2 * effects  # aiohttp itself sends a lost GET once more
     seen = state["requests"][operation], state["effects"].get(operation, 0), type(failed).__name__ if failed else ""
     assert seen == (requests, effects, error)
 
 
 @pytest.mark.parametrize(("body", "operation", "expected"), ANSWERS)
-def test_a_2xx_response_means_what_the_page_says(
-    perform: Perform, fresh: Emulator, body: str, operation: str, expected: str
-) -> None:
+def test_a_2xx_response_means_what_the_page_says(body: str, operation: str, expected: str) -> None:
     kind, subject = CALLS[operation]
-    fresh.fault(operation=operation, times=0, **status(200, body=body))
-    own = settings(fresh.url, max_attempts=1)
-    failed = end_of(lambda: perform(kind(subject, own), own, lambda: own))
+    failed = checked(end_of(lambda: kind(subject, settings()).handle_outcome(Response(200, {}, body.encode(), 0.0, 0.0))))
     assert (type(failed).__name__ if failed else "success") == expected
-    assert fresh.state()["requests"][operation] == 1
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if row_for(name).cells["upload"].startswith("**not retried**")])
-def test_an_upload_that_may_have_arrived_is_resent_if_the_caller_opts_in(perform: Perform, fresh: Emulator, name: str) -> None:
-    kind, subject = CALLS["upload"]
+def test_an_upload_that_may_have_arrived_is_resent_if_the_caller_opts_in(call_way: Way, fresh: Emulator, name: str) -> None:
     inject(fresh, FAULTS[name], "upload")
     own = settings(fresh.url, timeout=0.6 if name == "read timeout" else 30.0)
-    assert end_of(lambda: perform(kind(subject, own, retry_unknown_outcome=True), own, unused)) is None
+    assert perform(call_way, own, "upload", retry_unknown_outcome=True) is None
     assert fresh.state()["requests"] == {"upload": 2}
-
-
-def refuse_the_tunnel(proxy: RawServer, connection: socket.socket) -> None:
-    proxy.read_request(connection)
-    connection.sendall(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n")
-
-
-def unanswered(connection: socket.socket) -> int:
-    """The port of a socket whose backlog is full: the kernel does not answer there."""
-    connection.bind(("127.0.0.1", 0))
-    connection.listen(0)
-    return int(connection.getsockname()[1])
 
 
 NOWHERE, TLS_HOST = "http://127.0.0.1:9", "https://files.test"
@@ -231,16 +188,14 @@ UNREACHABLE: dict[str, Callable[[Emulator, int, int], Settings]] = {
 @pytest.mark.parametrize("operation", row_for("DNS").cells)
 @pytest.mark.parametrize("name", UNREACHABLE)
 def test_what_does_not_reach_the_service_is_known_as_never_sent(
-    perform: Perform, fresh: Emulator, name: str, operation: str
+    call_way: Way, fresh: Emulator, serve: Serve, name: str, operation: str
 ) -> None:
-    proxy = RawServer(refuse_the_tunnel)
+    proxy = serve(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n")
     with socket.socket() as dead, socket.socket() as waiting:
-        port = unanswered(dead)
-        waiting.connect(("127.0.0.1", port))
-        own = UNREACHABLE[name](fresh, port, proxy.port)
-        kind, subject = CALLS[operation]
-        failed = end_of(lambda: perform(kind(subject, own), own, unused))
-    proxy.close()
+        dead.bind(("127.0.0.1", 0))
+        dead.listen(0)  # the kernel does not answer a second one
+        waiting.connect(dead.getsockname())
+        failed = perform(call_way, UNREACHABLE[name](fresh, dead.getsockname()[1], proxy.port), operation)
     row = row_for(name)
     assert failed is not None
     assert (type(failed).__name__, failed.sent) == (row.error(operation, 500), False)
@@ -254,54 +209,31 @@ def test_every_cause_in_the_table_has_a_fault_here_and_every_fault_a_row() -> No
     assert all(row_for(name) for name in faults)
 
 
-@pytest.mark.parametrize("operation", CALLS)
-def test_a_rotated_token_is_used_after_one_401(perform: Perform, fresh: Emulator, operation: str) -> None:
-    kind, subject = CALLS[operation]
-    old, new = settings(fresh.url, token="old-token"), settings(fresh.url)
-    perform(kind(subject, old), old, lambda: new)
-    state = fresh.state()
-    assert (state["requests"], state["effects"]) == ({operation: 2}, {operation: 1})
-
-
-@pytest.mark.parametrize("date", [False, True], ids=["seconds", "http-date"])
-def test_the_time_that_the_service_names_is_waited_out(perform: Perform, fresh: Emulator, date: bool) -> None:
-    value = pendulum.now("UTC").add(seconds=2).format("ddd, DD MMM YYYY HH:mm:ss [GMT]") if date else "1"
-    own = settings(fresh.url)
-    fresh.put_file(b"x", "f1", "another")  # not in the folder that is deleted meanwhile
-
-    def seconds_of(operation: str) -> float:
-        kind, subject = CALLS[operation]
-        began = time.monotonic()
-        perform(kind(subject, own), own, unused)
-        return time.monotonic() - began
-
-    for operation in CALLS:
-        fresh.fault("status", status=429, headers={"Retry-After": value}, operation=operation)
-    with ThreadPoolExecutor(len(CALLS)) as threads:
-        waited = list(threads.map(seconds_of, CALLS))
-    assert all((0.5 if date else 0.9) <= seconds < 10 for seconds in waited), waited
-    assert fresh.state()["requests"] == dict.fromkeys(CALLS, 2)
+def test_the_time_that_the_service_names_is_waited_out(call_way: Way, fresh: Emulator) -> None:
+    fresh.fault(**status(429, headers={"Retry-After": "1"}))
+    began = time.monotonic()
+    assert perform(call_way, settings(fresh.url), "upload") is None
+    assert 0.9 <= time.monotonic() - began < 10
+    assert fresh.state()["requests"] == {"upload": 2}
 
 
 @pytest.mark.parametrize(
     "fault", [status(429, headers={"Retry-After": "3600"}), {"kind": "delay", "seconds": 10}], ids=["pause", "request"]
 )
-def test_neither_a_pause_nor_a_request_outlives_the_budget(perform: Perform, fresh: Emulator, fault: dict[str, Any]) -> None:
+def test_neither_a_pause_nor_a_request_outlives_the_budget(call_way: Way, fresh: Emulator, fault: dict[str, Any]) -> None:
     fresh.fault(times=0, **fault)
-    kind, subject = CALLS["link"]
-    own = settings(fresh.url)
     began = time.monotonic()
-    assert end_of(lambda: perform(kind(subject, own), own, unused, 1.0)) is not None
+    assert perform(call_way, settings(fresh.url), "link", budget=0.3) is not None
     assert time.monotonic() - began < 5
 
 
-def test_a_token_and_subjects_of_awkward_characters_arrive_as_they_are(perform: Perform, fresh: Emulator) -> None:
+def test_a_token_and_subjects_of_awkward_characters_arrive_as_they_are(call_way: Way, fresh: Emulator) -> None:
     awkward, source = "a+b/c=d%e&f#é%41", "https://h/f?a=b+c&d=%2B%20é#x"
     fresh.call(lambda service: setattr(service, "access_token", awkward))
     store_file(fresh, file_id=f"{awkward} g", folder_id="R&D + (é), x=1")
-    own = settings(fresh.url, token=awkward)
-    for operation, subject in {"link": f"{awkward} g", "upload": source, "delete": "R&D + (é), x=1"}.items():
-        perform(CALLS[operation][0](subject, own), own, unused)
+    with call_way(settings(fresh.url, token=awkward)) as send:
+        for operation, subject in {"link": f"{awkward} g", "upload": source, "delete": "R&D + (é), x=1"}.items():
+            send(KINDS[operation], subject)
     state = fresh.state()
     assert state["effects"] == {"link": 1, "upload": 1, "delete": 1}
     assert state["files"][-1]["source"] == source
