@@ -88,14 +88,14 @@ test-built-on-%: env-%-wheel ## run the fast tests on the wheel in dist/, on one
 # The slow tests, by name: the environments that each runs in (without an entry, the newest and the oldest), its tests, and what it needs.
 SLOW := test-airflow-new test-airflow-old test-airflow-middle test-assets test-distributed test-doctor test-in-time test-kill \
   test-neighbours test-readers test-site test-triggerer test-typed test-ui test-wheel
-PATHS_airflow-new := $(filter-out %/__pycache__/ %/assets/ %/killed_batch/,$(wildcard tests/airflow/*/))
-ON_airflow-new := $(NEW)
+PATHS_airflow-new := $(filter-out %/__pycache__/ %/killed_batch/,$(wildcard tests/airflow/*/))
+ON_airflow-new := $(NEW)-lineage
 PATHS_airflow-old := $(PATHS_airflow-new)
-ON_airflow-old := $(OLD)
+ON_airflow-old := $(OLD)-lineage
 # Airflow 3.0 resumes deferred tasks in a way of its own.
 PATHS_airflow-middle := tests/airflow/waiting
 ON_airflow-middle := $(MIDDLE)
-PATHS_assets := tests/airflow/assets tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py -m ""
+PATHS_assets := tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py -m ""
 ON_assets := $(NEW)-lineage $(OLD)-lineage
 PATHS_distributed := tests/cluster/distributed -s
 ON_distributed := $(NEW)-workbench
@@ -127,7 +127,7 @@ test-%: ## run one part of the slow tests, named below; ARGS selects some of its
 $(SLOW): test-%:
 	@set -e; $(foreach name,$(or $(ON_$*),$(NEW) $(OLD)),$(call slow,$(name),$*);)
 
-test-airflow: test-airflow-new test-airflow-old test-airflow-middle ## run tests/airflow without assets and kills, in a full Airflow: newest, oldest, 3.0
+test-airflow: test-airflow-new test-airflow-old test-airflow-middle ## run tests/airflow without kills, in a full Airflow: newest, oldest, 3.0
 test-ui: chromium
 test-site: chromium site
 test-neighbours: neighbours

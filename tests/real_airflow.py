@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 import json
-import os
-import re
 import shutil
-import signal
-import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from scripts.airflow_home import migrate
+from scripts.airflow_home import environment, migrate
+from scripts.processes import Program, free_port, until
 
 AIRFLOW_2 = version("apache-airflow").startswith("2.")
 
 
 class RealAirflow:
-    """An Airflow as a context manager; each component is a child process with its own session.
+    """An Airflow as a context manager; each component is a child process.
 
     :param home: its ``AIRFLOW_HOME``.
     :param dags: its DAG folder.
@@ -35,21 +33,19 @@ class RealAirflow:
     def __init__(self, home: Path, dags: Path, **env: str) -> None:
         self.home, self.output = home, home / "output"
         self.output.mkdir(parents=True)
-        self.port = _free_port()
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")}
-        self.env = inherited | {
-            "AIRFLOW_HOME": str(home),
+        self.port = free_port()
+        self._programs: dict[str, Program] = {}
+        settings = {
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self.port}/execution/",
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
-            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__PARALLELISM": "3",
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__SECRET_KEY": "only-for-tests-" + "x" * 64,
             "AIRFLOW__API_AUTH__JWT_SECRET": "only-for-tests-" + "y" * 64,
+            "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(b"z" * 32).decode(),
             # SQLite gives up after five seconds by default, which a busy machine needs for one write.
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=120",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
@@ -59,25 +55,25 @@ class RealAirflow:
             "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "2",
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
             "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
             # Airflow 2 rejects SQLite with the LocalExecutor because of contention; a handful of tasks is fine.
             "_AIRFLOW__SKIP_DATABASE_EXECUTOR_COMPATIBILITY_CHECK": "1",
             "NO_PROXY": "127.0.0.1,localhost",
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            **env,
         }
+        self.env = environment(home, **settings | env)
 
     def __enter__(self) -> Self:
         migrated = Path(sys.prefix) / "migrated"
         migrate(migrated)
         shutil.copy(migrated / "airflow.db", self.home)
+        (self.home / "airflow.cfg").touch()  # else each component would write it
+        (self.home / "config").mkdir()
+        (self.home / "config" / "airflow_local_settings.py").symlink_to(Path(__file__).with_name("preload.py"))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        for process in self._processes.values():
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)  # to all at once, for each takes seconds to end
-        for name in list(self._processes):
-            self.stop(name)
+        for name in list(self._programs):
+            self.kill(name)
 
     def cli(self, *arguments: str) -> str:
         """Run an ``airflow`` command and return its output."""
@@ -95,20 +91,13 @@ class RealAirflow:
     def start(self, name: str) -> None:
         """Start one component, with its output in a file."""
         arguments = [name, "--skip-serve-logs"] if name in ("scheduler", "triggerer") else [name]
-        with (self.output / f"{name}.txt").open("ab") as sink:
-            self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "airflow", *arguments], env=self.env, stdout=sink, stderr=sink, start_new_session=True
-            )
+        command = [sys.executable, "-m", "airflow", *arguments]
+        self._programs[name] = Program(name, command, self.output / f"{name}.txt", env=self.env)
+        self._programs[name].start()
 
-    def stop(self, name: str, number: int = signal.SIGTERM) -> None:
-        """Stop a component and every process of its session."""
-        process = self._processes.pop(name)
-        for one in (number, signal.SIGKILL):
-            try:
-                os.killpg(process.pid, one)
-                process.wait(timeout=20)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                continue
+    def kill(self, name: str) -> None:
+        """Kill a component and everything that it started."""
+        self._programs.pop(name).kill()
 
     def store(self, connections: Mapping[str, Mapping[str, Any]], variables: Mapping[str, str]) -> None:
         """Import connections and variables into the database, where Airflow encrypts them."""
@@ -157,28 +146,21 @@ class RealAirflow:
         rows = self.rows("select task_id, map_index, state from task_instance where run_id = ?", run_id)
         return {(task_id, map_index): state for task_id, map_index, state in rows}
 
-    def failures(self, run_id: str, count: int = 3) -> str:
-        """Return what the scheduler and the task logs report about the first failed tasks of a run."""
-        failed = [task for task, state in self.states(run_id).items() if state == "failed"]
-        report = [f"failed in {run_id}: {sorted(failed)}"]
-        for task_id, index in failed[:count]:
-            file_is_of_task = re.compile(rf"task_id={task_id}\b" + (rf".*map_index={index}\b" if index >= 0 else ""))
-            line_is_of_task = re.compile(rf"rror.*\b{task_id}\b" + (rf".*\b{index}\b" if index >= 0 else ""))
-            scheduler = (self.output / "scheduler.txt").read_text(errors="replace").splitlines()
-            report += [line[:1000] for line in scheduler if line_is_of_task.search(line)][-10:]
-            logs = [(file, text) for file, text in self.logs() if run_id in str(file) and file_is_of_task.search(str(file))]
-            report += [f"--- {file}\n{text[-3000:]}" for file, text in logs]
-        return "\n".join(report)
+    def failures(self, run_id: str) -> str:
+        """Return the last lines of the logs of a run's failed tasks."""
+        failed = {f"task_id={task_id}" for (task_id, _), state in self.states(run_id).items() if state == "failed"}
+        logs = [(file, text) for file, text in self.logs() if run_id in str(file) and failed & {*file.parts}]
+        return "\n".join(f"--- {file}\n{text[-3000:]}" for file, text in logs)
 
-    def until(self, description: str, condition: Any, seconds: float = 120) -> Any:
-        """Wait until a condition holds, and return its value."""
-        ends_at = time.monotonic() + seconds
-        while not (value := condition()):
-            assert time.monotonic() < ends_at, f"not within {seconds} s: {description}\n{self._tails()}"
-            for name, process in self._processes.items():
-                assert process.poll() is None, f"{name} exited\n{self._tails()}"
-            time.sleep(0.25)
-        return value
+    def until(self, what: str, true: Any, seconds: float = 120) -> Any:
+        """Wait until a condition is true, and return its value; fail if a component ends."""
+
+        def true_and_alive() -> Any:
+            for program in self._programs.values():
+                assert program.runs, f"{program.name} ended by itself\n{program.tail()}"
+            return true()
+
+        return until(what, true_and_alive, seconds, lambda: "\n".join(program.tail() for program in self._programs.values()))
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         """Query the metadata database."""
@@ -215,17 +197,8 @@ class RealAirflow:
         finally:
             database.close()
 
-    def _tails(self) -> str:
-        return "\n".join(f"--- {file.name}\n{file.read_text(errors='replace')[-1500:]}" for file in self.output.iterdir())
-
 
 def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
     for file in sorted(folder.rglob("*")):
         if file.is_file():
             yield file, file.read_text(errors="replace")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

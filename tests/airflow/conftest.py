@@ -1,4 +1,4 @@
-"""One Airflow for all tests that need no settings of their own, and one emulator, which each test gets empty."""
+"""One Airflow at DEBUG for all tests that need no settings of their own, and one emulator, which each test gets empty."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.doc_blocks import code_of
+from tests.doc_blocks import ROOT, code_of
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 
 HERE = Path(__file__).resolve().parent
@@ -29,7 +29,6 @@ def emulator(service: Emulator) -> Emulator:
     def reset(running: Any) -> None:
         for state in (running.store.requests, running.store.effects, running.store.files, running.store.tokens):
             state.clear()
-        running.faults.script.clear()
         running.store.fetch_delay = 3600
 
     service.call(reset)
@@ -41,13 +40,22 @@ def airflow(service: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """An Airflow with the DAGs of several tests and those of the pages that they are about."""
     work = tmp_path_factory.mktemp("airflow")
     dags = work / "dags"
-    shutil.copytree(HERE / "killed_upload" / "dags", dags)
+    shutil.copytree(HERE / "canary" / "dags", dags)
+    for name in ("publish_file.py", "use_published_file.py"):
+        shutil.copy(ROOT / "dags_examples" / name, dags)
     (dags / "share_report.py").write_text(code_of("README.md-0"))
     if not AIRFLOW_2:
         (dags / "approve_and_delete.py").write_text(code_of("approve-a-deletion.md-0"))
         (dags / "propose_deletions.py").write_text(code_of("approve-a-deletion.md-1"))
-    env = {"AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG", "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True"}
+    lineage = {"type": "file", "log_file_path": str(work / "lineage.jsonl"), "append": True}
+    env = {
+        "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": service.connection,
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
+        "AIRFLOW__OPENLINEAGE__NAMESPACE": "tests",
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(lineage),
+        "CANARY_FOLDER": str(work),
+    }
     with RealAirflow(work / "home", dags, **env) as running:
-        running.store({"cloudstore_default": json.loads(service.connection)}, {})
         running.start_all()
         yield running

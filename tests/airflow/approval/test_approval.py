@@ -19,7 +19,8 @@ pytestmark = [
     ),
 ]
 
-DAG, PROPOSALS = "approve_and_delete", "propose_deletions"
+DAG = "approve_and_delete"
+QUESTION = "/taskInstances/approve/-1/hitlDetails"
 FOLDERS = ["exports-2025", "logs-2025"]
 """What the page's listing task returns."""
 
@@ -41,8 +42,8 @@ class Approvals:
         except requests.RequestException:
             return ""
 
-    def _call(self, method: str, run_id: str, body: Any = None) -> dict[str, Any]:
-        url = f"{self._base}/api/v2/dags/{DAG}/dagRuns/{run_id}/taskInstances/approve/-1/hitlDetails"
+    def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        url = f"{self._base}/api/v2/dags/{DAG}/dagRuns{path}"
         response = requests.request(method, url, json=body, headers=self._headers, timeout=120)
         assert response.ok, response.text
         return dict(response.json())
@@ -58,46 +59,41 @@ class Approvals:
         ended = re.compile(rf"executor event with state success .*'approve'.*{re.escape(run_id)}")
         output = self.airflow.output / "scheduler.txt"
         self.airflow.until("the scheduler knows", lambda: ended.search(output.read_text(errors="replace")))
-        return self._call("GET", run_id)
+        assert self.airflow.states(run_id)["approved", -1] is None  # nothing that deletes has begun
+        return self.call("GET", f"/{run_id}{QUESTION}")
 
     def answer(self, run_id: str, option: str) -> dict[tuple[str, int], str]:
         """Click Approve or Reject, and wait until the run is finished.
 
         :returns: the states of its tasks.
         """
-        self._call("PATCH", run_id, {"chosen_options": [option]})
+        self.call("PATCH", f"/{run_id}{QUESTION}", {"chosen_options": [option]})
         return self.airflow.finish(run_id)
 
 
-@pytest.fixture(scope="module")
-def approvals(airflow: RealAirflow) -> Approvals:
-    airflow.unpause(DAG)
-    return Approvals(airflow)
-
-
-def test_what_was_listed_is_shown_and_deleted_once_it_is_approved(approvals: Approvals, emulator: Emulator) -> None:
+def test_what_is_shown_is_deleted_once_it_is_approved_and_never_if_it_is_rejected(
+    airflow: RealAirflow, emulator: Emulator
+) -> None:
     for folder_id in [*FOLDERS, "kept"]:
         emulator.make_folder(folder_id)
-    approvals.airflow.finish(approvals.airflow.trigger(PROPOSALS))
-    # A scheduled run may have proposed the same.
-    run_id = approvals.airflow.rows("select run_id from dag_run where dag_id = ? order by id", DAG)[0][0]
+    approvals = Approvals(airflow)
+    airflow.unpause(DAG)
+    conf = {"folder_ids": ["kept", 'a"\n\n# Nothing else\n\n```', "b  \u202e<script>"]}
+    by_hand = approvals.call("POST", "", {"logical_date": None, "conf": conf})["dag_run_id"]
+    airflow.unpause("propose_deletions")  # its run of this month begins
+    proposed = "select run_id from dag_run where dag_id = ? and run_id != ?"
+    ((run_id,),) = airflow.until("deletions are proposed", lambda: airflow.rows(proposed, DAG, by_hand))
     question = approvals.question(run_id)
     assert question["subject"].startswith("Permanently delete 2 folders")
     assert question["body"].split("\n") == ["", '    "exports-2025"', '    "logs-2025"']
-    assert approvals.airflow.states(run_id)["approved", -1] is None  # nothing that deletes has begun
+    lines = approvals.question(by_hand)["body"].split("\n")[1:]
+    assert len(lines) == 3  # no id can hide another
+    assert all(line.startswith('    "') and line.isascii() and line.isprintable() for line in lines)
+    states = approvals.answer(by_hand, "Reject")
+    assert (states["approve", -1], states["delete", -1]) == ("success", "skipped")
     assert emulator.state()["requests"] == {}
     states = approvals.answer(run_id, "Approve")
     assert (states["delete", 0], states["delete", 1]) == ("success", "success")
     assert emulator.state()["effects"] == {"delete": 2}
     assert set(FOLDERS).isdisjoint(emulator.state()["folders"])
     assert "kept" in emulator.state()["folders"]
-
-
-def test_nothing_is_deleted_once_it_is_rejected_and_no_id_can_hide_another(approvals: Approvals, emulator: Emulator) -> None:
-    run_id = approvals.airflow.trigger(DAG, folder_ids=['a"\n\n# Nothing else\n\n```', "b  \u202e<script>"])
-    lines = approvals.question(run_id)["body"].split("\n")
-    assert len(lines) == 3
-    assert all(line.startswith('    "') and line.isascii() and line.isprintable() for line in lines[1:])
-    states = approvals.answer(run_id, "Reject")
-    assert (states["approve", -1], states["delete", -1]) == ("success", "skipped")
-    assert emulator.state()["requests"] == {}

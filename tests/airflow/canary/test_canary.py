@@ -1,6 +1,6 @@
 """Secrets with awkward characters pass through every operator and failure on a complete Airflow at DEBUG; no output has them.
 
-Slow: it starts an Airflow. ``make test-airflow`` runs it on both Airflows.
+Slow: ``make test-airflow`` runs it on both Airflows, with the OpenLineage provider.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ import pytest
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.leaks import leaks, texts_of
 from tests.real_airflow import RealAirflow
-from tests.support import CUT_OFF, error_envelope, store_file
+from tests.support import CUT_OFF, store_file
 
 pytestmark = pytest.mark.slow
-
-DAGS = Path(__file__).resolve().parent / "dags"
 
 ACCESS_TOKEN = "canary+access/token=%&#é"
 LONGER_TOKEN = ACCESS_TOKEN + "-and-a-tail"  # begins with the shorter one
@@ -44,14 +42,8 @@ def faults(echo: str) -> dict[str, dict[str, Any]]:
         "longer": {},
         "400": {"kind": "status", "status": 400, "body": echo},
         "401": {"kind": "status", "status": 401, "body": echo},
-        "404": {"kind": "status", "status": 404, "body": json.dumps({"response": echo})},
-        "redirect": {"kind": "status", "status": 302, "headers": {"Location": "/elsewhere"}, "body": echo},
-        "500": {"kind": "status", "status": 500, "body": echo},
         "half": CUT_OFF,
-        "slow": {"kind": "delay", "seconds": 5},
-        "envelope": error_envelope(echo),
         "echo": {"kind": "status", "status": 200, "body": json.dumps({"data": {"x": echo}})},
-        "page": {"kind": "status", "status": 200, "body": f"<html>{echo}</html>"},
     }
 
 
@@ -86,7 +78,7 @@ def connections() -> Iterator[dict[str, dict[str, Any]]]:
             store_file(emulator, content=b"x" * 100_000, folder_id="kept")
             for fault in faults_of:
                 emulator.fault(operation="download", **fault)
-            found[name] = {"host": emulator.url, "password": ACCESS_TOKEN, "extra": "{}"}  # nothing here is slow
+            found[name] = {"host": emulator.url, "password": ACCESS_TOKEN, "extra": "{}"}  # a download needs more attempts
         found["refused"] = {"host": "http://127.0.0.1:9", "password": ACCESS_TOKEN}
         yield {
             f"canary_{name}": {"conn_type": "cloudstore", "extra": json.dumps({"timeout": 1, "max_attempts": 2}), **fields}
@@ -96,42 +88,41 @@ def connections() -> Iterator[dict[str, dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def airflow(connections: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAirflow]:
-    """An Airflow that has finished a run of the canary DAG."""
-    home = tmp_path_factory.mktemp("canary") / "home"
-    env = {
-        "CANARY_CONNECTIONS": ",".join(name for name in connections if name.removeprefix("canary_") not in download_faults()),
-        "CANARY_RECEIPTS": str(home / "receipts-"),
-        "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
-    }
-    with RealAirflow(home, DAGS, **env) as running:
-        running.store(connections, {"canary_source": SOURCE})
-        running.start_all()
-        running.finish(running.trigger("canary"), 600)
-        yield running
+def folder(airflow: RealAirflow, connections: dict[str, dict[str, Any]]) -> Path:
+    """What a finished run of the canary DAG has written, on the Airflow of all tests."""
+    found = airflow.home.parent
+    (found / "urls.csv").write_text(f"url\n{SOURCE}\n")
+    airflow.store(connections, {"canary_source": SOURCE})
+    airflow.unpause("canary")
+    started = "select run_id from dag_run where dag_id = 'canary'"
+    ((run_id,),) = airflow.until("the run has begun", lambda: airflow.rows(started))
+    airflow.finish(run_id, 600)
+    return found
 
 
+@pytest.mark.usefixtures("folder")
 def test_every_operator_ends_as_its_service_requires(airflow: RealAirflow, connections: dict[str, dict[str, Any]]) -> None:
-    states = dict(airflow.rows("select task_id, state from task_instance"))
-    succeed = {f"{operator}.canary_{name}" for operator in ("delete", "upload", "link") for name in ("ok", "longer")}
-    succeed |= {f"{operator}.canary_echo" for operator in ("delete", "upload", "batch")}
-    succeed |= {"delete.canary_half"}  # the second request finds nothing
-    succeed |= {"batch.canary_ok", "mapped_upload", "careless", "use_token", "use_link"}
-    succeed |= {"download.canary_ok", "download.canary_download_broken", "transfer"}
+    states = dict(airflow.rows("select task_id, state from task_instance where dag_id = 'canary'"))
+    succeed = {f"{operator}.{name}" for operator in ("delete", "upload", "link") for name in ("ok", "longer")}
+    succeed |= {f"{operator}.echo" for operator in ("delete", "upload", "batch")}
+    succeed |= {"delete.half"}  # the second request finds nothing
+    succeed |= {"batch.ok", "mapped_upload", "careless", "use_token", "use_link", "download_broken", "transfer"}
     assert {task for task, state in states.items() if state == "success"} == succeed
     assert {task for task, state in states.items() if state == "failed"} == states.keys() - succeed
-    assert len(states) == 3 * (len(connections) - len(download_faults())) + 15
+    assert len(states) == 3 * (len(connections) - len(download_faults())) + 13
 
 
+@pytest.mark.usefixtures("folder")
 def test_no_log_file_shows_a_secret(airflow: RealAirflow) -> None:
     files = dict(airflow.logs())
-    (tasks,) = airflow.rows("select count(*) from task_instance")
-    task_logs = [text for file, text in files.items() if "task_id=" in str(file)]
+    (tasks,) = airflow.rows("select count(*) from task_instance where dag_id = 'canary'")
+    task_logs = [text for file, text in files.items() if "dag_id=canary" in str(file)]
     assert len(task_logs) >= tasks[0]
     assert any("DEBUG" in text or '"debug"' in text for text in task_logs)
     assert not leaks(files.items(), SECRETS)
 
 
+@pytest.mark.usefixtures("folder")
 def test_no_console_shows_a_secret_but_where_airflow_itself_does_not_mask(airflow: RealAirflow) -> None:
     # Airflow 3's supervisor masks task logs, not its own console: there it repeats what a task prints, and at DEBUG the XComs.
     unmasked = ("[task.stdout]", "msg=SetXCom(key='download_link'", "msg=SetXCom(key='return_value'")
@@ -139,12 +130,13 @@ def test_no_console_shows_a_secret_but_where_airflow_itself_does_not_mask(airflo
     assert not {leak for leak in found if not any(mark in leak[1] for mark in unmasked)}
 
 
-def test_no_receipt_shows_a_secret(airflow: RealAirflow) -> None:
-    parts = [(part, part.read_text()) for part in airflow.home.glob("receipts-*/part-*.jsonl")]
+def test_no_receipt_shows_a_secret(folder: Path) -> None:
+    parts = [(part, part.read_text()) for part in folder.glob("receipts-*/part-*.jsonl")]
     assert len(parts) == 3
     assert not leaks(parts, SECRETS)
 
 
+@pytest.mark.usefixtures("folder")
 def test_no_table_but_the_connections_and_the_documented_xcoms_shows_a_secret(airflow: RealAirflow) -> None:
     tables = list(airflow.tables())
 
@@ -159,3 +151,32 @@ def test_no_table_but_the_connections_and_the_documented_xcoms_shows_a_secret(ai
         "select rendered_fields from rendered_task_instance_fields where task_id in ('use_token', 'use_link')"
     )
     assert sum(str(row).count("***") for (row,) in consumed) == 3, consumed  # a token; a token and a URL
+
+
+def test_lineage_leads_from_source_to_file_and_from_manifest_to_receipts_without_a_secret(
+    folder: Path, airflow: RealAirflow, connections: dict[str, dict[str, Any]]
+) -> None:
+    pytest.importorskip("airflow.providers.openlineage", reason="make test-airflow has the OpenLineage provider")
+    lineage = folder / "lineage.jsonl"
+
+    def found() -> dict[str, tuple[set[Any], set[Any]]]:
+        events = map(json.loads, lineage.read_text().splitlines()) if lineage.exists() else ()
+        complete = [event for event in events if event["eventType"] == "COMPLETE"]
+        return {event["job"]["name"]: (datasets(event["inputs"]), datasets(event["outputs"])) for event in complete}
+
+    wanted = {f"canary.{task_id}" for task_id in ("upload.ok", "batch.ok", "careless", "download_broken")}
+    airflow.until("the events are written", lambda: wanted <= found().keys())
+    complete = found()
+    services = {name: connection["host"].replace("http", "cloudstore") for name, connection in connections.items()}
+    assert complete["canary.upload.ok"][0] == {("ftp://127.0.0.1:9", "file")}
+    outputs = complete["canary.upload.ok"][1] | complete["canary.careless"][1]
+    assert len(outputs) == 2
+    assert {namespace for namespace, _ in outputs} == {services["canary_ok"]}
+    assert complete["canary.batch.ok"] == ({("file", f"{folder}/urls.csv")}, {("file", f"{folder}/receipts-ok")})
+    downloaded = ({(services["canary_download_broken"], "f1")}, {("file", f"{folder}/download_broken")})
+    assert complete["canary.download_broken"] == downloaded
+    assert not leaks([(lineage, lineage.read_text())], SECRETS)
+
+
+def datasets(given: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    return {(one["namespace"], one["name"]) for one in given}

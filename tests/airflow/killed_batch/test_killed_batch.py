@@ -103,13 +103,10 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Batc
                 urls = [f"https://source.example/{name}/{number}" for number in range(count)]
                 found[name] = Batch(airflow, emulator, root / name, urls)
                 found[name].prepare()
-            names = ["scheduler"] if AIRFLOW_2 else ["api-server", "scheduler", "dag-processor"]
-            for name in names:
+            for name in ["scheduler"] if AIRFLOW_2 else ["api-server", "scheduler", "dag-processor"]:
                 airflow.start(name)
             airflow.trigger("killed")
             yield found
-            for name in names:
-                airflow.stop(name, signal.SIGKILL)  # the API server takes its time to end
 
 
 @pytest.fixture(scope="module")

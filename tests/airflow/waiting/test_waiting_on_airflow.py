@@ -6,7 +6,6 @@ Slow: ``make test-airflow`` runs it on three Airflows.
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,7 +58,7 @@ def test_a_slow_upload_is_waited_for_without_a_worker_and_ends_in_one_link(airfl
     airflow.until("the slot is free", lambda: airflow.states(run_id).get(("meanwhile", -1)) == "success")
     until_polled()
     seen = deferred_rows(airflow)
-    airflow.stop("triggerer", signal.SIGKILL)
+    airflow.kill("triggerer")
     assert waiting()
     airflow.start("triggerer")
     until_polled()

@@ -1,4 +1,4 @@
-"""Uploads, a download and an asset on a distributed Airflow whose worker nodes are killed.
+"""Uploads and a download on a distributed Airflow whose worker nodes are killed.
 
 All of it runs at the same time, and the nodes are killed once, in a fixture; each test checks one promise.
 Slow: ``make test-distributed`` runs it.
@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,12 +23,12 @@ pytestmark = pytest.mark.slow
 CONTENT = os.urandom(16 * 1024 * 1024)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 OLD = b"the file that is replaced"
-DAG, CONSUMER = "lost_nodes", "use_published_on_cluster"
+DAG = "lost_nodes"
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A run of the DAG whose worker nodes were killed, each in the middle of two tasks, and started anew.
+    """A run of the DAG whose worker nodes were killed, in the middle of its tasks, and started anew.
 
     :param services: an emulator for each connection.
     :param folder: where the DAG puts its files.
@@ -59,12 +58,6 @@ class Stage:
         return list(self.folder.glob(".target.*.part"))
 
 
-def published(cluster: Cluster) -> list[dict[str, Any]]:
-    """The extras of all events of the asset."""
-    sql = "select asset_event.extra from asset_event join asset on asset.id = asset_id where uri = %s"
-    return [extra for (extra,) in cluster.rows(sql, "cloudstore://files.example.com/published-on-cluster")]
-
-
 @pytest.fixture(scope="module")
 def stage(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     cluster, folder = running_cluster, tmp_path_factory.mktemp("lost_nodes")
@@ -80,13 +73,10 @@ def stage(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         stack.callback(cluster.heal)
         for name, service in services.items():
             cluster.connect(service.url, service.access_token, name)
-        cluster.unpause(CONSUMER)
-        stack.callback(cluster.api, "PATCH", f"/dags/{CONSUMER}", {"is_paused": True})
         stage = Stage(cluster, services, cluster.trigger(DAG, folder=str(folder), sha256=SHA256), folder)
         in_the_middle = {
             "an upload has no response yet": lambda: services["stuck_upload"].state()["effects"].get("upload"),
             "an upload has ended": (folder / "after_response").exists,
-            "a file is published": (folder / "publish").exists,
             "half of a download has arrived": lambda: any(part.stat().st_size for part in stage.parts()),
         }
         for what, true in in_the_middle.items():
@@ -94,7 +84,6 @@ def stage(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         for name in WORKERS:
             cluster[name].kill()
         assert (folder / "target").read_bytes() == OLD
-        assert published(cluster) == []
         services["files"].call(lambda service: service.faults.script.clear())
         cluster.start(*WORKERS)
         yield stage
@@ -117,10 +106,3 @@ def test_a_file_is_complete_or_absent_when_its_node_is_lost(stage: Stage) -> Non
     assert stage.ended("download") == ("success", 2)
     assert (stage.folder / "target").read_bytes() == CONTENT
     assert stage.parts() == []  # the retry has removed the killed try's
-
-
-def test_a_file_is_published_once_when_its_node_is_lost(stage: Stage) -> None:
-    assert stage.ended("publish") == ("success", 2)
-    used = "select value from xcom where dag_id = %s and key = 'return_value'"
-    assert stage.cluster.until("the consumer has run", lambda: stage.cluster.rows(used, CONSUMER)) == [(["f1"],)]
-    assert published(stage.cluster) == [{"file_id": "f1"}]

@@ -12,8 +12,8 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,6 @@ from scripts.cluster import NOBODY
 from scripts.processes import Program, free_port, until
 
 AZURITE = Path(__file__).resolve().parents[3] / ".npm/azurite/node_modules/azurite/dist/src/blob/main.js"
-# Not a secret: every Azurite has this account.
-AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 PROXY_LOGIN, PROXY_PASSWORD = "etl", "proxy-passw0rd"
 _SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 
@@ -60,23 +58,31 @@ class Neighbour:
 
 @contextmanager
 def _running(
-    command: Callable[[Path, int], list[str | Path]],
-    config: str = "",
+    name: str,
+    arguments: Sequence[str],
+    files: Mapping[str, str],
     user: int | None = None,
     reload_signal: int = signal.SIGHUP,
 ) -> Iterator[Neighbour]:
     """Run a program until the end of the block.
 
-    :param command: returns its command for a folder and a port; the file ``config`` in the folder is its configuration.
-    :param config: in which ``{folder}`` and ``{port}`` are replaced.
+    :param arguments: in which, as in the files, ``{folder}`` and ``{port}`` are replaced.
+    :param files: their texts by their names in its folder.
     :param user: as which it runs.
     """
+    binary = shutil.which(name, path=_SYSTEM_PATH)
+    if binary is None:
+        pytest.skip(f"{name} is not installed: make neighbours")
     folder, port = Path(tempfile.mkdtemp(prefix="cloudstore-neighbour-")), free_port()
-    (folder / "config").write_text(config.replace("{folder}", str(folder)).replace("{port}", str(port)))
+
+    def fill(text: str) -> str:
+        return text.replace("{folder}", str(folder)).replace("{port}", str(port))
+
+    for file, text in files.items():
+        (folder / file).write_text(fill(text))
     if user is not None:
         os.chown(folder, user, user)
-    words = command(folder, port)
-    program = Program(Path(words[0]).name, words, folder / "output.txt", cwd=folder, user=user)
+    program = Program(name, [binary, *map(fill, arguments)], folder / "output.txt", cwd=folder, user=user)
     try:
         program.start()
         program.until_listens(port)
@@ -86,53 +92,33 @@ def _running(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _installed(name: str) -> str:
-    found = shutil.which(name, path=_SYSTEM_PATH)
-    if found is None:
-        pytest.skip(f"{name} is not installed: make neighbours")
-    return found
-
-
-@contextmanager
-def nginx(server: str, more: str = "") -> Iterator[Neighbour]:
+def nginx(server: str, more: str = "") -> AbstractContextManager[Neighbour]:
     """Run nginx.
 
     :param server: what stands in ``server { }``.
     :param more: what stands before that.
     """
-    binary = _installed("nginx")
     temporary = "".join(f"{kind}_temp_path {{folder}}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     user = "user root;" if os.geteuid() == 0 else ""  # another cannot enter the folder
     config = (
         f"daemon off; worker_processes 1; {user} pid {{folder}}/pid; error_log stderr;\nevents {{ }}\n"
         f"http {{\naccess_log {{folder}}/access.log;\n{temporary}{more}\nserver {{ listen 127.0.0.1:{{port}}; {server} }}\n}}\n"
     )
-    with _running(lambda folder, _: [binary, "-p", folder, "-c", folder / "config", "-e", "stderr"], config) as running:
-        yield running
+    return _running("nginx", ["-p", "{folder}", "-c", "{folder}/config", "-e", "stderr"], {"config": config})
 
 
-@contextmanager
-def haproxy(address: str, backend: str = "") -> Iterator[Neighbour]:
-    """Run haproxy.
-
-    :param address: of the service.
-    :param backend: more lines of its backend's only server.
-    """
-    binary = _installed("haproxy")
+def haproxy(address: str) -> AbstractContextManager[Neighbour]:
+    """Run haproxy before the service at an address."""
     config = (
         "global\n log stderr format raw local0\ndefaults\n log global\n option httplog\n mode http\n"
         " timeout connect 5s\n timeout client 60s\n timeout server 60s\n"
-        f"frontend f\n bind 127.0.0.1:{{port}}\n default_backend b\nbackend b\n server s {address} {backend}\n"
+        f"frontend f\n bind 127.0.0.1:{{port}}\n default_backend b\nbackend b\n server s {address}\n"
     )
-    command = lambda folder, _: [binary, "-W", "-f", folder / "config"]  # noqa: E731
-    with _running(command, config, reload_signal=signal.SIGUSR2) as running:
-        yield running
+    return _running("haproxy", ["-W", "-f", "{folder}/config"], {"config": config}, reload_signal=signal.SIGUSR2)
 
 
-@contextmanager
-def squid() -> Iterator[Neighbour]:
+def squid() -> AbstractContextManager[Neighbour]:
     """Run squid, a forward proxy with one user, who has a password."""
-    binary = _installed("squid")
     helpers = [Path("/usr", folder, "squid/basic_ncsa_auth") for folder in ("lib", "lib64", "libexec")]
     helper = next((path for path in helpers if path.exists()), None)
     if helper is None:
@@ -151,38 +137,22 @@ acl known proxy_auth REQUIRED
 http_access allow known
 http_access deny all
 """
-
-    def command(folder: Path, _: int) -> list[str | Path]:
-        (folder / "users").write_text(f"{PROXY_LOGIN}:{digest}\n")
-        return [binary, "-N", "-f", folder / "config"]
-
+    files = {"config": config, "users": f"{PROXY_LOGIN}:{digest}\n"}
     # It refuses to be root.
-    with _running(command, config, NOBODY if os.geteuid() == 0 else None) as running:
-        yield running
+    return _running("squid", ["-N", "-f", "{folder}/config"], files, NOBODY if os.geteuid() == 0 else None)
 
 
-@contextmanager
-def moto() -> Iterator[Neighbour]:
+def moto() -> AbstractContextManager[Neighbour]:
     """Run S3, as moto's server knows it."""
-    for module in ("moto.server", "s3fs", "airflow.providers.amazon"):
-        pytest.importorskip(module, reason="the extra 'neighbours' brings it")
-    with _running(lambda _, port: [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]) as running:
-        yield running
+    pytest.importorskip("moto", reason="the extra 'neighbours' brings it")
+    return _running(sys.executable, ["-m", "moto.server", "-H", "127.0.0.1", "-p", "{port}"], {})
 
 
-@contextmanager
-def azurite() -> Iterator[Neighbour]:
+def azurite() -> AbstractContextManager[Neighbour]:
     """Run Azure Blob, as Microsoft's Azurite knows it."""
-    node = _installed("node")
     if not AZURITE.exists():
         pytest.skip("Azurite is not installed: make neighbours")
-    for module in ("adlfs", "airflow.providers.microsoft.azure"):
-        pytest.importorskip(module, reason="the extra 'neighbours' brings it")
-
-    def command(folder: Path, port: int) -> list[str | Path]:
-        where: list[str | Path] = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", folder / "data"]
-        # Its own list of API versions ends before that of the newest client.
-        return [node, AZURITE, *where, "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
-
-    with _running(command) as running:
-        yield running
+    pytest.importorskip("adlfs", reason="the extra 'neighbours' brings it")
+    where = f"{AZURITE} --blobHost 127.0.0.1 --blobPort {{port}} --location {{folder}}/data"
+    # Its own list of API versions ends before that of the newest client.
+    return _running("node", f"{where} --skipApiVersionCheck --disableTelemetry --silent".split(), {})

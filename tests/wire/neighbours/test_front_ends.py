@@ -1,4 +1,4 @@
-"""Both clients behind front ends and a forward proxy that people really run.
+"""Uploads by both clients behind front ends and a forward proxy that people really run.
 
 Slow, and with needs of its own: ``make test-neighbours`` runs it.
 """
@@ -6,13 +6,9 @@ Slow, and with needs of its own: ``make test-neighbours`` runs it.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import logging
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,162 +18,79 @@ import trustme
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
-from airflow_provider_cloudstore.protocol import calls
 from scripts.processes import free_port
-from tests.support import NO_RESPONSE, eventually, store_file
+from tests.support import NO_RESPONSE, eventually
 from tests.wire.neighbours.conftest import Run
-from tests.wire.neighbours.servers import PROXY_LOGIN, PROXY_PASSWORD, Neighbour, haproxy, nginx, squid
+from tests.wire.neighbours.servers import PROXY_LOGIN, PROXY_PASSWORD, haproxy, nginx, squid
 
 pytestmark = pytest.mark.slow
 
 SOURCE = "https://source.example/file?sig=hunter2"
-WORK: dict[str, tuple[str, str]] = {
-    "delete": ("delete_folder", "old"),
-    "upload": ("upload_from_url", SOURCE),
-    "link": ("create_download_link", "f1"),
-}
 
 
-def blocking(method: str, subject: str) -> object:
+def blocking() -> object:
     with CloudStoreHook() as hook:
-        return getattr(hook, method)(subject)
+        return hook.upload_from_url(SOURCE)
 
 
-def asynchronous(method: str, subject: str) -> object:
+def asynchronous() -> object:
     async def call() -> object:
         async with CloudStoreAsyncHook() as hook:
-            return await getattr(hook, method)(subject)
+            return await hook.upload_from_url(SOURCE)
 
     return asyncio.run(call())
 
 
-@dataclass(frozen=True)
-class Row:
-    """A front end before the service.
-
-    :param front_end: runs it, for the service and a port where nothing listens.
-    :param ends: how delete, upload and link end: an error, or nothing.
-    :param says: what every error says.
-    :param fault: what the service itself does, after it has done the work.
-    """
-
-    front_end: Callable[[Emulator, int], AbstractContextManager[Neighbour]]
-    ends: tuple[str, str, str]
-    says: str
-    fault: dict[str, Any] = field(default_factory=dict)
+both_clients = pytest.mark.parametrize("client", [blocking, asynchronous])
 
 
-LOST = ("", "OutcomeUnknownError", "TransientServiceError")  # a deletion's retry finds no folder, which counts as success
-ROWS = {
-    "nginx: the service is down": Row(
-        lambda _, dead: nginx(f"location / {{ proxy_pass http://127.0.0.1:{dead}; }}"),
-        ("TransientServiceError", "OutcomeUnknownError", "TransientServiceError"),
-        "HTTP 502",
-    ),
-    "nginx: the service did the work but responds too late": Row(
-        lambda emulator, _: nginx(f"proxy_read_timeout 1s; location / {{ proxy_pass {emulator.url}; }}"),
-        LOST,
-        "HTTP 504",
-        fault=NO_RESPONSE,
-    ),
-    "haproxy: the connection breaks in the middle of the response": Row(
-        lambda emulator, _: haproxy(emulator.url.removeprefix("http://")),
-        LOST,
-        "the response ended early",
-        fault={"kind": "drop_body", "after": 5},
-    ),
-}
-
-
-def ends(client: Callable[[str, str], object], operation: str) -> tuple[str, str]:
-    """The error of a call, if there is one, and all that is printed of it."""
-    try:
-        client(*WORK[operation])
-    except exceptions.CloudStoreError as error:
-        return type(error).__name__, f"{error!s} {error!r} {vars(error)}"
-    return "", ""
-
-
-@pytest.fixture(autouse=True)
-def _with_short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_INITIAL_BACKOFF", 0.5)
-
-
-@pytest.mark.parametrize("operation", WORK)
-@pytest.mark.parametrize("client", [blocking, asynchronous])
-@pytest.mark.parametrize("name", ROWS)
-def test_an_upload_that_may_have_arrived_is_unknown_and_what_is_idempotent_is_retried(
-    name: str, client: Any, operation: str, emulator: Emulator, run_front_end: Run
-) -> None:
-    row = ROWS[name]
-    store_file(emulator, folder_id="kept")
-    emulator.make_folder("old")
-    front_end = run_front_end(row.front_end(emulator, free_port()))
-    if row.fault:
-        emulator.fault(times=0, **row.fault)
-    error, shown = ends(client, operation)
-    effects = emulator.state()["effects"].get(operation, 0)
-    assert error == row.ends[list(WORK).index(operation)], shown
-    assert row.says in shown or not error
-    assert "hunter2" not in shown
-    assert emulator.access_token not in shown
-    assert bool(effects) == bool(row.fault)
-    if operation == "upload":  # it need not have reached the service, so ask the front end
-        assert eventually(lambda: front_end.logged().count("/cloud/api/v2/file/url_upload_add")) == 1
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, Path]:
-    created, bundle = trustme.CA(), tmp_path_factory.mktemp("authority") / "ca.pem"
-    created.cert_pem.write_to_path(bundle)
-    return created, bundle
-
-
-@pytest.fixture
-def over_tls(authority: tuple[trustme.CA, Path]) -> Iterator[Emulator]:
-    """The service with a certificate of a private authority."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority[0].issue_cert("127.0.0.1").configure_cert(context)
-    with Emulator(tls=context) as running:
-        store_file(running)
-        yield running
-
-
-@pytest.mark.parametrize("client", [blocking, asynchronous])
+@both_clients
 @pytest.mark.parametrize(
-    ("password", "dead", "expected", "says"),
+    ("front_end", "fault", "says"),
     [
-        (PROXY_PASSWORD, False, "", ""),
-        ("0ther-passw0rd", False, "ConfigurationError", "Set extra 'proxy' of the connection to http://user:password@"),
-        (PROXY_PASSWORD, True, "ServiceUnreachableError", "the proxy answered HTTP 503 to CONNECT"),
+        (lambda _: nginx(f"location / {{ proxy_pass http://127.0.0.1:{free_port()}; }}"), {}, "HTTP 502"),
+        (lambda url: nginx(f"proxy_read_timeout 1s; location / {{ proxy_pass {url}; }}"), NO_RESPONSE, "HTTP 504"),
+        (lambda url: haproxy(url.removeprefix("http://")), {"kind": "drop_body", "after": 5}, "the response ended early"),
     ],
-    ids=["right", "wrong", "dead"],
+    ids=["nginx before a dead service", "impatient nginx", "haproxy"],
 )
-def test_a_call_through_squid_succeeds_or_says_what_to_set(
-    client: Any,
-    password: str,
-    dead: bool,
-    expected: str,
-    says: str,
-    over_tls: Emulator,
-    authority: tuple[trustme.CA, Path],
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+def test_an_upload_that_may_have_arrived_is_unknown_and_is_not_resent(
+    front_end: Any, fault: dict[str, Any], says: str, client: Callable[[], object], emulator: Emulator, run_front_end: Run
 ) -> None:
-    caplog.set_level(logging.DEBUG)
-    proxy = run(squid())
-    login = f"{PROXY_LOGIN}:{password}"
-    extra = {"proxy": f"http://{login}@127.0.0.1:{proxy.port}", "verify": str(authority[1]), "max_attempts": 2}
-    host = f"https://127.0.0.1:{free_port()}" if dead else over_tls.url
-    connection = json.loads(over_tls.connection) | {"host": host, "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
-    for operation in WORK:
-        over_tls.make_folder("old")
-        error, shown = ends(client, operation)
-        assert error == expected, shown
-        assert says in shown
-        assert over_tls.state()["effects"].get(operation, 0) == (not expected)
-        for secret in (over_tls.access_token, password, "hunter2", base64.b64encode(login.encode()).decode()):
-            assert secret not in shown + caplog.text
-    assert expected or eventually(lambda: "CONNECT" in proxy.logged() and f" {PROXY_LOGIN} " in proxy.logged())
+    running = run_front_end(front_end(emulator.url))
+    if fault:
+        emulator.fault(times=0, **fault)
+    with pytest.raises(exceptions.OutcomeUnknownError, match=says):
+        client()
+    assert bool(emulator.state()["effects"]) == bool(fault)
+    # It need not have reached the service, so ask the front end.
+    assert eventually(lambda: running.logged().count("/cloud/api/v2/file/url_upload_add")) == 1
+
+
+@both_clients
+def test_an_upload_goes_through_squid_or_its_error_says_what_to_set(
+    client: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, bundle = trustme.CA(), tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(bundle)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with Emulator(tls=context) as emulator, squid() as proxy:
+
+        def connect(password: str, host: str) -> None:
+            address = f"http://{PROXY_LOGIN}:{password}@127.0.0.1:{proxy.port}"
+            extra = {"proxy": address, "verify": str(bundle), "max_attempts": 1}
+            connection = json.loads(emulator.connection) | {"host": host, "extra": extra}
+            monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+
+        connect("0ther-passw0rd", emulator.url)
+        with pytest.raises(exceptions.ConfigurationError, match="Set extra 'proxy' of the connection to http://user:password@"):
+            client()
+        connect(PROXY_PASSWORD, f"https://127.0.0.1:{free_port()}")
+        with pytest.raises(exceptions.ServiceUnreachableError, match="the proxy answered HTTP 503 to CONNECT"):
+            client()
+        assert emulator.state()["requests"] == {}
+        connect(PROXY_PASSWORD, emulator.url)
+        client()
+        assert emulator.state()["effects"] == {"upload": 1}
+        eventually(lambda: "CONNECT" in proxy.logged() and f" {PROXY_LOGIN} " in proxy.logged())

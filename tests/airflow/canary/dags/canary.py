@@ -19,8 +19,11 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlUploadOperator,
 )
 
+SERVICES = ("ok", "longer", "400", "401", "half", "echo", "refused")
+DOWNLOADS = ("download_broken", "download_refused", "download_redirected")
+FOLDER = os.environ["CANARY_FOLDER"]
 SOURCE = "{{ var.value.canary_source }}"
-DOWNLOADS = ("ok", "download_broken", "download_refused", "download_redirected")
+LIST = "{{ [var.value.canary_source, var.value.canary_source] | tojson }}"
 
 
 @task
@@ -48,17 +51,17 @@ def use_link(link: dict[str, Any]) -> None:
     mask_secret(link["token"])
 
 
-with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
-    for conn_id in os.environ["CANARY_CONNECTIONS"].split(","):
-        DeleteFolderOperator(task_id=f"delete.{conn_id}", folder_id="doomed", cloudstore_conn_id=conn_id)
-        RemoteUrlUploadOperator(task_id=f"upload.{conn_id}", url=SOURCE, cloudstore_conn_id=conn_id)
-        link = DownloadLinkOperator(task_id=f"link.{conn_id}", file_id="f1", cloudstore_conn_id=conn_id)
-        if conn_id == "canary_ok":
+with DAG("canary", schedule="@once", start_date=datetime(2026, 1, 1)) as dag:
+    for name in SERVICES:
+        DeleteFolderOperator(task_id=f"delete.{name}", folder_id="doomed", cloudstore_conn_id=f"canary_{name}")
+        RemoteUrlUploadOperator(task_id=f"upload.{name}", url=SOURCE, cloudstore_conn_id=f"canary_{name}")
+        link = DownloadLinkOperator(task_id=f"link.{name}", file_id="f1", cloudstore_conn_id=f"canary_{name}")
+        if name == "ok":
             use_token(token=link.output)
             use_link(link=link.output["download_link"])
-    for name in ("ok", "404", "500"):  # deferred, and not one of these files comes
+    for name in ("ok", "half"):  # deferred, and neither of these files comes
         DownloadLinkOperator(
-            task_id=f"wait.canary_{name}",
+            task_id=f"wait.{name}",
             file_id="late",
             wait_for_file=True,
             deferrable=True,
@@ -67,24 +70,16 @@ with DAG("canary", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
             cloudstore_conn_id=f"canary_{name}",
         )
     for name in DOWNLOADS:
-        DownloadFileOperator(
-            task_id=f"download.canary_{name}",
-            file_id="f1",
-            target=os.environ["CANARY_RECEIPTS"] + f"download-{name}",
-            cloudstore_conn_id=f"canary_{name}",
-        )
+        DownloadFileOperator(task_id=name, file_id="f1", target=f"{FOLDER}/{name}", cloudstore_conn_id=f"canary_{name}")
     FileTransferOperator(
         task_id="transfer",
         src="cloudstore:///f1",
         source_conn_id="canary_download_broken",
-        dst=f"file://{os.environ['CANARY_RECEIPTS']}transfer",
+        dst=f"file://{FOLDER}/transfer",
     )
-    for name in ("ok", "400", "echo"):
+    for name, urls in {"ok": f"{FOLDER}/urls.csv", "400": LIST, "echo": LIST}.items():
         RemoteUrlBatchUploadOperator(
-            task_id=f"batch.canary_{name}",
-            urls="{{ [var.value.canary_source, var.value.canary_source] | tojson }}",
-            receipts=os.environ["CANARY_RECEIPTS"] + name,
-            cloudstore_conn_id=f"canary_{name}",
+            task_id=f"batch.{name}", urls=urls, receipts=f"{FOLDER}/receipts-{name}", cloudstore_conn_id=f"canary_{name}"
         )
     RemoteUrlUploadOperator.partial(task_id="mapped_upload", cloudstore_conn_id="canary_ok").expand(url=[SOURCE, SOURCE])
     careless()

@@ -1,4 +1,4 @@
-"""Tasks whose first try stands still where its node is to be killed, and the DAG that one of them triggers."""
+"""Uploads and a download whose first try stands still where its node is to be killed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Asset, Param, get_current_context, task
+from airflow.providers.common.compat.sdk import DAG, Param
 
-from airflow_provider_cloudstore.assets.cloudstore import triggering_file_ids
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator, RemoteUrlUploadOperator
-from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
-
-PUBLISHED = Asset("cloudstore://files.example.com/published-on-cluster")
-
-
-def _stand_still(context: Any) -> None:
-    if context["ti"].try_number == 1:
-        (Path(context["params"]["folder"]) / context["ti"].task_id).touch()
-        time.sleep(3600)
 
 
 class StandingUpload(RemoteUrlUploadOperator):
@@ -27,16 +17,9 @@ class StandingUpload(RemoteUrlUploadOperator):
 
     def execute(self, context: Any) -> Any:
         result = super().execute(context)
-        _stand_still(context)
-        return result
-
-
-class StandingSensor(FileAvailableSensor):
-    """Stands still when the id of the file is in its asset event, which Airflow does not have yet."""
-
-    def execute(self, context: Any) -> Any:
-        result = super().execute(context)
-        _stand_still(context)
+        if context["ti"].try_number == 1:
+            (Path(context["params"]["folder"]) / "after_response").touch()
+            time.sleep(3600)
         return result
 
 
@@ -59,13 +42,3 @@ with DAG(
         cloudstore_conn_id="files",
         queue="w2",
     )
-    StandingSensor(task_id="publish", file_id="f1", outlets=[PUBLISHED], cloudstore_conn_id="files", queue="w2")
-
-with DAG("use_published_on_cluster", schedule=[PUBLISHED], start_date=datetime(2026, 1, 1), catchup=False) as consumer:
-
-    @task(task_id="use")
-    def use_published() -> list[str]:
-        """Return the files that triggered this run."""
-        return triggering_file_ids(get_current_context())
-
-    use_published()

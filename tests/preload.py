@@ -1,4 +1,4 @@
-"""Airflow's local settings for the tests: what the workers preload."""
+"""Airflow's local settings for the tests: what the processes preload that fork the tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
-# Every task is a fork of a worker's process. What it would import by itself costs half a second of CPU for each task.
+# Every task is a fork of such a process. What it would import by itself costs half a second of CPU for each task.
 _PRELOADED = (
     "airflow.sdk.execution_time.supervisor",
     "airflow.sdk.execution_time.task_runner",
@@ -18,7 +18,7 @@ _PRELOADED = (
     "airflow_provider_cloudstore.triggers.cloudstore",
     "requests",
 )
-if "celery" in sys.argv:
+if {"celery", "scheduler"} & {*sys.argv}:
     for _module in _PRELOADED:
         with suppress(ImportError):  # one that is not installed is not used either
             import_module(_module)
