@@ -86,7 +86,7 @@ test-built-on-%: env-%-wheel ## run the fast tests on the wheel in dist/, on one
 	@INSTALLED=1 .venv/airflow-$*-wheel/bin/python -P -m pytest -o pythonpath= $(if $(ARGS),$(ARGS),$(PARALLEL))
 
 # The slow tests, by name: the environments that each runs in (without an entry, the newest and the oldest), its tests, and what it needs.
-SLOW := test-airflow-new test-airflow-old test-airflow-middle test-assets test-distributed test-doctor test-in-time test-kill \
+SLOW := test-airflow-new test-airflow-old test-airflow-middle test-distributed test-doctor test-in-time test-kill test-lineage \
   test-neighbours test-readers test-site test-triggerer test-typed test-ui test-wheel
 PATHS_airflow-new := $(filter-out %/__pycache__/ %/killed_batch/,$(wildcard tests/airflow/*/))
 ON_airflow-new := $(NEW)-lineage
@@ -95,8 +95,8 @@ ON_airflow-old := $(OLD)-lineage
 # Airflow 3.0 resumes deferred tasks in a way of its own.
 PATHS_airflow-middle := tests/airflow/waiting
 ON_airflow-middle := $(MIDDLE)
-PATHS_assets := tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py -m ""
-ON_assets := $(NEW)-lineage $(OLD)-lineage
+PATHS_lineage := tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py -m ""
+ON_lineage := $(NEW)-lineage $(OLD)-lineage
 PATHS_distributed := tests/cluster/distributed -s
 ON_distributed := $(NEW)-workbench
 PATHS_doctor := tests/unit/doctor $(PARALLEL)

@@ -71,7 +71,7 @@ def test_what_no_asset_can_be_made_of_fails_no_task(collector: Any) -> None:
 def test_openlineage_has_nothing_to_warn_of_when_a_task_fails(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, kind: Any, arguments: dict[str, Any]
 ) -> None:
-    manager = pytest.importorskip("airflow.providers.openlineage.extractors.manager", reason="make test-assets has OpenLineage")
+    manager = pytest.importorskip("airflow.providers.openlineage.extractors.manager", reason="make test-lineage has OpenLineage")
     operator = kind(task_id="t", **arguments)
     operator.render_template_fields({})
     ti: Any = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1, max_tries=0)
