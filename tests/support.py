@@ -47,11 +47,6 @@ def method_of(kind: type[Call[Any]]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
-def error_envelope(message: str) -> dict[str, Any]:
-    """Return a fault: HTTP 200, and an error in the body."""
-    return {"kind": "status", "status": 200, "body": json.dumps({"status": "error", "response": message})}
-
-
 def examples(count: int) -> int:
     """Return how many examples Hypothesis tries: ``count`` in ``make test``, many more in ``make test-random``."""
     return int(os.environ.get("CLOUDSTORE_CASES", count))
