@@ -54,6 +54,11 @@ def test_an_error_says_that_nothing_was_sent_only_where_that_is_certain() -> Non
     assert unsent == {exceptions.ConfigurationError, exceptions.InvalidInputError, exceptions.ServiceUnreachableError}
 
 
+def test_an_error_that_no_request_caused_tells_of_no_attempt() -> None:
+    error = exceptions.InvalidInputError("folder_id is empty")
+    assert (error.attempts, str(error)) == (0, "folder_id is empty.")
+
+
 def test_a_hint_is_of_the_cause_or_of_the_operation() -> None:
     assert "retry_unknown_outcome=True" in str(exceptions.TransientServiceError("x", operation="remote upload"))
     assert "max_concurrency" in str(exceptions.BatchInterruptedError("x", operation="batch upload", cause="rate_limit"))

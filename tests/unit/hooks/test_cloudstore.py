@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 import re
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,6 +68,16 @@ def test_a_pause_that_does_not_fit_before_airflows_alarm_ends_a_call(
     assert service.call_count == 1
 
 
+def test_a_download_with_a_wrong_checksum_leaves_the_file_that_was_there(emulator: Emulator, tmp_path: Path) -> None:
+    store_file(emulator, b"tampered")
+    target = tmp_path / "f"
+    target.write_bytes(b"yesterday's")
+    with CloudStoreHook() as hook, pytest.raises(exceptions.ChecksumError):
+        hook.download("f1", target, expected_sha256=hashlib.sha256(b"content").hexdigest())
+    assert target.read_bytes() == b"yesterday's"
+    assert list(tmp_path.iterdir()) == [target]
+
+
 def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
     monkeypatch.setattr(connection, "mask_secret", masked.append)
@@ -75,10 +87,11 @@ def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator
     connect(monkeypatch, host=emulator.url, password=token)
     hook = CloudStoreHook()
     link = hook.create_download_link("f1")
+    polled: Any = hook.poll_file("f1")
     hook.upload_from_url("https://u:p%2Bw@h/f?sig=x%2Fyz12345")
     connect(monkeypatch, host=emulator.url, password=token, extra={"proxy": proxy})
     assert CloudStoreHook().settings
-    for secret in (token, link.token, "p+w", "p%2Bw", "x/yz12345", "x%2Fyz12345", "proxy/pass"):
+    for secret in (token, link.token, polled.token, "p+w", "p%2Bw", "x/yz12345", "x%2Fyz12345", "proxy/pass"):
         assert set(printed_forms(Secret(secret))) <= set(masked)
 
 
@@ -201,6 +214,7 @@ WORKS = "The connection works: the service accepts the token"
         ),
         ({"status_code": 401}, {}, False, r"refused the access token \(at https://files.example.com\)(.|\n)*password"),
         ({"status_code": 404, "text": "no such file"}, {"owner": "me"}, True, "\nThe connection has the unknown extra 'owner'"),
+        ({"status_code": 503, "headers": {"Retry-After": "0"}}, {}, False, "^connection test: HTTP 503"),
         ({}, {"timeout": "soon"}, False, "extra 'timeout'"),
     ],
 )

@@ -14,7 +14,7 @@ from airflow.providers.common.compat.connection import get_async_connection
 
 from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
-from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.exceptions import ConfigurationError, InvalidInputError
 from airflow_provider_cloudstore.hooks import connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.connection import RENEW_SECONDS, SharedConnection, mask, shared_connection
@@ -39,6 +39,7 @@ class Source:
     def __init__(self) -> None:
         self.reads = 0
         self.token = "first"
+        self.protected = frozenset[str]()
         self.error: Exception | None = None
         self.delay: Callable[[], Awaitable[Any]] = lambda: asyncio.sleep(0.01)
 
@@ -48,7 +49,7 @@ class Source:
         await self.delay()
         if error:
             raise error
-        return settings(token=token), []
+        return settings(token=token, protected_folder_ids=self.protected), []
 
 
 @pytest.fixture
@@ -125,6 +126,19 @@ def test_a_renewal_that_fails_changes_nothing_and_is_logged_once(
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("Connection 'c' could not be read again (")
     assert source.reads == 2
+
+
+def test_a_folder_that_is_protected_while_a_hook_is_open_is_not_deleted(source: Source, clock: Any) -> None:
+    async def use() -> None:
+        async with CloudStoreAsyncHook() as hook:
+            source.protected = frozenset({"finance"})
+            clock.now += RENEW_SECONDS
+            async with CloudStoreAsyncHook():  # renews what both share
+                await settle()
+            with pytest.raises(InvalidInputError, match="is protected"):
+                await hook.delete_folder("finance")
+
+    asyncio.run(use())
 
 
 def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source, clock: Any) -> None:

@@ -55,6 +55,10 @@ def test_a_first_success_is_the_result_with_nothing_said() -> None:
     assert (loop.lines, loop.slept) == ([], [])
 
 
+def test_an_upload_is_dated_by_when_it_was_asked_for_and_not_by_the_answer() -> None:
+    assert UploadFromUrl("http://h/f", settings()).handle_outcome(response()).requested_at == RECEIVED.subtract(seconds=1)
+
+
 def test_a_link_is_looked_for_where_the_connection_says() -> None:
     call = CreateDownloadLink("f1", settings(token_path=("a", "b")))
     link = Loop(call, response(body={"a": {"b": "t"}, "token": "not this", "expires_in": 60})).run()
@@ -216,7 +220,7 @@ def test_an_envelope_that_matches_the_pattern_means_not_found_but_an_upload_has_
         ({"data": {"file_id": "f1"}}, (), "f1"),
         ({"id": "q1"}, (), ""),  # it may be the id of the queue's entry
         *[({"file_id": nothing}, (), "") for nothing in (0, -1, "-1", "", "null", None, False, True, ["f1"])],
-        *[({"file_id": written}, (), written) for written in ("my file 1", '<"a">', "a\u200fb", "/x/y", "1.5")],
+        *[({"file_id": written}, (), written) for written in ("my file 1", " f1 ", '<"a">', "a\u200fb", "/x/y", "1.5")],
         ({"file_id": TOKEN}, (), ""),
         ("f1a2", (), "f1a2"),
         ("OK", (), ""),

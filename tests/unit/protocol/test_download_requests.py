@@ -159,6 +159,14 @@ def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known()
     assert started(expected_sha256=" ").result("").bytes == 0
 
 
+def test_a_chunked_body_ends_with_its_last_chunk_whatever_content_length_says() -> None:
+    download = started()
+    download.accept_head(head(200, transfer_encoding="chunked", content_length="2"))
+    download.accept_body(b"abc")
+    download.finish_attempt(None)
+    assert download.result("").bytes == 3
+
+
 def test_a_few_redirects_are_followed_and_the_next_attempt_begins_at_the_link_again() -> None:
     download = started()
     for location in ("https://other.example.org/x", *["/elsewhere?sig=1#part"] * (MAX_REDIRECTS - 1)):

@@ -48,6 +48,7 @@ def test_only_an_unknown_outcome_may_have_been_sent(kind: FailureKind) -> None:
 @pytest.mark.parametrize(
     ("operation", "known", "got", "verdict"),
     [
+        (DELETE_FOLDER, {}, response(204), Success(existed=True)),
         (DELETE_FOLDER, {}, response(404), exceptions.NotFoundError),
         (DELETE_FOLDER, {"ignore_missing": True}, response(404), Success(existed=False)),
         (DELETE_FOLDER, {"may_have_succeeded": True}, response(410), Success(existed=None)),

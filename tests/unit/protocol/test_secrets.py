@@ -70,6 +70,7 @@ def test_a_value_that_repeats_a_secret_is_recognized_and_a_short_secret_as_a_who
     for printed in (AWKWARD, f"https://h/f?token={quote(AWKWARD, safe='')}&x=1"):
         assert hides_secret(printed, [Secret("another-one"), Secret(AWKWARD)])
         assert not hides_secret(printed, [Secret("another-one")])
+    assert hides_secret("an 8-digits one", [Secret("8-digits")])
     assert hides_secret("short", [Secret("short")])
     assert not hides_secret("a short one", [Secret("short")])
 
