@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from contextlib import nullcontext
 from typing import Any
@@ -27,7 +28,8 @@ def test_a_manifest_may_be_corrected_reordered_and_grow_and_unknown_ones_are_sen
     batch.wanted = [*reversed(urls(60)), *urls(5)]
     report = batch.run()
     assert (counts(report), report.queued_earlier) == ({"queued": 59, "unknown": 1, "skipped": 5}, 49)
-    assert [failure["error"] for failure in report.failures] == ["unknown since an earlier try"]
+    (failure,) = report.failures
+    assert (failure["url"], failure["error"]) == ("https://source.example/7?***", "unknown since an earlier try")
     assert batch.requests == 60
     assert counts(batch.run(retry_unknown_outcome=True)) == {"queued": 60, "skipped": 5}
     assert batch.requests == 61
@@ -122,6 +124,22 @@ async def test_a_store_that_does_not_respond_for_five_minutes_ends_it() -> None:
         await retry_until(lambda: asyncio.sleep(1e6), "the receipts cannot be written")
     assert now() == pytest.approx(300)
     assert ended.value.reason == "the receipts cannot be written: retried for 300 s (no response)"
+
+
+@in_virtual_time
+async def test_a_failing_store_is_tried_again_after_pauses_that_double_up_to_15_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tried = list[float]()
+
+    async def fail() -> None:
+        tried.append(now())
+        raise OSError
+
+    with pytest.raises(exceptions.BatchInterruptedError):
+        await retry_until(fail, "the receipts cannot be written")
+    assert [later - earlier for earlier, later in itertools.pairwise(tried)][:7] == [0.5, 1, 2, 4, 8, 15, 15]
+    assert caplog.messages == ["Sending is paused: the receipts cannot be written (OSError); retrying"] * len(tried)
 
 
 def test_a_store_that_is_away_for_five_minutes_ends_it_and_only_two_seconds_were_sent() -> None:

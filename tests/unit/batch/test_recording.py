@@ -64,6 +64,7 @@ DAMAGES = {
     "bytes": "\xff",
     "list": "[]",
     "short digest": QUEUED.replace(DIGEST, DIGEST[:-2]),
+    "long digest": QUEUED.replace(DIGEST, DIGEST + "00"),
     "unknown status": QUEUED.replace("queued", "sent"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
-from tests.unit.batch.virtual import LOST, UNREACHABLE, Answer, VirtualService
+from tests.unit.batch.folders import MemoryFolder
+from tests.unit.batch.virtual import LOST, UNREACHABLE, Answer, VirtualService, response
 from tests.unit.batch.whole_batch import Batch, counts, urls
 
 
@@ -74,6 +76,21 @@ def test_what_had_no_effect_is_sent_again_however_often(answer: Answer) -> None:
     batch, report = send(urls(40), lambda url, now: answer if now < 300 else 200)
     assert (counts(report), report.error) == ({"queued": 40}, None)
     assert batch.requests > 40
+
+
+def test_a_url_that_has_to_be_sent_again_is_kept_while_the_manifest_is_read() -> None:
+    service = VirtualService(lambda url, now: 429 if len(service.arrivals) == 2 else 200)
+    batch = Batch(urls(2), service)
+    batch.delay = lambda: 0.5
+    assert counts(batch.run(max_concurrency=2)) == {"queued": 2}
+
+
+@pytest.mark.parametrize("body", ['{"id": 7}', "{}", "[]"])
+def test_a_receipt_holds_the_response_of_the_service(body: str) -> None:
+    folder = MemoryFolder()
+    Batch(urls(1), VirtualService(lambda url, now: response(200, body=body.encode())), folder).run()
+    (part,) = (content for name, content in folder.files.items() if name.startswith("part-"))
+    assert json.loads(part)["response"] == json.loads(body)
 
 
 # --- when it ends early

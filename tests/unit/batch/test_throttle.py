@@ -36,10 +36,13 @@ async def moments(one: Throttle, error: exceptions.CloudStoreError, count: int) 
 
 
 @in_virtual_time
-async def test_after_five_failures_of_the_service_in_a_row_single_probes_are_sent_after_1_2_4_up_to_64_seconds() -> None:
+async def test_after_five_failures_of_the_service_in_a_row_single_probes_are_sent_after_1_2_4_up_to_64_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     sent = await moments(throttle(), DOWN, 13)
     assert sent[:5] == [0.0] * 5
     assert [later - earlier for earlier, later in itertools.pairwise(sent[4:])] == [1, 2, 4, 8, 16, 32, 64, 64]
+    assert caplog.messages == ["The service accepts no uploads (HTTP 500): sending single probes."]
 
 
 @in_virtual_time
