@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +21,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import waiting as operators_waiting
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
 from airflow_provider_cloudstore.protocol import waiting
@@ -131,6 +132,20 @@ def test_a_wait_that_ends_without_the_file_says_so_alike(
     assert str(ended.value).startswith(words)
     assert emulator.state()["requests"]["link"] >= 2
     assert worker.deferred is deferrable
+
+
+@pytest.mark.usefixtures("worker")
+def test_the_timeout_of_a_deferred_wait_includes_its_polls_on_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    polled: list[datetime] = []
+
+    def poll(*_: Any) -> exceptions.CloudStoreError:
+        polled.append(datetime.now(UTC))
+        return exceptions.NotFoundError("late")
+
+    monkeypatch.setattr(CloudStoreHook, "poll_file", poll)
+    with pytest.raises(TaskDeferred) as deferred:
+        link(True).execute({})
+    assert datetime.fromisoformat(deferred.value.trigger.serialize()[1]["began"]) <= polled[0]
 
 
 @on_both

@@ -168,6 +168,17 @@ def test_an_async_hook_that_was_not_entered_or_was_left_says_how_it_is_used(monk
     asyncio.run(use(CloudStoreAsyncHook()))
 
 
+def test_a_poll_in_the_triggerer_is_one_request_even_if_the_service_fails(emulator: Emulator) -> None:
+    emulator.fault("status", status=503, times=0)
+
+    async def poll() -> exceptions.CloudStoreError | None:
+        async with CloudStoreAsyncHook() as hook:
+            return await hook.poll_file("f1")
+
+    assert isinstance(asyncio.run(poll()), exceptions.TransientServiceError)
+    assert emulator.state()["requests"] == {"link": 1}
+
+
 def test_the_async_hooks_three_operations_do_what_they_say_and_mask_their_secrets(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import InvalidInputError
+from airflow_provider_cloudstore.hooks import connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperator, DownloadLinkOperator, RemoteUrlUploadOperator
 from tests.dag_runs import run_dag
@@ -37,6 +38,16 @@ def test_a_url_rendered_twice_is_sent_as_it_was_and_shown_redacted(emulator: Emu
         assert operator.url == SHOWN
     operator.execute({})
     assert [stored["source"] for stored in emulator.state()["files"]] == [SOURCE]
+
+
+def test_a_callback_that_logs_the_url_before_it_is_sent_reveals_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[str] = []
+    monkeypatch.setattr(connection, "mask_secret", masked.append)
+    RemoteUrlUploadOperator(task_id="upload", url="{{ params.url }}").render_template_fields({"params": {"url": SOURCE}})
+    line = f"on_execute_callback: {SOURCE}"
+    for secret in masked:
+        line = line.replace(secret, "***")
+    assert "hunter" not in line
 
 
 @pytest.mark.parametrize(

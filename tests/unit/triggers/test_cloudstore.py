@@ -21,6 +21,20 @@ def _no_scheduler_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "SETTLE_SECONDS", 0.0)
 
 
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that a trigger asks for; none takes time, and the third is cancelled, as when the task is cleared."""
+    asked: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        asked.append(seconds)
+        if len(asked) == 3:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return asked
+
+
 def run(emulator: Emulator, interval: float = 0.05, timeout: float = 20.0, ago: float = 0.0) -> dict[str, Any]:
     """Run a trigger of a wait that began so many seconds ago, as the triggerer makes it; what its one event says."""
     began = datetime.now(UTC) - timedelta(seconds=ago)
@@ -62,6 +76,27 @@ def test_a_deadline_that_passed_before_a_restart_costs_one_look(emulator: Emulat
     assert emulator.state()["requests"] == {"link": 1}
     store_file(emulator)
     assert run(emulator, ago=30) == {"status": "available"}
+
+
+def test_first_polls_are_spread_over_the_interval_and_the_next_come_when_the_service_asks_or_the_wait_is_over(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    monkeypatch.setattr(random, "uniform", lambda least, most: most)
+    for seconds in (30, 300):
+        emulator.fault("status", status=429, headers={"Retry-After": seconds})
+    with pytest.raises(asyncio.CancelledError):
+        run(emulator, interval=10, timeout=100)
+    assert pauses[:2] == [10, 30]
+    assert 90 < pauses[2] <= 100
+
+
+@pytest.mark.usefixtures("emulator", "pauses")
+def test_a_cancelled_trigger_sends_no_event() -> None:
+    async def first_event() -> Any:
+        return await anext(FileAvailableTrigger("cloudstore_default", "f1", 10, 100, datetime.now(UTC).isoformat()).run())
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(first_event())
 
 
 def test_the_event_loop_does_not_wait_while_the_connection_is_read(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
