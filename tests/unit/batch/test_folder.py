@@ -24,6 +24,10 @@ class Elsewhere(LocalFileSystem):
 
     protocol = "sftp"
 
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:  # which fsspec before 2025 does for "file" only
+        return str(super()._strip_protocol(str(path).removeprefix("sftp://")))
+
 
 fsspec.register_implementation("sftp", Elsewhere, clobber=True)
 PLACES: dict[str, Callable[[str], Any]] = {
