@@ -72,6 +72,7 @@ def pytest_collection_finish() -> None:
 _RUN_TASKS = (
     "tests/unit/assets/",
     "tests/unit/doctor/test_connections.py",
+    "tests/unit/operators/test_base.py",
     "tests/unit/operators/test_cloudstore.py",
     "tests/unit/operators/test_download.py",
     "tests/unit/protocol/test_storable.py",

@@ -61,11 +61,11 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
 
 
 def attach_file_id(task: Any, context: Context, file_id: str) -> None:
-    """Add the id of an available file to the asset events of the task's outlets."""
+    """Add the id of an available file, which a guard has passed, to the asset events of the task's outlets."""
     events: Any = context.get("outlet_events")
     for outlet in task.outlets if events is not None else ():
         if isinstance(outlet, Asset):
-            events[outlet].extra[EXTRA_FILE_ID] = str(file_id).strip()
+            events[outlet].extra[EXTRA_FILE_ID] = file_id
 
 
 def triggering_file_ids(context: Context) -> list[str]:

@@ -1,7 +1,8 @@
-"""The base class of the operators: hook, lineage, and what is redacted before Airflow stores it."""
+"""What the operators have in common: text that stays text, hook, lineage, and what is redacted before Airflow stores it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
@@ -14,11 +15,24 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.lineage import Lineage
 
 
-if not hasattr(BaseOperator, "_do_render_template_fields"):
-    raise ImportError(
-        "This Airflow has no BaseOperator._do_render_template_fields, in which the operators redact URLs: it would store their "
-        "credentials in clear text. Install an Airflow version that airflow-provider-cloudstore supports"
-    )
+# In front of a field's text while Airflow renders it: no Python literal begins like this, and Jinja's native types leave the text
+# alone that is none.
+_TEXT = "?"
+
+
+def render_as_text(
+    render: Callable[..., Any], content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None
+) -> Any:
+    """Render a template field so that text stays text.
+
+    A DAG with ``render_template_as_native_obj=True`` evaluates text as a Python literal: of the id ``2025_01`` it makes 202501.
+    What is not text, such as a number or a list that an upstream task returned, stays what it is.
+
+    :param render: Airflow's own ``render_template`` of the operator, whose other parameters these are.
+    """
+    if not isinstance(content, str) or id(content) in (seen_oids or ()):  # seen: what an upstream task returned is no template
+        return render(content, context, jinja_env, seen_oids)
+    return render(f"{_TEXT}{content}", context, jinja_env, seen_oids).removeprefix(_TEXT)
 
 
 class CloudStoreOperator(BaseOperator):
@@ -34,13 +48,9 @@ class CloudStoreOperator(BaseOperator):
 
         return to_openlineage(self._lineage or Lineage())
 
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow stores the rendered fields after this and before `execute`, for plain and for mapped tasks.
-        super()._do_render_template_fields(*args, **kwargs)
-        self._redact_fields()
-
-    def _redact_fields(self) -> None:
-        """Replace what must not be stored in the rendered fields."""
+    def render_template(self, *args: Any, **kwargs: Any) -> Any:
+        """Render a value of a template field; text stays text."""
+        return render_as_text(super().render_template, *args, **kwargs)
 
     def _push(self, context: Context, key: str, value: Any) -> None:
         """Push an XCom of its own key, if XComs are wanted; in a unit test without a task instance, there are none."""
@@ -57,3 +67,27 @@ class CloudStoreOperator(BaseOperator):
         @property
         def output(self) -> Any:
             """The task's return value, for downstream tasks."""
+
+
+class RedactingOperator(CloudStoreOperator):
+    """Base of the operators whose fields hold URLs, which are redacted before Airflow stores them.
+
+    :raises RuntimeError: if this Airflow lacks the method in which they are.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        if not hasattr(BaseOperator, "_do_render_template_fields"):
+            raise RuntimeError(
+                f"This Airflow has no BaseOperator._do_render_template_fields, in which {type(self).__name__} redacts URLs: it "
+                "would store their credentials in clear text. Install an Airflow that airflow-provider-cloudstore supports"
+            )
+        super().__init__(**kwargs)
+
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        # Airflow stores the rendered fields after this and before `execute`, for plain and for mapped tasks.
+        super()._do_render_template_fields(*args, **kwargs)
+        self._redact_fields()
+
+    def _redact_fields(self) -> None:
+        """Replace what must not be stored in the rendered fields."""
+        raise NotImplementedError

@@ -7,8 +7,10 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import BaseOperator
+
 from airflow_provider_cloudstore.operators import arguments
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator
+from airflow_provider_cloudstore.operators.base import RedactingOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 _TIME_TO_END = 3.0  # before execution_timeout: for responses in transit, the last checkpoint and the XCom
 
 
-class RemoteUrlBatchUploadOperator(CloudStoreOperator):
+class RemoteUrlBatchUploadOperator(RedactingOperator):
     """Queue many remote uploads in one task (API document, section 4.2), as fast as the service allows.
 
     A URL is sent once, however often the manifest lists it. After a kill or an outage, a retry loses no upload and resends at
@@ -86,6 +88,12 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         self._problem = ""
         # Airflow may copy the task before running it, and call `on_kill` on either copy: they share this list.
         self._killed: list[bool] = []
+
+    def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
+        """Render a value; in a DAG with native rendering, a template of ``urls`` may result in a list."""
+        rendered = BaseOperator.render_template(self, content, *args, **kwargs)
+        is_list = isinstance(rendered, Sequence) and not isinstance(rendered, (str, bytes, tuple))
+        return rendered if is_list else super().render_template(content, *args, **kwargs)
 
     def _redact_fields(self) -> None:
         from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_path

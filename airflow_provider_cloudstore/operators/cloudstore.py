@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.operators.arguments import validate_flags
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, RedactingOperator
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
@@ -72,7 +72,7 @@ class DeleteFolderOperator(CloudStoreOperator):
         return deletion.to_dict()
 
 
-class RemoteUrlUploadOperator(CloudStoreOperator):
+class RemoteUrlUploadOperator(RedactingOperator):
     """Queue an upload that the service later fetches from a URL (API document, section 4.2).
 
     The URL's credentials (user info, query) are sent to the service, but never logged or shown in the rendered template.

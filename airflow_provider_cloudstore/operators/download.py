@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cloudstore.operators.base import RedactingOperator
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.results import DownloadLink
 
 
-class DownloadFileOperator(WaitingOperator):
+class DownloadFileOperator(RedactingOperator, WaitingOperator):
     """Download a file to a local path or an object store; no link leaves the task (API document, section 4.3).
 
     The target is either complete or absent. A broken download resumes, with a new link if the old one has expired. The size is

@@ -70,7 +70,7 @@ class WaitingOperator(CloudStoreOperator):
         with counted_wait():
             if event is not None:
                 validate_event(event)
-            wait = FileWait(str(self.file_id), self.poll_interval, timeout, datetime.now(UTC))
+            wait = FileWait(self.file_id, self.poll_interval, timeout, datetime.now(UTC))
             return poll_until_available(self, hook, wait, deferrable=deferrable)
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> Any:

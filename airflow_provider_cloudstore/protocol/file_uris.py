@@ -10,7 +10,7 @@ import re
 from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.guards import validate_present
+from airflow_provider_cloudstore.protocol.guards import validate_file_id
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
 SCHEME = "cloudstore"
@@ -39,7 +39,7 @@ def segment(file_id: str | int) -> str:
     :param file_id: the file.
     :raises InvalidInputError: if it is no file id.
     """
-    return quote(validate_present(file_id, "file_id"), safe="")
+    return quote(validate_file_id(file_id), safe="")
 
 
 def path_of(text: str) -> str:

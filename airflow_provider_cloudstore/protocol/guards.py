@@ -22,15 +22,23 @@ _ZEROS: tuple[Callable[[str], float], ...] = (float, float.fromhex, lambda text:
 # What Python, SQL, JSON, Jinja and pandas render for a missing value, without brackets and quotes.
 _NOTHING = frozenset({"", "none", "null", "undefined", "false", "nil", "nan", "-nan", "nat"})
 _WRAPPING = re.compile(r"[\s\[\](){}<>\"'`,]+")
+# The text of a dict, a list or a tuple, of what a mapped task returned, of bytes, or of an object.
+_DATA = re.compile(
+    r"""\[.*\]|[{(].*['":,].*[})]|Lazy\w*Sequence\(.*\)|b(['"]).*\1|<.* at 0x[0-9a-f]+>""", re.DOTALL | re.IGNORECASE
+)
 _MAX_BITS = 4096  # Python refuses to print much longer numbers
 # Line breaks and other controls, bidirectional ones included, and half characters.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _UNUSUAL_PLACE = " If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection."
-_ONE_OF_MANY = (
-    ': for an upload task `upload`, pass upload.output["file_id"], and for a mapped one '
-    'expand(file_id=upload.output.map(lambda upload: upload["file_id"])), not upload.output'
-)
+_ONE_OF_MANY = {
+    "folder_id": "Pass the id of one folder.",
+    "file_id": (
+        'Pass one id: of an upload task `upload`, upload.output["file_id"], and of a mapped one '
+        'expand(file_id=upload.output.map(lambda upload: upload["file_id"])).'
+    ),
+    "url": "Pass one URL; expand(url=...) maps the operator over a list.",
+}
 _SOURCE_SCHEMES = ("http", "https", "ftp")
 _SOURCE_ADVICE = "Set it to an absolute URL with a host and the scheme http, https or ftp; percent-encode a space as %20."
 
@@ -61,8 +69,8 @@ def validate_present(value: Any, field: str) -> str:
     elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MAX_BITS:
         text = str(value)
     else:
-        one = _ONE_OF_MANY if isinstance(value, dict) and field == "file_id" else ""
-        raise InvalidInputError(f"{field} must be a string, not {type(value).__name__}{one}; nothing was sent")
+        reason = f"{field} must be a string, not {type(value).__name__}; nothing was sent"
+        raise InvalidInputError(reason, advice=_ONE_OF_MANY.get(field, ""))
     if is_nothing(text):
         where = _UNUSUAL_PLACE if field == "file_id" else ""
         raise InvalidInputError(
@@ -77,14 +85,40 @@ def validate_present(value: Any, field: str) -> str:
     return text
 
 
+def validate_file_id(value: Any) -> str:
+    """The id of a file.
+
+    :param value: what was given or rendered.
+    :raises InvalidInputError: as :func:`validate_present`; or if the text is plainly that of something else, such as a dict.
+    """
+    return _validate_id(value, "file_id")
+
+
+def _validate_id(value: Any, field: str) -> str:
+    text = validate_present(value, field)
+    if _DATA.fullmatch(text) or text.lower() == "true" or _is_printed_float(text):
+        raise InvalidInputError(
+            f"{field} is the text of a list, a dict or another value, not an id; nothing was sent", advice=_ONE_OF_MANY[field]
+        )
+    return text
+
+
+def _is_printed_float(text: str) -> bool:
+    """Whether a template printed a float, such as 202501.0; ``1e5`` and ``2025_01`` may be ids."""
+    try:
+        return repr(float(text)) == text
+    except ValueError:
+        return False
+
+
 def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
     """The id of a folder to delete.
 
     :param value: what was given or rendered.
     :param protected: ids that are never deleted; case and surrounding slashes do not matter.
-    :raises InvalidInputError: as :func:`validate_present`; if the id is not plainly that of one folder; or if it is protected.
+    :raises InvalidInputError: as :func:`validate_file_id`; if the id is not plainly that of one folder; or if it is protected.
     """
-    folder_id = validate_present(value, "folder_id")
+    folder_id = _validate_id(value, "folder_id")
     if problem := folder_id_problem(folder_id):
         raise InvalidInputError(
             f"folder_id {folder_id!r} is refused: {problem}, and deletion is permanent; nothing was sent",

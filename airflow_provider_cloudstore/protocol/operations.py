@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__
-from airflow_provider_cloudstore.protocol.guards import validate_folder_id, validate_present, validate_source_url
+from airflow_provider_cloudstore.protocol.guards import validate_file_id, validate_folder_id, validate_source_url
 from airflow_provider_cloudstore.protocol.messages import Request
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
@@ -104,7 +104,7 @@ CREATE_DOWNLOAD_LINK = Operation(
     token_in_query=True,
     idempotent=True,
     can_be_missing=True,
-    validate=lambda value, _: validate_present(value, "file_id"),
+    validate=lambda value, _: validate_file_id(value),
 )
 """API document, section 4.3."""
 OPERATIONS = (DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK)

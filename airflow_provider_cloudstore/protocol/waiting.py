@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError
+from airflow_provider_cloudstore.protocol.guards import validate_file_id
 
 _NOT_YET = (
     exceptions.NotFoundError,  # still in the queue
@@ -35,11 +36,12 @@ INCONCLUSIVE_SECONDS = 30.0
 class FileWait:
     """The state of waiting for one file. Each ``error`` is what the last poll ended with, and each ``now`` is in UTC.
 
-    :param file_id: the file.
+    :param file_id: the file, checked by its guard.
     :param interval: seconds between two polls, on average.
     :param timeout: maximum seconds to wait.
     :param began: when the wait began (UTC).
     :param remembered: whether this state survives between polls; if not, inconclusive responses do not end the wait.
+    :raises InvalidInputError: if it is no file id; nothing was sent.
     """
 
     file_id: str
@@ -50,6 +52,9 @@ class FileWait:
     _reason: str = field(default="", init=False)
     _inconclusive: int = field(default=0, init=False)
     _inconclusive_since: datetime | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.file_id = validate_file_id(self.file_id)
 
     @property
     def deadline(self) -> datetime:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, conf
 
 from airflow_provider_cloudstore.operators.arguments import validate_positive
+from airflow_provider_cloudstore.operators.base import render_as_text
 from airflow_provider_cloudstore.operators.waiting import poll_until_available, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
@@ -52,6 +53,10 @@ class FileAvailableSensor(BaseSensorOperator):
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
 
+    def render_template(self, *args: Any, **kwargs: Any) -> Any:
+        """Render a value of a template field; text stays text."""
+        return render_as_text(super().render_template, *args, **kwargs)
+
     def execute(self, context: Context) -> None:
         """Wait; Airflow handles ``mode`` and the like."""
         from airflow_provider_cloudstore.metrics import counted_wait
@@ -91,10 +96,12 @@ class FileAvailableSensor(BaseSensorOperator):
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
         remembered = self.deferrable or not self.reschedule  # in mode="reschedule", each poll runs in a process of its own
-        return FileWait(str(self.file_id), self.poke_interval, self.timeout, datetime.now(UTC), remembered)
+        return FileWait(self.file_id, self.poke_interval, self.timeout, datetime.now(UTC), remembered)
 
     def _file_available(self, context: Context) -> None:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
+        from airflow_provider_cloudstore.protocol.guards import validate_file_id
 
-        self.log.info("File '%s' is available", self.file_id)
-        attach_file_id(self, context, self.file_id)
+        file_id = validate_file_id(self.file_id)
+        self.log.info("File '%s' is available", file_id)
+        attach_file_id(self, context, file_id)

@@ -41,11 +41,11 @@ class FileAvailableTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll until the file is available, the wait is over, or polling cannot help; then send one event."""
-        wait = FileWait(self.file_id, self.poll_interval, self.timeout, datetime.fromisoformat(self.began))
-        # Before the connection is read, so that a triggerer that starts thousands of these is not blocked by all at once.
-        await asyncio.sleep(wait.first_pause(datetime.now(UTC)))
         event: dict[str, Any] = {"status": "available"}
         try:
+            wait = FileWait(self.file_id, self.poll_interval, self.timeout, datetime.fromisoformat(self.began))
+            # Before the connection is read, so that a triggerer that starts thousands of these is not blocked by all at once.
+            await asyncio.sleep(wait.first_pause(datetime.now(UTC)))
             async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
                 await self._poll(hook, wait)
         except CloudStoreError as error:
@@ -53,7 +53,7 @@ class FileAvailableTrigger(BaseTrigger):
         yield TriggerEvent(event)
 
     async def _poll(self, hook: CloudStoreAsyncHook, wait: FileWait) -> None:
-        while (missing := await hook.poll_file(self.file_id)) is not None:
+        while (missing := await hook.poll_file(wait.file_id)) is not None:
             now = datetime.now(UTC)
             if line := wait.not_yet(missing, now):
                 self.log.info(line)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import runpy
 from collections.abc import Iterator
 from functools import reduce
 from importlib import import_module
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import BaseOperator
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -43,14 +41,6 @@ def test_a_name_of_the_table_is_used_and_exists(module: str, path: str, since: s
 def test_every_private_name_of_a_library_is_in_the_table() -> None:
     listed = {path.rpartition(".")[2] for _, path, _, _ in ROWS}
     assert accessed() | set(overridden()) == {name for name in listed if is_private(name)}
-
-
-def test_operators_cannot_be_imported_if_airflow_would_store_urls_in_clear_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    for owner in BaseOperator.__mro__:
-        if "_do_render_template_fields" in vars(owner):
-            monkeypatch.delattr(owner, "_do_render_template_fields")
-    with pytest.raises(ImportError, match=r"This Airflow has no BaseOperator\._do_render_template_fields"):
-        runpy.run_path(str(PACKAGE / "operators" / "base.py"))
 
 
 def is_private(name: str) -> bool:

@@ -61,7 +61,7 @@ def test_the_id_goes_to_assets_only_and_leaves_the_users_own_extra_alone() -> No
             return self.setdefault(key.uri, SimpleNamespace(extra={"of": "the user"}))
 
     events, outlet = Events(), asset(ASSET)
-    task = DownloadLinkOperator(task_id="link", file_id=" f1 ", outlets=[outlet, "no asset"])
+    task = DownloadLinkOperator(task_id="link", file_id="f1", outlets=[outlet, "no asset"])
     context: Any = {"outlet_events": events}
     attach_file_id(task, context, task.file_id)
     assert {key: event.extra for key, event in events.items()} == {ASSET: {"of": "the user", "file_id": "f1"}}

@@ -29,7 +29,7 @@ UNCLEAR = [
     "a\u202eb", "\U0001f600",
 ]  # fmt: skip
 ORDINARY = [
-    "10", "0a", "folder-0", "a/b", "..a", "2024", "1.0", "0x1", "ordner-ä", "\u6587\u4ef6\u5939", "a&b",
+    "10", "0a", "folder-0", "a/b", "..a", "2024", "2025_01", "1e5", "v1.0", "0x1", "ordner-ä", "\u6587\u4ef6\u5939", "a&b",
     "R&D", "NA", "none-a", "dict", "Reports (2024)", "O'Neil", "Q1, Q2 + Q3!", "user@example.com", "urn:folder:7", "~home", "a b",
     "नमस्ते", "مجلد \u0667",
     "550e8400-e29b-41d4-a716-446655440000",

@@ -44,9 +44,7 @@ def test_only_a_source_url_holds_secrets() -> None:
 
 
 def test_what_an_upload_task_returns_is_no_file_id_and_the_error_says_where_that_is() -> None:
-    with pytest.raises(
-        InvalidInputError, match=r'a string, not dict: for an upload task `upload`, pass upload.output\["file_id"\]'
-    ):
+    with pytest.raises(InvalidInputError, match=r'a string, not dict; nothing was sent\.\n.* upload.output\["file_id"\]'):
         CREATE_DOWNLOAD_LINK.validate({"url": "https://h/f", "response": {}}, settings())
 
 

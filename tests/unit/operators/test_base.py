@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.exceptions import InvalidInputError
+from airflow_provider_cloudstore.operators import cloudstore as operators
+from airflow_provider_cloudstore.operators.cloudstore import (
+    DeleteFolderOperator,
+    DownloadFileOperator,
+    DownloadLinkOperator,
+    RemoteUrlBatchUploadOperator,
+    RemoteUrlUploadOperator,
+)
+from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
+from tests.dag_runs import run_dag
+from tests.dags import native_dags as dags
+from tests.support import store_file
+
+NO_IDS: list[Any] = [
+    {"file_id": "f1"}, ["f1"], ("f1",), {"f1"}, 1.5, True, b"f1",
+    "{'file_id': 'f1', 'url': 'https://h/***'}", '{"file_id": "f1"}', "['f1', 'f2']", "[1, 2]", "('f1', 'f2')", "1.5", "202501.0",
+    "True", "true", "b'f1'", "LazyXComSequence([2 items])", "LazySelectSequence([1 item])", "<object object at 0x7f>",
+]  # fmt: skip
+"""What is no id, and the text of such a thing as a template renders it."""
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_the_folder_that_is_written_is_the_folder_that_is_deleted_in_a_dag_with_native_rendering(emulator: Emulator) -> None:
+    written = ["2025_01", "0x1f", "1_0", "12e5", "7_7", "42", "4_3", "44", "43"]
+    others = ["202501", "31", "10", "1200000.0", "1200000", "77"]
+    for folder_id in [*written, *others]:
+        emulator.make_folder(folder_id)
+    run = run_dag(dags.folders)
+    assert run.state == "success", run
+    assert emulator.state()["effects"] == {"delete": len(written)}
+    assert {"staging", *others} == set(emulator.state()["folders"])
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_so_are_files_urls_targets_and_connections(emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"AIRFLOW_CONN_{dags.ID}", emulator.connection)
+    store_file(emulator, file_id=dags.ID)
+    source = emulator.serve(b"content", "1_0")
+    run = run_dag(dags.files, {"source": source, "folder": str(tmp_path)})
+    assert run.state == "success", run
+    assert [token["file_id"] for token in emulator.state()["tokens"]] == [dags.ID] * 4
+    assert [stored["source"] for stored in emulator.state()["files"]] == ["put", source]
+    assert [path.name for path in tmp_path.iterdir()] == ["1_0"]
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_list_of_urls_stays_a_list(emulator: Emulator, tmp_path: Path) -> None:
+    for name in ("1_0", "2_0"):
+        source = emulator.serve(b"content", name).rpartition("/")[0]
+    run = run_dag(dags.urls, {"source": source, "folder": str(tmp_path)})
+    assert run.state == "success", run
+    counts = {name: run.values[name]["queued"] for name in ("output", "pull", "each")}
+    assert counts == {"output": 2, "pull": 2, "each": 1}
+
+
+def each_operator(file_id: Any) -> list[BaseOperator]:
+    return [
+        *(DownloadLinkOperator(task_id="link", file_id=file_id, wait_for_file=wait, deferrable=wait) for wait in (False, True)),
+        DownloadLinkOperator(task_id="link", file_id=file_id, wait_for_file=True, deferrable=False),
+        DownloadFileOperator(task_id="file", file_id=file_id, target="target", wait_for_file=True),
+        DeleteFolderOperator(task_id="delete", folder_id=file_id),
+        *(FileAvailableSensor(task_id="wait", file_id=file_id, mode=mode) for mode in ("poke", "reschedule")),
+        FileAvailableSensor(task_id="wait", file_id=file_id, deferrable=True),
+    ]
+
+
+@pytest.mark.parametrize("value", NO_IDS, ids=str)
+def test_what_is_no_id_is_refused_before_anything_is_sent_or_waited_for(emulator: Emulator, value: Any) -> None:
+    for operator in each_operator(value):
+        with pytest.raises(InvalidInputError, match="nothing was sent") as refused:
+            operator.execute({})
+        assert isinstance(refused.value, AirflowFailException)
+        assert "Pass " in str(refused.value)
+    assert emulator.state()["requests"] == {}
+
+
+@pytest.mark.parametrize("value", ["2025_01", "0x1f", "1e5", "12E5", "v1.0", "{3f2504e0-4f89-11d3-9a0c}", "a,b", "f(1)"])
+def test_what_may_be_an_id_is_polled(emulator: Emulator, value: str) -> None:
+    store_file(emulator, file_id=value)
+    FileAvailableSensor(task_id="wait", file_id=value, deferrable=True).execute({})
+    assert [token["file_id"] for token in emulator.state()["tokens"]] == [value]
+
+
+def test_the_id_of_a_deferred_wait_is_checked_again_when_it_resumes(emulator: Emulator) -> None:
+    sensor = FileAvailableSensor(task_id="wait", file_id="f1")
+    sensor.execute_complete({}, {"status": "available"})
+    sensor.file_id = "{'file_id': 'f1'}"  # what its template renders to by now
+    with pytest.raises(InvalidInputError):
+        sensor.execute_complete({}, {"status": "available"})
+
+
+def test_only_operators_whose_fields_hold_urls_need_what_airflow_does_not_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner in BaseOperator.__mro__:
+        if "_do_render_template_fields" in vars(owner):
+            monkeypatch.delattr(owner, "_do_render_template_fields")
+    arguments: dict[type[BaseOperator], dict[str, Any]] = {
+        RemoteUrlUploadOperator: {"url": "https://h/x"},
+        RemoteUrlBatchUploadOperator: {"urls": ["https://h/x"], "receipts": None},
+        DownloadFileOperator: {"file_id": "f1", "target": "x"},
+    }
+    for kind, given in arguments.items():
+        with pytest.raises(RuntimeError, match=f"no BaseOperator._do_render_template_fields, in which {kind.__name__} redacts"):
+            kind(task_id="task", **given)
+    assert {name for name in operators.__all__ if getattr(operators, name) not in arguments} == {
+        type(DeleteFolderOperator(task_id="delete", folder_id="a")).__name__,
+        type(DownloadLinkOperator(task_id="link", file_id="a")).__name__,
+    }
+    FileAvailableSensor(task_id="wait", file_id="a")
