@@ -1,5 +1,6 @@
 """What can go wrong, as types that carry data, so that no caller has to parse a message.
 
+Each class declares its consequences as class arguments, so that nobody keeps lists of classes; to omit one is a ``TypeError``.
 A message has two lines: the operation, the subject and what happened; then what to do. It is built from those parts alone,
 never from a library's exception, because those print whole URLs. Each part is one line, so no text of the service can end a line
 of a log and forge the next.
@@ -10,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
+from enum import Enum
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 _UNPRINTABLE_SPACE = re.compile(r"[^\S ]+")
-_BASE_URL = "that the connection's host is the base URL: the part before /cloud/api/v2."
+BASE_URL_ADVICE = "that the connection's host is the base URL: the part before /cloud/api/v2."
 
 
 def one_line(text: str) -> str:
@@ -32,9 +34,30 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+class Effect(Enum):
+    """Whether a request reached the service, and what it did there."""
+
+    UNSENT = "nothing was sent"
+    NO_EFFECT = "it may have been sent, and was not carried out"
+    IN_DOUBT = "it may have been carried out"
+
+
+class About(Enum):
+    """Where the cause of an error is to be looked for."""
+
+    SERVICE = "the service, or the way to it"
+    CONNECTION = "the connection: its token or its address"
+    SUBJECT = "the folder, the file or the source URL"
+    TASK = "the task itself"
+
+
+UNSENT, NO_EFFECT, IN_DOUBT = Effect
+SERVICE, CONNECTION, SUBJECT, TASK = About
+
+
 @dataclass(eq=False, repr=False)
 class CloudStoreError(Exception):
-    """Base of every error of this package.
+    """Base of every error of this package. Its attributes ``sent`` to ``counted_as`` are declared by each class.
 
     :param reason: what happened, one clause, free of secrets.
     :param operation: the operation's name, such as ``delete folder``; ``connection`` if there was none yet.
@@ -44,6 +67,7 @@ class CloudStoreError(Exception):
     :param retry_after: seconds that the service asked to wait (``Retry-After``), if it did.
     :param advice: what to do, if the hint of the error's class does not say it.
     :param inconclusive: whether the response says nothing about the subject: a wait tolerates a few such responses.
+    :param elsewhere: whether the API is not at the connection's address.
     :param message: the service's message, free of secrets; empty if there was none, or a web page.
     :param cause: why a batch ended early; empty for any other error.
     :param retryable: whether the call itself retries it, within its attempts and its time; by default as its class says.
@@ -53,11 +77,20 @@ class CloudStoreError(Exception):
     """Whether it is a :class:`PermanentError`."""
     sent: ClassVar[bool] = True
     """Whether a request may have reached the service: in doubt, yes."""
+    may_have_effect: ClassVar[bool] = False
+    """Whether the operation may have been done all the same."""
     retried: ClassVar[bool] = False
     """Whether calls retry it, unless :attr:`retryable` says otherwise."""
+    about: ClassVar[About] = TASK
+    """Where its cause is; :meth:`is_about` knows more."""
+    worth_waiting: ClassVar[bool] = False
+    """Whether a file that is waited for may yet become available."""
+    counted_as: ClassVar[str] = "error"
+    """The outcome of the request in metrics. A class may be renamed, this name may not."""
     hint: ClassVar[str] = ""
-    hint_for: ClassVar[Mapping[str, str]] = {}
-    """By the operation's name, or by a batch's cause, where :attr:`hint` does not fit."""
+    hints: ClassVar[Mapping[str, str]] = {}
+    """By :attr:`cause`, where :attr:`hint` does not fit."""
+    _kinds: ClassVar[dict[str, type[CloudStoreError]]] = {}
 
     reason: str
     _: KW_ONLY
@@ -67,10 +100,17 @@ class CloudStoreError(Exception):
     attempts: int = 0
     retry_after: float | None = None
     inconclusive: bool = False
+    elsewhere: bool = False
     message: str = ""
     advice: str = ""
     cause: str = ""
     retryable: bool | None = None
+
+    def __init_subclass__(cls, *, effect: Effect, retried: bool, about: About, worth_waiting: bool, counted_as: str) -> None:
+        super().__init_subclass__()
+        cls.sent, cls.may_have_effect, cls.retried = effect is not UNSENT, effect is IN_DOUBT, retried
+        cls.about, cls.worth_waiting, cls.counted_as = about, worth_waiting, counted_as
+        CloudStoreError._kinds[cls.__name__] = cls
 
     def __post_init__(self) -> None:
         for part in ("reason", "operation", "subject", "message", "advice"):
@@ -84,12 +124,17 @@ class CloudStoreError(Exception):
         tries = f" (attempt {self.attempts})" if self.attempts > 1 else ""
         wait = f", with Retry-After: {self.retry_after:,.0f} s" if self.retry_after and not self.permanent else ""
         todo = f"\n{self.what_to_do}" if self.what_to_do else ""
-        return f"{about + ': ' if about else ''}{self.reason}{tries}{wait}.{todo}"
+        unsent = "" if self.sent else "; nothing was sent"
+        return f"{about + ': ' if about else ''}{self.reason}{tries}{wait}{unsent}.{todo}"
 
     @property
     def what_to_do(self) -> str:
-        """The advice, or the hint for its cause, its operation or its class."""
-        return self.advice or self.hint_for.get(self.cause or self.operation, self.hint)
+        """The advice, or the hint for its cause or its class."""
+        return self.advice or self.hints.get(self.cause, self.hint)
+
+    def is_about(self, *about: About) -> bool:
+        """Whether its cause is there."""
+        return (CONNECTION if self.elsewhere else self.about) in about
 
     def to_dict(self) -> dict[str, Any]:
         """The error as plain data, for a trigger's event."""
@@ -102,53 +147,52 @@ class CloudStoreError(Exception):
         :raises KeyError: if there is no such error.
         """
         fields = dict(data)
-        return _KINDS[fields.pop("kind")](**fields)
+        return CloudStoreError._kinds[fields.pop("kind")](**fields)
 
 
-class PermanentError(CloudStoreError, AirflowFailException):
+class PermanentError(
+    CloudStoreError, AirflowFailException, effect=NO_EFFECT, retried=False, about=TASK, worth_waiting=False, counted_as="error"
+):
     """The same request must fail again, so Airflow does not retry the task."""
 
     permanent = True
 
 
-class ConfigurationError(PermanentError):
-    """The Airflow connection cannot be used. Nothing was sent."""
-
-    sent = False
+class ConfigurationError(PermanentError, effect=UNSENT, retried=False, about=CONNECTION, worth_waiting=False, counted_as="error"):
+    """The Airflow connection cannot be used."""
 
 
-class InvalidInputError(PermanentError):
-    """An id or URL was rejected before anything was sent."""
-
-    sent = False
+class InvalidInputError(PermanentError, effect=UNSENT, retried=False, about=SUBJECT, worth_waiting=False, counted_as="error"):
+    """An id, URL or path was rejected."""
 
 
-class ServiceUnreachableError(CloudStoreError):
+class ServiceUnreachableError(
+    CloudStoreError, effect=UNSENT, retried=True, about=SERVICE, worth_waiting=True, counted_as="unreachable"
+):
     """The connection failed (DNS, refused, connect timeout, TLS, proxy): the request was never sent."""
 
-    sent = False
-    retried = True
     hint = "Check the host and port, and that this machine can reach them (firewall, proxy)."
 
 
-class RateLimitError(CloudStoreError):
+class RateLimitError(
+    CloudStoreError, effect=NO_EFFECT, retried=True, about=SERVICE, worth_waiting=True, counted_as="rate_limited"
+):
     """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks for the request later. It had no effect."""
 
-    retried = True
     hint = "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool."
 
 
-class TransientServiceError(CloudStoreError):
+class TransientServiceError(
+    CloudStoreError, effect=IN_DOUBT, retried=True, about=SERVICE, worth_waiting=True, counted_as="server_failure"
+):
     """The service failed, or the outcome is unknown; repeating the request is safe, or the caller opted in to it."""
 
-    retried = True
     hint = "The service failed or did not respond. If retries do not help, ask whoever runs the service."
-    hint_for: ClassVar[Mapping[str, str]] = {
-        "remote upload": "The upload may or may not have been queued; retry_unknown_outcome=True allows resending it."
-    }
 
 
-class OutcomeUnknownError(PermanentError):
+class OutcomeUnknownError(
+    PermanentError, effect=IN_DOUBT, retried=False, about=SERVICE, worth_waiting=False, counted_as="outcome_unknown"
+):
     """An upload may or may not have been queued. It is not resent unless the caller opted in."""
 
     hint = (
@@ -157,79 +201,89 @@ class OutcomeUnknownError(PermanentError):
     )
 
 
-class ServiceError(CloudStoreError):
+class ServiceError(
+    CloudStoreError, effect=NO_EFFECT, retried=False, about=SUBJECT, worth_waiting=True, counted_as="service_error"
+):
     """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
     hint = "The service reported this error itself."
-    hint_for: ClassVar[Mapping[str, str]] = {
-        "delete folder": f"{hint} If it means that the folder does not exist, extra 'not_found_pattern' must match it."
-    }
 
 
-class InvalidResponseError(CloudStoreError):
+class InvalidResponseError(
+    CloudStoreError, effect=NO_EFFECT, retried=False, about=CONNECTION, worth_waiting=False, counted_as="invalid_response"
+):
     """HTTP 2xx with a body that is not a usable response: too large, a web page, or without a token."""
 
     hint = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
-    hint_for: ClassVar[Mapping[str, str]] = {
-        "download link": f"{hint} If the service returns the token in an unusual place, set extra 'token_path'.",
-        "download": "Check that the download URL leads to the file itself, and that no proxy or login page responds instead.",
-    }
 
 
-class RequestRejectedError(CloudStoreError):
+class RequestRejectedError(
+    CloudStoreError, effect=NO_EFFECT, retried=False, about=SUBJECT, worth_waiting=False, counted_as="rejected"
+):
     """HTTP 4xx, and nobody knows whether the same request would be rejected again: Airflow's retries apply."""
 
     hint = "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
 
 
-class PermissionDeniedError(RequestRejectedError):
+class PermissionDeniedError(
+    RequestRejectedError, effect=NO_EFFECT, retried=False, about=CONNECTION, worth_waiting=False, counted_as="rejected"
+):
     """HTTP 403. Airflow's retries apply: it may be a front end's."""
 
     hint = "The token lacks a permission, or a firewall rejected the request. Check both, and the id."
 
 
-class NotFoundError(RequestRejectedError):
+class NotFoundError(
+    RequestRejectedError, effect=NO_EFFECT, retried=False, about=SUBJECT, worth_waiting=True, counted_as="not_found"
+):
     """HTTP 404 or 410. Airflow's retries apply: a queued file may yet arrive."""
 
-    hint = f"Check {_BASE_URL}"
-    hint_for: ClassVar[Mapping[str, str]] = {
-        "delete folder": f"Check the id, and {_BASE_URL} If a missing folder is fine, set ignore_missing=True.",
-        "download link": (
-            f"Check the id, and {_BASE_URL} "
-            "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
-        ),
-    }
+    hint = f"Check {BASE_URL_ADVICE}"
 
 
-class BadRequestError(RequestRejectedError, PermanentError):
+class BadRequestError(
+    RequestRejectedError,
+    PermanentError,
+    effect=NO_EFFECT,
+    retried=False,
+    about=SUBJECT,
+    worth_waiting=False,
+    counted_as="rejected",
+):
     """HTTP 400, 405, 411, 413, 414, 415, 422 or 3xx: the same request would be rejected again."""
 
-    hint = f"The same request would be rejected again. Check {_BASE_URL}"
-    hint_for: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("delete folder", "download link"), "Check the id: the service did not accept it."),
-        "remote upload": "Check the URL: the service did not accept it.",
-    }
+    hint = f"The same request would be rejected again. Check {BASE_URL_ADVICE}"
 
 
-class AuthenticationError(RequestRejectedError, PermanentError):
+class AuthenticationError(
+    RequestRejectedError,
+    PermanentError,
+    effect=NO_EFFECT,
+    retried=False,
+    about=CONNECTION,
+    worth_waiting=False,
+    counted_as="unauthorized",
+):
     """HTTP 401, and the connection holds no newer token, or that was rejected as well."""
 
     hint = "Set the connection's password to a valid access token. It was read once more, and no newer token works."
 
 
-class ChecksumError(PermanentError):
+class ChecksumError(PermanentError, effect=NO_EFFECT, retried=False, about=SUBJECT, worth_waiting=False, counted_as="error"):
     """A downloaded file does not have the expected SHA-256. The target was not changed."""
 
     hint = "The target was not changed. Check expected_sha256, and whether the file was replaced in the service."
 
 
-class FileChangedError(CloudStoreError):
+class FileChangedError(CloudStoreError, effect=NO_EFFECT, retried=False, about=SUBJECT, worth_waiting=False, counted_as="error"):
     """A file was replaced in the service while it was being read."""
 
     hint = "The file was replaced while it was being read. Airflow's retries read it from the start."
 
 
-class FileWaitTimeoutError(PermanentError):
+class FileWaitTimeoutError(
+    PermanentError, effect=NO_EFFECT, retried=False, about=SUBJECT, worth_waiting=False, counted_as="error"
+):
     """The file did not become available in time. Airflow does not retry a wait that timed out."""
 
     hint = "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
@@ -238,7 +292,9 @@ class FileWaitTimeoutError(PermanentError):
 _RESUMES = "With receipts, the task resumes when it is retried or cleared; with receipts=None, it sends every URL again."
 
 
-class BatchInterruptedError(CloudStoreError):
+class BatchInterruptedError(
+    CloudStoreError, effect=NO_EFFECT, retried=False, about=TASK, worth_waiting=False, counted_as="error"
+):
     """A batch ended early, and a retry resumes it.
 
     :param cause: ``terminated``, ``timeout`` (``execution_timeout`` was nearly over), ``service`` (it failed for every URL),
@@ -247,7 +303,7 @@ class BatchInterruptedError(CloudStoreError):
     """
 
     hint = _RESUMES
-    hint_for: ClassVar[Mapping[str, str]] = {
+    hints: ClassVar[Mapping[str, str]] = {
         "service": f"Check the connection's host, and ask whoever runs the service if this persists. {_RESUMES}",
         "rate_limit": f"Lower requests_per_second or max_concurrency, or ask whoever runs the service for its limit. {_RESUMES}",
         "store": f"Nothing is sent that cannot be recorded. {_RESUMES}",
@@ -255,26 +311,21 @@ class BatchInterruptedError(CloudStoreError):
     }
 
 
-class BatchStoppedError(PermanentError):
+class BatchStoppedError(PermanentError, effect=NO_EFFECT, retried=False, about=TASK, worth_waiting=False, counted_as="error"):
     """A batch stopped until somebody has mended the cause; then clear the task, and it resumes.
 
     :param cause: ``token`` (the service refuses it), ``refused`` (``max_consecutive_failures`` URLs in a row), or ``receipts``
         (they are damaged or missing, or cannot be written).
     """
 
-    hint = "Mend the cause, then clear the task: it resumes."
-    hint_for: ClassVar[Mapping[str, str]] = {
+    hint = "Fix the cause, then clear the task: it resumes."
+    hints: ClassVar[Mapping[str, str]] = {
         "token": "Set the connection's password to a valid access token, then clear the task: it resumes.",
         "refused": "Correct the manifest or the connection, then clear the task: it resumes.",
     }
 
 
-class BatchFailedError(PermanentError):
+class BatchFailedError(PermanentError, effect=NO_EFFECT, retried=False, about=TASK, worth_waiting=False, counted_as="error"):
     """A batch finished, but more than ``allowed_failures`` uploads failed, or some are unknown. A retry would do nothing."""
 
     hint = "Correct what failed, then clear the task: with receipts, it resends the failed URLs only."
-
-
-_KINDS: dict[str, type[CloudStoreError]] = {
-    name: kind for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, CloudStoreError)
-}

@@ -9,24 +9,10 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout, Stats
 
-from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError
-from airflow_provider_cloudstore.protocol.calls import Call
+from airflow_provider_cloudstore.protocol.operations import Operation
 
 log = logging.getLogger(__name__)
-
-# The first match applies. Error classes may be renamed, these names may not.
-_OUTCOMES: tuple[tuple[type[CloudStoreError], str], ...] = (
-    (exceptions.RateLimitError, "rate_limited"),
-    (exceptions.ServiceUnreachableError, "unreachable"),
-    (exceptions.TransientServiceError, "server_failure"),
-    (exceptions.OutcomeUnknownError, "outcome_unknown"),
-    (exceptions.ServiceError, "service_error"),
-    (exceptions.InvalidResponseError, "invalid_response"),
-    (exceptions.NotFoundError, "not_found"),
-    (exceptions.AuthenticationError, "unauthorized"),
-    (exceptions.RequestRejectedError, "rejected"),
-)
 
 
 def _count(name: str, count: int = 1) -> None:
@@ -36,14 +22,13 @@ def _count(name: str, count: int = 1) -> None:
         log.warning("Could not count cloudstore.%s (%s)", name, type(error).__name__)
 
 
-@contextmanager
-def counted_requests(call: Call[Any]) -> Iterator[None]:
-    """Count the requests that a call has sent at the end of the block, by outcome."""
-    try:
-        yield
-    finally:
-        for error in call.outcomes:
-            _count(f"requests.{call.operation.name.replace(' ', '_')}.{outcome_of(error)}")
+def count_request(operation: Operation[Any], outcome: Any) -> None:
+    """Count one request by how it ended.
+
+    :param outcome: the result or the error.
+    """
+    ended = outcome.counted_as if isinstance(outcome, CloudStoreError) else "success"
+    _count(f"requests.{operation.name.replace(' ', '_')}.{ended}")
 
 
 @contextmanager
@@ -81,10 +66,3 @@ def count_batch(summary: Mapping[str, int], *, final: bool) -> None:
     for name, count in counts.items():
         if count > 0:
             _count(f"batch.{name}", count)
-
-
-def outcome_of(error: type[CloudStoreError] | None) -> str:
-    """How a request ended, from the type of its error."""
-    if error is None:
-        return "success"
-    return next((name for kind, name in _OUTCOMES if issubclass(error, kind)), "error")

@@ -14,26 +14,28 @@ import pendulum
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.protocol.calls import Call
-from airflow_provider_cloudstore.protocol.messages import Response
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS
+from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.real_airflow import AIRFLOW_2
 
 TOKEN = "s3cret-access-token"
-SUBJECTS = {
+VALUES = {
     "folder_id": "staging",
     "file_id": "f1",
     "url": "ftp://127.0.0.1:9/file",  # never fetched: the emulator's queue fails it
 }
-"""For each field of an operation a value for which it succeeds once :func:`store_file` was called."""
-KINDS: dict[str, type[Call[Any]]] = {
-    kind.operation.key: kind for kind in Call.__subclasses__() if kind.__module__ == Call.__module__
+"""For each parameter of an operation a value for which it succeeds once :func:`store_file` was called."""
+KINDS: dict[str, type[Operation[Any]]] = {one.key: one for one in OPERATIONS}
+"""Each operation by its key."""
+CALLS: dict[str, tuple[Any, ...]] = {
+    one.key: (one, *(VALUES[parameter.name] for parameter in one.parameters))
+    for one in OPERATIONS
+    if all(parameter.name in VALUES for parameter in one.parameters)
 }
-"""For each operation its type of call."""
-CALLS = {one.key: (KINDS[one.key], SUBJECTS[one.field]) for one in OPERATIONS if one.key in KINDS and one.field in SUBJECTS}
-"""For each operation its type of call and its subject. ``tests/unit/protocol/test_operations.py`` says what is missing."""
+"""Each operation with its arguments, by its key. ``tests/unit/protocol/test_operations.py`` says what is missing."""
 RECEIVED = pendulum.datetime(2026, 1, 1, 0, 0, 1)
 """When a response of :func:`response` arrived, a second after its request was sent."""
 NO_RESPONSE: dict[str, Any] = {"kind": "no_response"}
@@ -42,8 +44,16 @@ CUT_OFF: dict[str, Any] = {"kind": "drop_body", "after": 10}
 """A fault: the operation takes effect, and the connection closes in the middle of the response."""
 
 
-def method_of(kind: type[Call[Any]]) -> str:
-    """Return the name of a call's method in both hooks, such as ``delete_folder`` of ``DeleteFolder``."""
+def result_of(operation: Operation[Any], outcome: Response | TransportFailure, own: Settings | None = None) -> Any:
+    """Return what an operation makes of the outcome of its only attempt, or raise its error."""
+    ended = operation.interpret(outcome, own or settings())
+    if isinstance(ended, CloudStoreError):
+        raise ended
+    return ended
+
+
+def method_of(kind: type[Operation[Any]]) -> str:
+    """Return the name of an operation's method in both hooks, such as ``delete_folder`` of ``DeleteFolder``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import KW_ONLY, dataclass, field
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from airflow_provider_cloudstore.batch.report import Report, conclude, plan, rep
 from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
-from airflow_provider_cloudstore.protocol.calls import Call
+from airflow_provider_cloudstore.protocol.operations import OnAttempt, ignore
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ _TIME_TO_SAVE = 0.8
 
 
 @asynccontextmanager
-async def connect(settings: Settings, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
+async def connect(settings: Settings, reload: Any, limit: int, on_attempt: OnAttempt) -> AsyncIterator[AsyncClient]:
     """A client whose session has a connection for each concurrent upload."""
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session  # aiohttp: after the mark is left
 
     async with shared_session(settings, limit) as session:
-        yield AsyncClient(settings, reload, session)
+        yield AsyncClient(settings, reload, session, on_attempt)
 
 
 @dataclass(eq=False, repr=False)
@@ -51,7 +51,7 @@ class Job:
     :param allowed_failures: as many URLs may fail.
     :param killed: whether the task is being terminated; polled ten times a second.
     :param time_limit: seconds after which the batch ends.
-    :param counted: surrounds each call, to count its requests.
+    :param on_attempt: is told how each request ended.
     """
 
     read: Callable[[], Manifest]
@@ -62,11 +62,10 @@ class Job:
     allowed_failures: int = 0
     killed: Callable[[], bool] = lambda: False
     time_limit: float = math.inf
-    counted: Callable[[Call[Any]], AbstractContextManager[Any]] = nullcontext
-    connect: Callable[[Settings, Any, int], AbstractAsyncContextManager[AsyncClient]] = connect
+    on_attempt: OnAttempt = ignore
+    connect: Callable[[Settings, Any, int, OnAttempt], AbstractAsyncContextManager[AsyncClient]] = connect
     clock: Callable[[], float] = clock
     in_thread: InThread = in_daemon_thread
-    _settings: Settings = field(init=False)
 
     async def run(self) -> Report:
         """Send what earlier tries have not finished.
@@ -109,16 +108,15 @@ class Job:
                 ledger.note_earlier(await retry_until(read, "the receipts cannot be read"))
         else:
             log.warning("receipts=None: nothing is remembered, so a retry sends every URL again.")
-        self._settings = await self.in_thread(self.settings)
+        settings = await self.in_thread(self.settings)
         manifest = await self.in_thread(self.read)
         await self.in_thread(lambda: ledger.survey(manifest()))
         log.info("%s", plan(ledger, receipts.place if receipts else ""))
         lease = Lease(ledger.drain_receipts, receipts.write if receipts else _forget, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
-        async with self.connect(self._settings, self._reload, self.options.max_concurrency) as client:
-            sender = Sender(
-                client, lambda: self._settings, throttle, ledger, manifest(), self.options, self.in_thread, self.counted
-            )
+        reload = partial(self.in_thread, self.settings)
+        async with self.connect(settings, reload, self.options.max_concurrency, self.on_attempt) as client:
+            sender = Sender(client, throttle, ledger, manifest(), self.options, self.in_thread)
             await self._send(sender, lease, throttle, asyncio.create_task(report_progress(ledger, throttle)))
         return throttle.error
 
@@ -143,10 +141,6 @@ class Job:
             await asyncio.wait({sending, renewing, reporting})
         renewing.result()
         sending.result()
-
-    async def _reload(self) -> Settings:
-        self._settings = await self.in_thread(self.settings)
-        return self._settings
 
 
 def _forget(_: list[str]) -> None:

@@ -129,7 +129,7 @@ class FileManifest:
             yield number, line
 
     def _refused(self, what: str) -> InvalidInputError:
-        return InvalidInputError(f"the manifest {self._name} {what}; nothing was sent")
+        return InvalidInputError(f"the manifest {self._name} {what}")
 
     def _parser(self, first: str) -> Callable[[int, str], Entry]:
         if _URL.match(first) and not _CSV_NAME.search(self._name):

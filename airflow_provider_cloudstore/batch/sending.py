@@ -6,11 +6,10 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.lease import InThread
@@ -18,11 +17,11 @@ from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.batch.throttle import Drained, Throttle
-from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.calls import Call, UploadFromUrl
-from airflow_provider_cloudstore.protocol.failures import is_about_service
+from airflow_provider_cloudstore.exceptions import SUBJECT, CloudStoreError
+from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
+from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
+from airflow_provider_cloudstore.protocol.results import RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import redact_url
-from airflow_provider_cloudstore.protocol.settings import Settings
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
@@ -30,11 +29,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _READ_AHEAD = 256
-_WITHOUT_EFFECT = (exceptions.RateLimitError, exceptions.ServiceUnreachableError)
-
-
-class _Requeued(Exception):
-    """A request had no effect: its URL is the next to be sent, when the throttle allows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +45,19 @@ class Options:
 class Sender:
     """The workers of a batch.
 
-    :param settings: returns the connection as last read.
+    :param client: sends the requests; it has the connection as last read.
     :param throttle: decides when a request is sent.
     :param ledger: decides what is sent.
     :param entries: the manifest.
     :param in_thread: runs the reading of it.
-    :param counted: surrounds each call, to count its requests.
     """
 
     client: AsyncClient
-    settings: Callable[[], Settings]
     throttle: Throttle
     ledger: Ledger
     entries: Iterator[Entry]
     options: Options
     in_thread: InThread
-    counted: Callable[[Call[Any]], AbstractContextManager[Any]] = nullcontext
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _queue: deque[Entry] = field(default_factory=deque, init=False)
     _refusals: int = field(default=0, init=False)
@@ -102,43 +93,53 @@ class Sender:
         if entry.problem:
             self.ledger.record(entry, Status.FAILED, error=entry.problem)
             return
+        opted_in = self.options.retry_unknown_outcome
         try:
-            call = UploadFromUrl(entry.url, self.settings(), retry_unknown_outcome=self.options.retry_unknown_outcome)
-            with self.counted(call):
-                upload = await self.client.perform(call, budget=math.inf, on_retry=log.debug, attempt=self._attempt)
-        except _Requeued:
-            self._queue.appendleft(entry)
+            upload = UploadFromUrl(self.client.settings, entry.url, retry_unknown_outcome=opted_in)
         except exceptions.InvalidInputError as error:
-            reason = error.reason.removesuffix("; nothing was sent")
-            self.ledger.record(entry, Status.FAILED, url=redact_url(str(entry.url)), error=reason)
-        except exceptions.AuthenticationError as error:
-            raise exceptions.BatchStoppedError(
-                error.reason, operation="batch upload", status=error.status, cause="token"
-            ) from None
-        except exceptions.ConfigurationError:
-            raise
-        except CloudStoreError as error:
-            is_unknown = isinstance(error, (exceptions.OutcomeUnknownError, exceptions.TransientServiceError))
-            status = Status.UNKNOWN if is_unknown else Status.FAILED
-            self.ledger.record(entry, status, url=error.subject, error=error.reason)
-            if not is_about_service(error):
-                self._count_refusal(error)
-        else:
-            self.ledger.record(entry, Status.QUEUED, url=upload.url, file_id=upload.file_id, response=upload.response)
-            self._refusals = 0
+            self.ledger.record(entry, Status.FAILED, url=redact_url(str(entry.url)), error=error.reason)
+            return
+        outcome = await self._outcome(upload)
+        if isinstance(outcome, CloudStoreError):
+            self._record_failure(entry, outcome)
+            return
+        self.ledger.record(entry, Status.QUEUED, url=outcome.url, file_id=outcome.file_id, response=outcome.response)
+        self._refusals = 0
 
-    async def _attempt(self, call: Call[Any], time_left: float) -> Any:
-        """One attempt, when the throttle allows it."""
-        await self.throttle.acquire()
-        try:
-            result = await self.client.attempt(call, time_left)
-        except CloudStoreError as error:
-            self.throttle.record_failure(error)
-            if isinstance(error, _WITHOUT_EFFECT):
-                raise _Requeued from None
-            raise
-        self.throttle.record_success()
-        return result
+    async def _outcome(self, upload: UploadFromUrl) -> RemoteUpload | CloudStoreError:
+        """How an upload ends. An attempt is made when the throttle allows it, and one without effect is not counted."""
+        known: Attempts | None = Attempts(self.client.settings.max_attempts)
+        while known:
+            await self.throttle.acquire()
+            attempts, settings = known.next(), self.client.settings
+            outcome = await self.client.attempt(upload, settings, attempts, math.inf)
+            if not isinstance(outcome, CloudStoreError):
+                self.throttle.record_success()
+                return outcome
+            self.throttle.record_failure(outcome)
+            if outcome.retried and not outcome.may_have_effect:
+                known = Attempts(settings.max_attempts)
+                continue
+            pause = pause_before_retry(outcome, attempts, math.inf, log.debug)
+            if pause is None:
+                break
+            await asyncio.sleep(pause)
+            known = await self.client.after(outcome, settings, attempts)
+        return outcome
+
+    def _record_failure(self, entry: Entry, error: CloudStoreError) -> None:
+        """Record an upload that failed.
+
+        :raises CloudStoreError: if the connection cannot be used, so that all others would fail, too.
+        """
+        if isinstance(error, exceptions.AuthenticationError):
+            raise exceptions.BatchStoppedError(error.reason, operation="batch upload", status=error.status, cause="token")
+        if not error.sent:
+            raise error
+        status = Status.UNKNOWN if error.may_have_effect else Status.FAILED
+        self.ledger.record(entry, status, url=error.subject, error=error.reason)
+        if error.is_about(SUBJECT):
+            self._count_refusal(error)
 
     def _count_refusal(self, error: CloudStoreError) -> None:
         """End the batch after too many in a row."""

@@ -8,8 +8,7 @@ from contextlib import suppress
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.lease import Lease
-from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.failures import is_about_service
+from airflow_provider_cloudstore.exceptions import CONNECTION, SERVICE, CloudStoreError
 
 log = logging.getLogger(__name__)
 
@@ -100,8 +99,8 @@ class Throttle:
         self.wake()
 
     def record_failure(self, error: CloudStoreError) -> None:
-        """Record that a request failed. The service works if it rejected the URL."""
-        if not is_about_service(error):
+        """Record that a request failed. The service works if it rejected the URL or the token."""
+        if not error.is_about(SERVICE, CONNECTION) or isinstance(error, exceptions.AuthenticationError):
             self.record_success()
             return
         self._in_flight -= 1

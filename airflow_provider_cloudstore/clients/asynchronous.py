@@ -20,9 +20,10 @@ from airflow_provider_cloudstore.clients.reasons import transport_failure
 from airflow_provider_cloudstore.clients.route import proxy_url, tls_context
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import messages
-from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, pause_before_retry
+from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.failures import connect_refused
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.operations import OnAttempt, Operation, ignore
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
@@ -34,45 +35,77 @@ POOL_LIMIT = 32
 
 
 class AsyncClient:
-    """Performs calls as ``BlockingClient`` does, over the session of :func:`shared_session`."""
+    """Performs operations as ``BlockingClient`` does, over the session of :func:`shared_session`.
 
-    def __init__(self, settings: Settings, reload: Callable[[], Awaitable[Settings]], session: Session) -> None:
-        self._settings = settings
+    :ivar settings: the connection as last read.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        reload: Callable[[], Awaitable[Settings]],
+        session: Session,
+        on_attempt: OnAttempt = ignore,
+    ) -> None:
+        self.settings = settings
         self._reload = reload
         self._session = session
+        self._on_attempt = on_attempt
 
     async def perform(
         self,
-        call: Call[T],
+        operation: Operation[T],
         *,
         budget: float = DEFAULT_BUDGET,
+        max_attempts: int | None = None,
         on_retry: Callable[[str], None] = log.warning,
-        attempt: Callable[[Call[T], float], Awaitable[T]] | None = None,
     ) -> T:
-        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`.
-
-        :param attempt: makes an attempt in place of :meth:`attempt`, and may wait before it does.
-        """
-        make_attempt, ends_at = attempt or self.attempt, time.monotonic() + budget
+        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
+        attempts, ends_at = Attempts(max_attempts or self.settings.max_attempts), time.monotonic() + budget
         while True:
-            try:
-                return await make_attempt(call, ends_at - time.monotonic())
-            except CloudStoreError as error:
-                pause = pause_before_retry(call, error, ends_at - time.monotonic(), on_retry)
-                if pause is None:
-                    raise
+            attempts, settings = attempts.next(), self.settings
+            outcome = await self.attempt(operation, settings, attempts, ends_at - time.monotonic())
+            if not isinstance(outcome, CloudStoreError):
+                return outcome
+            pause = pause_before_retry(outcome, attempts, ends_at - time.monotonic(), on_retry)
+            if pause is None:
+                raise outcome
             await asyncio.sleep(pause)
+            known = await self.after(outcome, settings, attempts)
+            if known is None:
+                raise outcome
+            attempts = known
 
-    async def attempt(self, call: Call[T], time_left: float) -> T:
-        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.attempt`."""
-        if call.token_rejected:
-            call.replace_credentials(await self._reload())
+    async def attempt(
+        self, operation: Operation[T], settings: Settings, attempts: Attempts, time_left: float
+    ) -> T | CloudStoreError:
+        """Send one request of an operation; what it ended with.
+
+        :param settings: the connection.
+        :param attempts: those so far, this one included.
+        :param time_left: maximum seconds, if the connection's timeout is not shorter.
+        """
         async with self._session.slots:
-            return call.handle_outcome(await self.send(call.request(), time_left))
+            outcome = operation.interpret(await self.send(operation.request(settings), time_left), settings, attempts)
+        self._on_attempt(operation, outcome)
+        return outcome
+
+    async def after(self, error: CloudStoreError, used: Settings, attempts: Attempts) -> Attempts | None:
+        """What is known after an attempt that failed; if its token was refused, the connection is read again.
+
+        :param used: the connection that it was made with.
+        :returns: None if the connection still holds the token that was refused.
+        """
+        if attempts.needs_token(error):
+            if self.settings.access_token == used.access_token:
+                self.settings = await self._reload()
+            if self.settings.access_token == used.access_token:
+                return None
+        return attempts.after(error, used.access_token)
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`, but the limit is that of the whole."""
-        limit = max(0.001, min(self._settings.timeout, time_left))
+        limit = max(0.001, min(self.settings.timeout, time_left))
         in_flight, body, sent = _InFlight(), bytearray(), time.time()
         try:
             async with self._session.http.request(

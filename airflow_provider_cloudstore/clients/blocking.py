@@ -1,4 +1,4 @@
-"""Sends the protocol's requests with ``requests``, for workers: calls, and the single requests of downloads."""
+"""Sends the protocol's requests with ``requests``, for workers: operations, and the single requests of downloads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from airflow_provider_cloudstore.clients.reasons import causes_of, transport_fai
 from airflow_provider_cloudstore.clients.sessions import new_session
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import messages
-from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, Call, pause_before_retry
+from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.operations import OnAttempt, Operation, ignore
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
@@ -36,15 +37,18 @@ _NEVER_SENT = (urllib3.exceptions.ConnectTimeoutError, requests.ConnectTimeout)
 
 
 class BlockingClient(AbstractContextManager["BlockingClient"]):
-    """Performs calls, with a session of its own for each thread.
+    """Performs operations, with a session of its own for each thread.
 
     :param settings: the address, the token and the timeouts.
     :param reload: reads the settings again, once per call, after the service rejects the token.
+    :param on_attempt: is told how each attempt ended: the operation, and the result or the error.
+    :ivar settings: the connection as last read.
     """
 
-    def __init__(self, settings: Settings, reload: Callable[[], Settings]) -> None:
+    def __init__(self, settings: Settings, reload: Callable[[], Settings], on_attempt: OnAttempt = ignore) -> None:
         self.settings = settings
         self._reload = reload
+        self._on_attempt = on_attempt
         self._own = threading.local()  # ends with its thread, and its session with it
         self._sessions: WeakSet[requests.Session] = WeakSet()
 
@@ -67,32 +71,45 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         session: requests.Session = own.session
         return session
 
-    def perform(self, call: Call[T], *, budget: float = DEFAULT_BUDGET, on_retry: Callable[[str], None] = log.warning) -> T:
-        """Make attempts until the call succeeds or fails permanently.
+    def perform(
+        self,
+        operation: Operation[T],
+        *,
+        budget: float = DEFAULT_BUDGET,
+        max_attempts: int | None = None,
+        on_retry: Callable[[str], None] = log.warning,
+    ) -> T:
+        """Make attempts until the operation succeeds or fails permanently.
 
         :param budget: seconds for all attempts and the pauses between them.
+        :param max_attempts: how many requests to send at most, if not as many as the connection allows.
         :param on_retry: called with a log line before each pause.
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
-        ends_at = time.monotonic() + budget
+        attempts, ends_at = Attempts(max_attempts or self.settings.max_attempts), time.monotonic() + budget
         while True:
-            try:
-                return self.attempt(call, ends_at - time.monotonic())
-            except CloudStoreError as error:
-                pause = pause_before_retry(call, error, ends_at - time.monotonic(), on_retry)
-                if pause is None:
-                    raise
+            attempts, settings = attempts.next(), self.settings
+            outcome = operation.interpret(self.send(operation.request(settings), ends_at - time.monotonic()), settings, attempts)
+            self._on_attempt(operation, outcome)
+            if not isinstance(outcome, CloudStoreError):
+                return outcome
+            pause = pause_before_retry(outcome, attempts, ends_at - time.monotonic(), on_retry)
+            if pause is None:
+                raise outcome
             time.sleep(pause)
+            known = self._after(outcome, settings, attempts)
+            if known is None:
+                raise outcome
+            attempts = known
 
-    def attempt(self, call: Call[T], time_left: float) -> T:
-        """Send one request of a call.
-
-        :param time_left: maximum seconds, if the connection's timeout is not shorter.
-        :raises CloudStoreError: if the attempt failed.
-        """
-        if call.token_rejected:
-            call.replace_credentials(self._reload())
-        return call.handle_outcome(self.send(call.request(), time_left))
+    def _after(self, error: CloudStoreError, used: Settings, attempts: Attempts) -> Attempts | None:
+        """What is known after an attempt that failed, or None if the connection still holds the token that was refused."""
+        if attempts.needs_token(error):
+            if self.settings.access_token == used.access_token:
+                self.settings = self._reload()
+            if self.settings.access_token == used.access_token:
+                return None
+        return attempts.after(error, used.access_token)
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """Send one request and read its response, up to the first piece that makes the body too large.

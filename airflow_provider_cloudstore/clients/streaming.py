@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from airflow_provider_cloudstore.clients.blocking import CHUNK, BlockingClient, Exchange
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET, pause_before_retry
+from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, pause_before_retry
 from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import DownloadLink
@@ -61,7 +61,7 @@ class DownloadClient:
                     self._attempt(download, link, sink)
                     return link
                 except CloudStoreError as error:
-                    pause = pause_before_retry(download, error, self.longest_pause(), on_retry)
+                    pause = pause_before_retry(error, download.attempts, self.longest_pause(), on_retry, download.then)
                     if pause is None:
                         raise
                 link = None

@@ -22,8 +22,8 @@ def diagnose(
 
     :param cloudstore_conn_id: the Airflow connection, which is found as a task finds it.
     :param wrong_token: also send a wrong token; some services lock an account for that.
-    :param upload: a URL to queue as an upload (API document, section 4.2). The file stays in the service.
-    :param delete_folder: the id of a folder to delete permanently, with its contents (API document, section 4.1).
+    :param upload: a URL to queue as an upload (``POST /file/url_upload_add``). The file stays in the service.
+    :param delete_folder: the id of a folder to delete permanently, with its contents (``POST /folder/delete``).
     :param wait: seconds to wait for the uploaded file. When interrupted, the report has what was seen so far.
     :returns: the report; its ``usable`` says whether tasks can rely on the connection as it is, and ``str`` of it is a text.
     :raises InvalidInputError: if the guards reject the URL or the folder's id; nothing was sent.

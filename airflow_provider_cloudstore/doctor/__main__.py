@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         upload = input("URL to upload: ") if given.upload == "-" else given.upload
         folder_id = given.delete_folder
         if folder_id is not None and input(_CONFIRM.format(folder_id)) != folder_id:
-            raise InvalidInputError("the ids differ; nothing was sent")
+            raise InvalidInputError("the ids differ")
         report = diagnose(given.conn_id, wrong_token=given.wrong_token, upload=upload, delete_folder=folder_id, wait=given.wait)
     except (InvalidInputError, EOFError, KeyboardInterrupt) as error:
         print(error if isinstance(error, InvalidInputError) else "Nothing was sent.")

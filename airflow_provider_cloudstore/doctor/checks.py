@@ -7,7 +7,6 @@ import logging
 import re
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,11 +21,12 @@ from airflow_provider_cloudstore.doctor.report import Report, Step
 from airflow_provider_cloudstore.exceptions import CloudStoreError, one_line
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import read_connection
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
-from airflow_provider_cloudstore.protocol.failures import is_about_subject
+from airflow_provider_cloudstore.protocol.failures import may_mean_missing
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, read_content
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, redact, redact_parameters
+from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,9 @@ _WORD = re.compile(r"[^\W\d_]{0,11}|.*[\s{}].*")  # such as "queued": neither an
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What became of a call's request, and what the call makes of it: its result, or an error."""
+    """What became of a request, and what its operation makes of it: its result, or an error."""
 
-    call: Call[Any]
+    operation: Operation[Any]
     outcome: Response | TransportFailure
     content: Content
     found: Any = None
@@ -49,8 +49,7 @@ class _Answer:
     @property
     def words(self) -> str:
         """The message of an error that extra ``not_found_pattern`` can match."""
-        is_matched = isinstance(self.error, exceptions.ServiceError) or (self.error and is_about_subject(self.error))
-        return self.error.message if self.error and is_matched else ""
+        return self.error.message if self.error and may_mean_missing(self.error) else ""
 
     @property
     def has_no_sign(self) -> bool:
@@ -74,9 +73,9 @@ class Checks:
             return
         self.report.notes += [f"The connection {warning}" for warning in warnings]
         self._pattern = self._settings.not_found_pattern.pattern if self._settings.not_found_pattern else ""
-        queueing = None if upload is None else UploadFromUrl(upload, self._settings)
-        deletion = None if delete_folder is None else DeleteFolder(delete_folder, self._settings)
-        self._secrets = (queueing or self._settings).secrets
+        queueing = None if upload is None else UploadFromUrl(self._settings, upload)
+        deletion = None if delete_folder is None else DeleteFolder(self._settings, delete_folder)
+        self._secrets = self._settings.secrets + (queueing.secrets if queueing else ())
         with BlockingClient(self._settings, lambda: self._settings) as self._client:
             missing = self._try_reading(wrong_token=wrong_token, uploads=upload is not None)
             if missing and queueing:
@@ -86,15 +85,15 @@ class Checks:
 
     def _try_reading(self, *, wrong_token: bool, uploads: bool) -> _Answer | None:
         """How a missing file, a wrong path and a wrong token look; the first of these if the rest is worth trying."""
-        missing = self._ask("missing file", CreateDownloadLink(MISSING_FILE_ID, self._settings))
+        missing = self._ask("missing file", CreateDownloadLink(self._settings, MISSING_FILE_ID))
         is_missing = isinstance(missing.error, exceptions.NotFoundError) and not missing.error.inconclusive
         if missing.error and not (is_missing or missing.words or missing.has_no_sign):
             self.report.problems.append(missing.error.reason)
             return None
         elsewhere = replace(self._settings, base_url=f"{self._settings.base_url}/wrong")
         wrong = replace(self._settings, access_token=Secret("not-a-token-" + "0" * 20))
-        wrong_path = self._ask("wrong path", CreateDownloadLink(MISSING_FILE_ID, elsewhere))
-        refused = self._ask("wrong token", CreateDownloadLink(MISSING_FILE_ID, wrong)) if wrong_token else None
+        wrong_path = self._ask("wrong path", CreateDownloadLink(elsewhere, MISSING_FILE_ID), elsewhere)
+        refused = self._ask("wrong token", CreateDownloadLink(wrong, MISSING_FILE_ID), wrong) if wrong_token else None
         if missing.has_no_sign or (refused and refused.has_no_sign):
             self.report.problems.append(_UNRECOGNIZED)
         if missing.found:
@@ -113,8 +112,8 @@ class Checks:
             self._propose_pattern(missing)
         return missing
 
-    def _try_upload(self, call: UploadFromUrl, missing: _Answer, wait: float) -> None:
-        queued = self._ask("upload", call)
+    def _try_upload(self, operation: UploadFromUrl, missing: _Answer, wait: float) -> None:
+        queued = self._ask("upload", operation)
         if queued.error:
             self.report.problems.append(f"uploads fail: {queued.error.reason}")
             return
@@ -138,7 +137,7 @@ class Checks:
         """The links for each id that turns out to work, by its path; and the last answer."""
         begin, ends_at = len(self.report.steps), time.monotonic() + wait
         while True:
-            answers = {path: self._ask("link", CreateDownloadLink(ids[path], self._settings)) for path in ids}
+            answers = {path: self._ask("link", CreateDownloadLink(self._settings, ids[path])) for path in ids}
             working = {path: found for path, answer in answers.items() if (found := self._links(answer))}
             if working or time.monotonic() >= ends_at:
                 seen = [step for step, path in zip(self.report.steps[begin:], ids, strict=True) if path in working]
@@ -179,24 +178,24 @@ class Checks:
         self._add_step("download", "GET the download URL", seen, content)
         return None
 
-    def _try_deletion(self, call: DeleteFolder) -> None:
-        if error := self._ask("deletion", call).error:
+    def _try_deletion(self, operation: DeleteFolder) -> None:
+        if error := self._ask("deletion", operation).error:
             self.report.problems.append(f"deletions fail: {error.reason}; try it again with a folder that exists")
             return
-        second = self._ask("second deletion", call)
+        second = self._ask("second deletion", operation)
         self._propose_pattern(second)
         if not (second.words or isinstance(second.error, exceptions.NotFoundError)):
             self.report.problems.append("nothing shows that a folder was deleted: a second deletion is answered no differently")
 
-    def _ask(self, name: str, call: Call[Any]) -> _Answer:
-        """Send a call's request once: a retry would hide what a person should see. Add it to the report."""
-        request = call.request()
+    def _ask(self, name: str, operation: Operation[Any], settings: Settings | None = None) -> _Answer:
+        """Send a request once: a retry would hide what a person should see. Add it to the report."""
+        settings = settings or self._settings
+        request = operation.request(settings)
         outcome = self._client.send(request, self._settings.timeout)
         content = read_content(outcome) if isinstance(outcome, Response) else Content(problem="no response")
-        try:
-            answer = _Answer(call, outcome, content, found=call.handle_outcome(outcome))
-        except CloudStoreError as error:
-            answer = _Answer(call, outcome, content, error=error)
+        ended = operation.interpret(outcome, settings)
+        error = ended if isinstance(ended, CloudStoreError) else None
+        answer = _Answer(operation, outcome, content, None if error else ended, error)
         status = f"HTTP {outcome.status}" if isinstance(outcome, Response) else outcome.reason
         seen = f"{status}, {type(answer.error).__name__ if answer.error else 'no sign of an error'}"
         may_be_token = isinstance(answer.found, DownloadLink) or (name == "link" and answer.has_no_sign)
@@ -218,15 +217,15 @@ class Checks:
         return redact_parameters(redact(one_line(text), self._secrets))[:_MAX_LENGTH]
 
     def _readings(self, answer: _Answer, setting: str) -> dict[str, Any]:
-        """The results that a call would have, by the path of the field that a setting would name."""
+        """The results that the operation would have, by the path of the field that a setting would name."""
         found = {}
         for path, value in leaves_of(answer.content.data):
             if isinstance(value, bool) or _WORD.fullmatch(str(value)):
                 continue
             changes: dict[str, Any] = {setting: tuple(path.split("."))}
-            answer.call.settings = replace(self._settings, **changes)
-            with suppress(CloudStoreError):
-                found[path] = answer.call.handle_outcome(answer.outcome)
+            ended = answer.operation.interpret(answer.outcome, replace(self._settings, **changes))
+            if not isinstance(ended, CloudStoreError):
+                found[path] = ended
         return found
 
     def _propose(self, extra: str, proven: list[str], possible: list[str]) -> None:

@@ -14,7 +14,13 @@ from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.faults import Fault, Faults
 from airflow_provider_cloudstore.emulator.store import Store, StoredFile
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
+from airflow_provider_cloudstore.protocol.operations import (
+    OPERATIONS,
+    CreateDownloadLink,
+    DeleteFolder,
+    Operation,
+    UploadFromUrl,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -71,19 +77,23 @@ class Service:
             counters["opened"] += 1
         counters["peak"] = max(counters["peak"], len(self.connections()))
 
-    def _handler_of(self, operation: Operation) -> Handler:
-        """What every operation does: check the token, read the only parameter, count the effect."""
-        work = getattr(self, f"_{operation.key}", None)
+    def _handler_of(self, operation: type[Operation[Any]]) -> Handler:
+        """What every operation does: check the token, read the parameters, count the effect."""
+        works: dict[type[Operation[Any]], Callable[..., dict[str, Any]]] = {
+            DeleteFolder: self._delete,
+            UploadFromUrl: self._upload,
+            CreateDownloadLink: self._link,
+        }
 
         async def handle(request: web.Request) -> web.Response:
             self._authorize(request, in_query=operation.token_in_query)
             given = request.query if operation.method == "GET" else await request.post()
-            subject = given.get(operation.field)
-            if not isinstance(subject, str) or not subject:
-                raise web.HTTPBadRequest(reason=f"Missing field {operation.field}")
-            if work is None:
-                raise web.HTTPNotImplemented(reason=f"emulator/app.py has no method _{operation.key}")
-            data = work(request, subject)
+            arguments = {one.name: given.get(one.name) for one in operation.parameters}
+            if missing := [name for name, value in arguments.items() if not isinstance(value, str) or not value]:
+                raise web.HTTPBadRequest(reason=f"Missing field {missing[0]}")
+            if operation not in works:
+                raise web.HTTPNotImplemented(reason=f"emulator/app.py does not know {operation.__name__}")
+            data = works[operation](request, **arguments)
             self.store.effects[operation.key] += 1
             return _respond(200, {"response": "OK", "data": data, "_status": "success"})
 

@@ -11,8 +11,8 @@ from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.connection import MaskingLimit, SharedConnection, amask, shared_connection
-from airflow_provider_cloudstore.metrics import counted_requests
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.metrics import count_request
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -68,22 +68,22 @@ class CloudStoreAsyncHook(BaseHook):
             # An earlier session stays open: it may still have requests in flight.
             session = await self._sessions.enter_async_context(shared_session(settings))
             self._settings = settings
-            self._client = AsyncClient(settings, partial(self._connection.after_rejection, settings), session)
+            self._client = AsyncClient(settings, partial(self._connection.after_rejection, settings), session, count_request)
         return settings
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """As :meth:`CloudStoreHook.delete_folder`."""
-        return await self._perform(DeleteFolder(folder_id, await self._current(), ignore_missing=ignore_missing))
+        return await self._perform(DeleteFolder(await self._current(), folder_id, ignore_missing=ignore_missing))
 
     async def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
         """As :meth:`CloudStoreHook.upload_from_url`."""
-        call = UploadFromUrl(url, await self._current(), retry_unknown_outcome=retry_unknown_outcome)
-        await amask(self._masking.admit(call.secrets, self.log.warning))
-        return await self._perform(call)
+        operation = UploadFromUrl(await self._current(), url, retry_unknown_outcome=retry_unknown_outcome)
+        await amask(self._masking.admit(operation.secrets, self.log.warning))
+        return await self._perform(operation)
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """As :meth:`CloudStoreHook.create_download_link`."""
-        link = await self._perform(CreateDownloadLink(file_id, await self._current()))
+        link = await self._perform(CreateDownloadLink(await self._current(), file_id))
         await amask(self._masking.admit(link.secrets, self.log.warning))
         return link
 
@@ -93,13 +93,12 @@ class CloudStoreAsyncHook(BaseHook):
         :param file_id: the file.
         :returns: None if it is available, else the error.
         """
-        call = CreateDownloadLink(file_id, await self._current(), max_attempts=1)
+        operation = CreateDownloadLink(await self._current(), file_id)
         try:
-            await self._perform(call)
+            await self._perform(operation, max_attempts=1)
         except CloudStoreError as error:
             return error
         return None
 
-    async def _perform(self, call: Call[T]) -> T:
-        with counted_requests(call):
-            return await self._client.perform(call, on_retry=self.log.warning)
+    async def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
+        return await self._client.perform(operation, max_attempts=max_attempts, on_retry=self.log.warning)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_cloudstore.compat import form_widgets
-from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError, ServiceError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.connection import MaskingLimit, mask, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
-from airflow_provider_cloudstore.metrics import count_download, counted_requests
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, DeleteFolder, UploadFromUrl
-from airflow_provider_cloudstore.protocol.failures import is_about_subject
+from airflow_provider_cloudstore.metrics import count_download, count_request
+from airflow_provider_cloudstore.protocol.failures import may_mean_missing
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS, DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR
@@ -100,7 +100,7 @@ class CloudStoreHook(BaseHook):
         if self._client is None:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-            self._client = BlockingClient(self.settings, self.read_settings)
+            self._client = BlockingClient(self.settings, self.read_settings, count_request)
         return self._client
 
     @property
@@ -114,17 +114,17 @@ class CloudStoreHook(BaseHook):
         return self._settings
 
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
-        """Delete a folder and its contents permanently (API document, section 4.1).
+        """Delete a folder and its contents permanently (``POST /folder/delete``).
 
         :param folder_id: the folder; an empty, missing or protected id is rejected before anything is sent.
         :param ignore_missing: return normally if the folder does not exist; the result's ``existed`` is then False.
         :returns: the folder, the time of the request, and the response.
         :raises NotFoundError: if there is no such folder.
         """
-        return self._perform(DeleteFolder(folder_id, self.settings, ignore_missing=ignore_missing))
+        return self._perform(DeleteFolder(self.settings, folder_id, ignore_missing=ignore_missing))
 
     def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
-        """Queue an upload that the service later fetches from a URL (API document, section 4.2).
+        """Queue an upload that the service later fetches from a URL (``POST /file/url_upload_add``).
 
         :param url: an absolute URL with scheme http, https or ftp. Its credentials (user info, query) are never logged.
         :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
@@ -133,20 +133,20 @@ class CloudStoreHook(BaseHook):
         """
         from airflow_provider_cloudstore.lineage import collect, of_upload
 
-        call = UploadFromUrl(url, self.settings, retry_unknown_outcome=retry_unknown_outcome)
-        mask(self._masking.admit(call.secrets, self.log.warning))
-        upload = self._perform(call)
+        operation = UploadFromUrl(self.settings, url, retry_unknown_outcome=retry_unknown_outcome)
+        mask(self._masking.admit(operation.secrets, self.log.warning))
+        upload = self._perform(operation)
         collect(self, of_upload(upload.url, self.settings.base_url, upload.file_id))
         return upload
 
     def create_download_link(self, file_id: str) -> DownloadLink:
-        """Create a time-limited download token for a file (API document, section 4.3).
+        """Create a time-limited download token for a file (``GET /file/download``).
 
         :param file_id: the file.
         :returns: the token, and its URL and expiry if the response has them.
         :raises InvalidResponseError: if the service's response has no token.
         """
-        return self._masked(self._perform(CreateDownloadLink(file_id, self.settings)))
+        return self._masked(self._perform(CreateDownloadLink(self.settings, file_id)))
 
     def download(
         self, file_id: str, target: Any, *, expected_sha256: str | None = None, link: DownloadLink | None = None
@@ -203,9 +203,9 @@ class CloudStoreHook(BaseHook):
         :returns: the link, or the error; :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait` decides whether the
             error means "not yet".
         """
-        call = CreateDownloadLink(file_id, self.settings, max_attempts=1)
+        operation = CreateDownloadLink(self.settings, file_id)
         try:
-            return self._masked(self._perform(call))
+            return self._masked(self._perform(operation, max_attempts=1))
         except CloudStoreError as error:
             return error
 
@@ -220,19 +220,19 @@ class CloudStoreHook(BaseHook):
         """
         warnings: list[str] = []
         try:
-            self._settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
-            self._perform(CreateDownloadLink(MISSING_FILE_ID, replace(self._settings, conn_id=""), max_attempts=1))
+            settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
+            self._settings = replace(settings, conn_id="")
+            self._perform(CreateDownloadLink(self._settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
-            works, message = _what_it_proves(error)
+            works, message = _judge_test(error)
         else:
             works, message = True, "The connection works: the service accepts the token."
         finally:
             self.close()
         return works, "\n".join([message, *(f"The connection {warning}" for warning in warnings)])
 
-    def _perform(self, call: Call[T]) -> T:
-        with counted_requests(call):
-            return self._http.perform(call, budget=time_budget(), on_retry=self.log.warning)
+    def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
+        return self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts, on_retry=self.log.warning)
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, even if it was read before: its token may have been rotated.
@@ -245,11 +245,13 @@ class CloudStoreHook(BaseHook):
         return self._settings
 
 
-def _what_it_proves(error: CloudStoreError) -> tuple[bool, str]:
+def _judge_test(error: CloudStoreError) -> tuple[bool, str]:
     """Whether the connection works although its test failed, and what to show."""
     if isinstance(error, NotFoundError) and error.message and not error.inconclusive:
         return True, "The connection works: the service accepts the token (the requested file does not exist)."
-    if error.message and (isinstance(error, ServiceError) or is_about_subject(error)):
+    if error.message and may_mean_missing(error):
         advice = "If this means that the requested file does not exist, set extra 'not_found_pattern' to match it."
         error = replace(error, advice=f"{advice} If it is about the token, check the password.")
+    elif error.advice in CreateDownloadLink.advice.values():  # about a file that somebody wants
+        error = replace(error, advice="")
     return False, str(replace(error, operation="connection test", subject=""))

@@ -35,7 +35,7 @@ def object_path(given: Any, name: str) -> Any:
     scheme = text.partition("://")[0][:40] if "://" in text else "file"
     if holds_credentials(text):
         raise InvalidInputError(
-            f"{name} holds a user and a password, which Airflow and its logs would show; nothing was sent",
+            f"{name} holds a user and a password, which Airflow and its logs would show",
             advice=f"Store them in an Airflow connection, and write its id in their place: {scheme}://conn_id@bucket/...",
         )
     with suppress(ImportError, ValueError):  # the scheme's provider lacks a library; the scheme is unknown, or the path invalid
@@ -44,7 +44,7 @@ def object_path(given: Any, name: str) -> Any:
         return path
     raise InvalidInputError(
         f"{name}: no filesystem for '{scheme}' opens it: check its spelling, or install the Airflow provider that brings one, "
-        "such as apache-airflow-providers-amazon[s3fs] for s3; nothing was sent"
+        "such as apache-airflow-providers-amazon[s3fs] for s3"
     )
 
 
@@ -87,7 +87,7 @@ def atomic_write(target: Any) -> Iterator[_LocalFile | _Upload]:
 def _local_file(path: Any) -> Path:
     found = Path(os.path.realpath(getattr(path, "path", path)))  # what a link leads to is replaced, and not the link
     if found.exists() and not found.is_file():
-        raise InvalidInputError(f"target '{found}' is not a file (end the path of a folder with '/'); nothing was sent")
+        raise InvalidInputError(f"target '{found}' is not a file (end the path of a folder with '/')")
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 
-from airflow_provider_cloudstore.protocol.calls import DEFAULT_BUDGET
+from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET
 
 
 def time_left() -> float:

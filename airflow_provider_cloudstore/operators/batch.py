@@ -26,7 +26,7 @@ _TIME_TO_END = 3.0  # before execution_timeout: for responses in transit, the la
 
 
 class RemoteUrlBatchUploadOperator(RedactingOperator):
-    """Queue many remote uploads in one task (API document, section 4.2), as fast as the service allows.
+    """Queue many remote uploads in one task (``POST /file/url_upload_add``), as fast as the service allows.
 
     A URL is sent once, however often the manifest lists it. After a kill or an outage, a retry loses no upload and resends at
     most ``max_concurrency`` uploads and two seconds of sending. A new DAG run sends everything.
@@ -126,7 +126,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.sending import Options
         from airflow_provider_cloudstore.hooks.time_budget import time_left
-        from airflow_provider_cloudstore.metrics import counted_requests
+        from airflow_provider_cloudstore.metrics import count_request
 
         return Job(
             self._read,
@@ -136,7 +136,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
             allowed_failures=self.allowed_failures,
             killed=lambda: bool(self._killed),
             time_limit=max(0.1, time_left() - _TIME_TO_END),
-            counted=counted_requests,
+            on_attempt=count_request,
         )
 
     @property
@@ -149,12 +149,12 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         from airflow_provider_cloudstore.hooks.targets import object_path
 
         if self._problem:
-            raise InvalidInputError(f"{self._problem}; nothing was sent")
+            raise InvalidInputError(f"{self._problem}")
         if not self._is_file:
             return list_manifest(json.loads(self._unredacted_urls.reveal()) if self._unredacted_urls else self.urls)
         manifest = FileManifest(object_path(self.urls, "urls"), self.urls, self.url_column)
         if next(manifest(), None) is None:  # a folder of an object store looks like an empty file
-            raise InvalidInputError(f"the manifest {self.urls} is empty, or a folder; nothing was sent")
+            raise InvalidInputError(f"the manifest {self.urls} is empty, or a folder")
         return manifest
 
     def _finalize(self, context: Context, report: Report) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def open_receipts(text: str | None, context: Context) -> Receipts:
     place = validate_present(text, "receipts")
     path = object_path(place, "receipts")
     if not path.protocol and not place.startswith("/"):
-        raise InvalidInputError("receipts is a relative path: make it absolute, so that every worker finds it; nothing was sent")
+        raise InvalidInputError("receipts is a relative path: make it absolute, so that every worker finds it")
     ti = context.get("ti")
     scope = tuple(str(getattr(ti, name, "")) for name in ("dag_id", "run_id", "task_id", "map_index"))
     return Receipts(PathFolder(path), Try(scope, int(getattr(ti, "try_number", 1) or 1)), place)

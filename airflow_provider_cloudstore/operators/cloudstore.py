@@ -35,7 +35,7 @@ XCOM_FILE_ID = "file_id"
 
 
 class DeleteFolderOperator(CloudStoreOperator):
-    """Delete a folder and its contents permanently (API document, section 4.1).
+    """Delete a folder and its contents permanently (``POST /folder/delete``).
 
     Empty and protected ids are rejected before anything is sent, and so is what a template renders when its source is missing.
     The XCom is ``{"folder_id", "requested_at", "response", "existed"}``.
@@ -73,7 +73,7 @@ class DeleteFolderOperator(CloudStoreOperator):
 
 
 class RemoteUrlUploadOperator(RedactingOperator):
-    """Queue an upload that the service later fetches from a URL (API document, section 4.2).
+    """Queue an upload that the service later fetches from a URL (``POST /file/url_upload_add``).
 
     The URL's credentials (user info, query) are sent to the service, but never logged or shown in the rendered template.
     The XCom is ``{"file_id", "url", "requested_at", "response"}``, the URL redacted. ``file_id`` is the id that the file has or
@@ -143,7 +143,7 @@ class RemoteUrlUploadOperator(RedactingOperator):
 
 
 class DownloadLinkOperator(WaitingOperator):
-    """Create a time-limited download token for a file (API document, section 4.3).
+    """Create a time-limited download token for a file (``GET /file/download``).
 
     The return value is the token; the XCom ``download_link`` is ``{"file_id", "token", "url_with_token", "created_at",
     "expires_at"}``.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DownloadFileOperator(RedactingOperator, WaitingOperator):
-    """Download a file to a local path or an object store; no link leaves the task (API document, section 4.3).
+    """Download a file to a local path or an object store; no link leaves the task (``GET /file/download``).
 
     The target is either complete or absent. A broken download resumes, with a new link if the old one has expired. The size is
     verified, and so is the SHA-256 if you give one. Memory use does not depend on the file's size.

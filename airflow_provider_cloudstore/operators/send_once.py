@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError, TransientServiceError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 
 if TYPE_CHECKING:
@@ -115,11 +115,8 @@ def send_once(send: Callable[[], dict[str, Any]], context: Context, url: str, *,
     store.set(STATE_KEY, record.to_json())
     try:
         result = send()
-    except (OutcomeUnknownError, TransientServiceError):
-        _note(store, replace(record, state=UploadState.UNKNOWN))
-        raise
-    except CloudStoreError:  # certainly not queued
-        _note(store, None)
+    except CloudStoreError as error:
+        _note(store, replace(record, state=UploadState.UNKNOWN) if error.may_have_effect else None)
         raise
     _note(store, replace(record, state=UploadState.QUEUED, result=result))
     return result

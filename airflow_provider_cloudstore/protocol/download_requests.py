@@ -16,12 +16,15 @@ from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.failures import is_rate_limit, rejection, retry_after, unsent
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, USER_AGENT
+from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.failures import advice_on, error_of
+from airflow_provider_cloudstore.protocol.guards import validate_file_id
+from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.operations import USER_AGENT
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.signals import is_rate_limit, of_failure, of_status, retry_after
 from airflow_provider_cloudstore.protocol.urls import is_loopback, url_problem
 
 MAX_REDIRECTS = 5
@@ -32,6 +35,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII 
 _LENGTH = re.compile("[0-9]{1,18}")
 _LINK_REJECTED = (401, 403, 404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
+_ON_NO_FILE = "Check that the download URL leads to the file itself, and that no proxy or login page responds instead."
 _ON_REDIRECT = "Downloads follow a few redirects, over https or on this machine only."
 _ON_REJECTED_LINK = (
     "The link was new. Check extra 'download_url' of the connection if it is set; "
@@ -96,7 +100,7 @@ def _validate_sha256(value: Any) -> str | None:
     if text in (None, ""):
         return None
     if not isinstance(text, str) or not _SHA256.fullmatch(text):
-        raise exceptions.InvalidInputError(f"expected_sha256 must be 64 hexadecimal digits, not {value!r}; nothing was sent")
+        raise exceptions.InvalidInputError(f"expected_sha256 must be 64 hexadecimal digits, not {value!r}")
     return text.lower()
 
 
@@ -111,13 +115,11 @@ class Download:
     :param expected_sha256: the SHA-256 of the whole file; None for no check.
     :param block: the bytes to download; None for the whole file.
     :param version: the version that a block is of; None for the current one.
-    :ivar attempts: requests since the last attempt that brought 64 KiB, redirects not counted.
+    :ivar attempts: those since the last one that brought 64 KiB, redirects not counted.
     :ivar position: the next byte to download; 0 if the file starts over.
     :ivar received: how many bytes came, also those that came twice.
-    :raises InvalidInputError: if the id or the SHA-256 is invalid; nothing was sent.
+    :raises InvalidInputError: if the id or the SHA-256 is invalid.
     """
-
-    token_rejected = False  # a download carries its own token, not the access token
 
     def __init__(
         self,
@@ -129,9 +131,9 @@ class Download:
         version: FileVersion | None = None,
     ) -> None:
         self.settings = settings
-        self.file_id = CREATE_DOWNLOAD_LINK.validate(file_id, settings)
+        self.file_id = validate_file_id(file_id)
         self.version = version
-        self.attempts = self.received = 0
+        self.attempts, self.received = Attempts(settings.max_attempts), 0
         self.position = self._furthest = self._began_at = block.start if block else 0
         self._block = block
         self._end = block.stop if block else math.inf
@@ -140,18 +142,13 @@ class Download:
         self._url = Secret("")
         self._redirects = 0
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether no attempt is left."""
-        return self.attempts >= self.settings.max_attempts
-
     def start_attempt(self, link: DownloadLink) -> Request:
         """The first request of the next attempt.
 
         :raises ConfigurationError: if the link has no usable URL.
         """
         self._url, self._redirects = download_url(link, self.settings), 0
-        self.attempts += 1
+        self.attempts = self.attempts.next()
         self._began_at = self._furthest
         if not self._is_resumable:
             self._restart()
@@ -164,13 +161,10 @@ class Download:
     def _restart(self) -> None:
         self.position, self._digest, self.version = 0, hashlib.sha256(), None
 
-    def describe_retry(self, reason: str) -> str:
-        """What failed, and what the next attempt does, for the log.
-
-        :param reason: why the last attempt failed.
-        """
-        then = "resuming" if self.position and self._is_resumable else "starting over"
-        return f"attempt {self.attempts} of {self.settings.max_attempts} failed ({reason}); {then}"
+    @property
+    def then(self) -> str:
+        """What the next attempt does, for the log."""
+        return "resuming" if self.position and self._is_resumable else "starting over"
 
     def request(self) -> Request:
         """The request for the next bytes, at the link or where it redirected to. It has no access token."""
@@ -206,7 +200,9 @@ class Download:
         :raises CloudStoreError: if it does not; ``retryable`` says whether to make another attempt.
         """
         if head.status in (200, 206) and head.headers.get("content-encoding", "identity").lower() != "identity":
-            raise self._error(exceptions.InvalidResponseError, f"HTTP {head.status} with an unrequested Content-Encoding", head)
+            raise self._error(
+                exceptions.InvalidResponseError, f"HTTP {head.status} with an unrequested Content-Encoding", head, _ON_NO_FILE
+            )
         if head.status == 200 and self._block is None:
             self._accept_whole(head)
         elif head.status in (200, 206, 416):
@@ -220,7 +216,9 @@ class Download:
         total = int(length) if _LENGTH.fullmatch(length) else None
         if total is None and not is_chunked and not self._expected:
             reason = "HTTP 200 with neither Content-Length nor chunks, so that a truncated file would go unnoticed"
-            raise self._error(exceptions.InvalidResponseError, f"{reason}; expected_sha256 makes it acceptable", head)
+            raise self._error(
+                exceptions.InvalidResponseError, f"{reason}; expected_sha256 makes it acceptable", head, _ON_NO_FILE
+            )
         self._restart()
         self.version = FileVersion.from_headers(head.headers, total)
 
@@ -250,14 +248,11 @@ class Download:
         if status in _LINK_REJECTED:
             reason = f"HTTP {status}: the download host rejected the link"
             return self._error(exceptions.RequestRejectedError, reason, head, _ON_REJECTED_LINK, retryable=True)
-        kind: type[exceptions.CloudStoreError] = exceptions.InvalidResponseError
         if is_rate_limit(head):
-            kind = exceptions.RateLimitError
-        elif status >= 500:
-            kind = exceptions.TransientServiceError
-        elif status >= 400:
-            kind = rejection(status)
-        return self._error(kind, f"HTTP {status}", head)
+            return self._error(exceptions.RateLimitError, f"HTTP {status}", head)
+        if status < 400:
+            return self._error(exceptions.InvalidResponseError, f"HTTP {status}", head, _ON_NO_FILE)
+        return self._error(error_of(of_status(status), idempotent=True), f"HTTP {status}", head)
 
     @property
     def bytes_wanted(self) -> float:
@@ -278,17 +273,16 @@ class Download:
         """
         self._furthest = max(self._furthest, self.position)
         if self._furthest - self._began_at >= _PROGRESS:  # bytes that come a second time are no progress
-            self.attempts = 1
+            self.attempts = Attempts(self.settings.max_attempts, count=1)
         if not failure and self.bytes_wanted in (0, math.inf):
             return
         reason = failure.reason if failure else "the response ended early"
         if self.position:
             reason += f" at byte {self.position:,}"
         kind: type[exceptions.CloudStoreError] = exceptions.TransientServiceError
-        advice = ""
-        if failure and failure.kind is not FailureKind.OUTCOME_UNKNOWN:
-            kind, advice = unsent(failure, "the download host")
-        raise self._error(kind, reason, advice=advice)
+        if failure:
+            kind = error_of(of_failure(failure).signal, idempotent=True)
+        raise self._error(kind, reason, advice="" if kind.sent or not failure else advice_on(failure, "the download host"))
 
     def result(self, path: str) -> DownloadedFile:
         """What was downloaded.
@@ -316,7 +310,7 @@ class Download:
             operation=_OPERATION,
             subject=redact(self.file_id, self.settings.secrets),
             status=head.status if head else None,
-            attempts=self.attempts,
+            attempts=self.attempts.count,
             retry_after=retry_after(head) if head else None,
             advice=advice,
             retryable=retryable,

@@ -69,19 +69,18 @@ def validate_present(value: Any, field: str) -> str:
     elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MAX_BITS:
         text = str(value)
     else:
-        reason = f"{field} must be a string, not {type(value).__name__}; nothing was sent"
+        reason = f"{field} must be a string, not {type(value).__name__}"
         raise InvalidInputError(reason, advice=_ONE_OF_MANY.get(field, ""))
     if is_nothing(text):
         where = _UNUSUAL_PLACE if field == "file_id" else ""
         raise InvalidInputError(
-            f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing; "
-            "nothing was sent",
+            f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing",
             advice=f"Check that the upstream task ran and returned the value.{where}",
         )
     if "{{" in text or "{%" in text:
-        raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field; nothing was sent")
+        raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field")
     if _CONTROLS.search(text):
-        raise InvalidInputError(f"{field} contains a line break or control character, or is not valid Unicode; nothing was sent")
+        raise InvalidInputError(f"{field} contains a line break or control character, or is not valid Unicode")
     return text
 
 
@@ -97,9 +96,7 @@ def validate_file_id(value: Any) -> str:
 def _validate_id(value: Any, field: str) -> str:
     text = validate_present(value, field)
     if _DATA.fullmatch(text) or text.lower() == "true" or _is_printed_float(text):
-        raise InvalidInputError(
-            f"{field} is the text of a list, a dict or another value, not an id; nothing was sent", advice=_ONE_OF_MANY[field]
-        )
+        raise InvalidInputError(f"{field} is the text of a list, a dict or another value, not an id", advice=_ONE_OF_MANY[field])
     return text
 
 
@@ -121,13 +118,13 @@ def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
     folder_id = _validate_id(value, "folder_id")
     if problem := folder_id_problem(folder_id):
         raise InvalidInputError(
-            f"folder_id {folder_id!r} is refused: {problem}, and deletion is permanent; nothing was sent",
+            f"folder_id {folder_id!r} is refused: {problem}, and deletion is permanent",
             advice="Set it to the id of a single folder, as the service shows it.",
         )
     if _compared(folder_id) in map(_compared, protected):
         raise InvalidInputError(
             f"folder_id {folder_id!r} is protected: extra 'protected_folder_ids' of the connection lists it, and deletion is "
-            "permanent; nothing was sent"
+            "permanent"
         )
     return folder_id
 
@@ -185,5 +182,5 @@ def validate_source_url(value: Any) -> str:
     except AmbiguousUrlError as error:
         problem = str(error)
     if problem:
-        raise InvalidInputError(f"url {redact_url(url)} {problem}; nothing was sent", advice=_SOURCE_ADVICE)
+        raise InvalidInputError(f"url {redact_url(url)} {problem}", advice=_SOURCE_ADVICE)
     return url

@@ -1,70 +1,249 @@
-"""The operations of the API as data, and their requests (API document, sections 4 and 5)."""
+"""The operations of the API: each is one class that declares all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
-from airflow_provider_cloudstore import __version__
-from airflow_provider_cloudstore.protocol.guards import validate_file_id, validate_folder_id, validate_source_url
-from airflow_provider_cloudstore.protocol.messages import Request
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
+from pendulum import from_timestamp
+
+from airflow_provider_cloudstore import __version__, exceptions
+from airflow_provider_cloudstore.exceptions import BASE_URL_ADVICE, CONNECTION, CloudStoreError
+from airflow_provider_cloudstore.protocol import failures, guards, results, signals
+from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, FolderDeletion, RemoteUpload
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
+from airflow_provider_cloudstore.protocol.signals import Seen, Signal
+from airflow_provider_cloudstore.protocol.storable import Json, storable
+
+T = TypeVar("T")
 
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
+_MAX_MESSAGE_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """One operation of the API.
+class Parameter:
+    """A parameter of an operation.
 
-    :param key: its short name, in the emulator's faults and counters.
-    :param name: its name in messages and metrics.
-    :param method: the HTTP method: a GET carries the parameter in the query, a POST in a form.
-    :param path: the path below the base URL.
-    :param field: its only parameter.
-    :param token_in_query: whether the query carries the access token, or else a header (API document, section 5).
-    :param idempotent: whether repeating it has no further effect.
-    :param can_be_missing: whether its subject must exist in the service; an upload's is created.
-    :param validate: the guard; it returns the subject as it is sent.
-    :param missing_is_success: whether it is done if its subject does not exist.
+    :param name: its name in the request, and in the hooks' methods.
+    :param validate: the guard: it returns the value as it is sent.
+    :param redact: the value for messages.
+    :param secrets: the credentials in the value.
     """
 
-    key: str
     name: str
-    method: str
-    path: str
-    field: str
-    idempotent: bool
-    can_be_missing: bool
     validate: Callable[[Any, Settings], str]
-    missing_is_success: bool = False
-    token_in_query: bool = False
+    redact: Callable[[str], str] = str
+    secrets: Callable[[str], tuple[Secret, ...]] = lambda _: ()
 
-    def request(self, subject: str, settings: Settings) -> Request:
-        """The HTTP request for ``subject``."""
-        token = settings.access_token.reveal()
-        url = settings.base_url + self.path
+
+FOLDER_ID = Parameter("folder_id", lambda value, settings: guards.validate_folder_id(value, settings.protected_folder_ids))
+FILE_ID = Parameter("file_id", lambda value, _: guards.validate_file_id(value))
+SOURCE_URL = Parameter("url", lambda value, _: guards.validate_source_url(value), redact_url, url_secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an operation makes its result of.
+
+    :param response: the response.
+    :param content: its content.
+    :param secrets: what no message and no stored value may contain.
+    :param existed: whether the subject existed; None if unknown.
+    """
+
+    response: Response
+    content: Content
+    secrets: tuple[Secret, ...]
+    existed: bool | None = True
+
+    def safe(self, text: str) -> str:
+        """``text`` without secrets."""
+        return redact_parameters(redact(text, self.secrets))
+
+    def stored(self, kept: str = "") -> Json:
+        """The content as an XCom may hold it: a service that repeats the source URL repeats its credentials.
+
+        :param kept: a value that is stored unchanged: the file's id.
+        """
+        return storable(self.content.data, lambda text: text if text == kept else self.safe(text))
+
+
+class Operation(ABC, Generic[T]):
+    """One operation; an instance has arguments that its guards have passed, and decides without I/O what each attempt means.
+
+    A client's loop is ``request() -> send -> interpret()``, repeated as ``pause_before_retry`` says.
+
+    :param settings: the connection, whose guards apply.
+    :param arguments: a value for each parameter; the first is the subject.
+    :param retry_unknown_outcome: whether an operation that must not be repeated is, if its outcome is unknown.
+    :param ignore_missing: whether it is a success that the subject does not exist, where that can be one.
+    :raises InvalidInputError: if a guard rejects an argument.
+    """
+
+    key: ClassVar[str]
+    """Its short name, in the emulator's faults and counters."""
+    name: ClassVar[str]
+    """Its name in messages and metrics."""
+    method: ClassVar[str]
+    """The HTTP method: a GET carries the parameters in the query, a POST in a form."""
+    path: ClassVar[str]
+    """The path below the base URL."""
+    parameters: ClassVar[tuple[Parameter, ...]]
+    token_in_query: ClassVar[bool] = False
+    """Whether the query carries the access token, or else a header."""
+    idempotent: ClassVar[bool]
+    """Whether repeating it has no further effect."""
+    has_subject: ClassVar[bool]
+    """Whether its subject must exist in the service; an upload's is created."""
+    missing_is_success: ClassVar[bool] = False
+    """Whether it is done if its subject does not exist, and the caller says so or an earlier attempt may have done it."""
+    needs_result: ClassVar[bool] = False
+    """Whether a success must hold what :meth:`find` looks for."""
+    advice: ClassVar[Mapping[type[CloudStoreError], str]] = {}
+    """What to do about an error, where the hint of its class does not fit."""
+
+    def __init__(
+        self, settings: Settings, *arguments: Any, retry_unknown_outcome: bool = False, ignore_missing: bool = False
+    ) -> None:
+        self._opted_in, self._ignore_missing = retry_unknown_outcome, ignore_missing
+        try:
+            self.arguments = {
+                one.name: one.validate(value, settings) for one, value in zip(self.parameters, arguments, strict=True)
+            }
+        except exceptions.InvalidInputError as error:
+            raise replace(error, operation=self.name) from None
+
+    @property
+    def subject(self) -> str:
+        """The id or URL that it is about."""
+        return self.arguments[self.parameters[0].name]
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """The credentials in its arguments."""
+        return tuple(secret for one in self.parameters for secret in one.secrets(self.arguments[one.name]))
+
+    def redacted(self, secrets: tuple[Secret, ...]) -> str:
+        """The subject for messages."""
+        return redact(self.parameters[0].redact(self.subject), secrets)
+
+    def request(self, settings: Settings) -> Request:
+        """The HTTP request."""
+        token, url = settings.access_token.reveal(), settings.base_url + self.path
         headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
-        parameter = f"{self.field}={_encode(subject)}"
-        query = f"access_token={_encode(token)}&" if self.token_in_query else ""
+        parameters = "&".join(f"{name}={_encode(value)}" for name, value in self.arguments.items())
+        query = f"access_token={_encode(token)}" if self.token_in_query else ""
         if not query:
             headers["Authorization"] = f"Bearer {token}"
         if self.method == "GET":
             headers["Accept"] = "application/json"
-            return Request(self.method, f"{url}?{query}{parameter}", headers)
+            return Request(self.method, f"{url}?{'&'.join(filter(None, (query, parameters)))}", headers)
         headers["Content-Type"] = "application/x-www-form-urlencoded"
-        return Request(self.method, f"{url}?{query}" if query else url, headers, parameter.encode("ascii"))
+        return Request(self.method, f"{url}?{query}" if query else url, headers, parameters.encode("ascii"))
 
-    def redacted(self, subject: str) -> str:
-        """``subject`` for messages: an id unchanged, a source URL redacted."""
-        return redact_url(subject) if self.field == "url" else subject
+    def interpret(
+        self, outcome: Response | TransportFailure, settings: Settings, attempts: Attempts | None = None
+    ) -> T | CloudStoreError:
+        """What an attempt ended with: the result, or an error, whose ``retryable`` says whether to make another.
 
-    def secrets(self, subject: str) -> tuple[Secret, ...]:
-        """The credentials in ``subject``: none in an id; user info and query of a source URL."""
-        return url_secrets(subject) if self.field == "url" else ()
+        :param settings: the connection that the request was made with.
+        :param attempts: those so far; by default it was the only one.
+        """
+        attempts = attempts or Attempts(settings.max_attempts, count=1)
+        refused = (attempts.refused_token,) if attempts.refused_token else ()
+        secrets = (*settings.secrets, *refused, *self.secrets)
+        if isinstance(outcome, TransportFailure):
+            return self._unanswered(outcome, settings, attempts, secrets)
+        reading = Reading(outcome, results.read_content(outcome), secrets)
+        found = self.find(reading, settings)
+        seen = signals.of_response(
+            self, outcome, reading.content, has_result=found is not None, pattern=settings.not_found_pattern
+        )
+        if seen.signal is Signal.SUCCESS:
+            return self.result(found, reading)
+        may_be_missing = self.missing_is_success and (self._ignore_missing or attempts.in_doubt)
+        if seen.signal is Signal.MISSING and may_be_missing:
+            return self.result(found, replace(reading, existed=None if attempts.in_doubt else False))
+        return self._response_error(seen, reading, settings, attempts)
+
+    def find(self, reading: Reading, settings: Settings) -> Any:
+        """What the operation asked for, or None; beside it, an ``error`` is a warning."""
+        return None
+
+    @abstractmethod
+    def result(self, found: Any, reading: Reading) -> T:
+        """The result of a successful response.
+
+        :param found: what :meth:`find` returned.
+        """
+
+    def _unanswered(
+        self, failure: TransportFailure, settings: Settings, attempts: Attempts, secrets: tuple[Secret, ...]
+    ) -> CloudStoreError:
+        seen, advice = signals.of_failure(failure), ""
+        if seen.signal is not Signal.IN_DOUBT:
+            advice = failures.advice_on(failure, "the connection's host")
+        if seen.signal is Signal.UNREACHABLE:
+            seen = replace(seen, reason=f"{seen.reason}, at {settings.route}")
+        return self._error(seen, settings, attempts, secrets, advice=advice)
+
+    def _response_error(self, seen: Seen, reading: Reading, settings: Settings, attempts: Attempts) -> CloudStoreError:
+        content, response = reading.content, reading.response
+        link = results.find_link("", response, content.data, (), ()) if isinstance(content.data, dict) else None
+        if link:  # the message may repeat the download token
+            reading = replace(reading, secrets=(*reading.secrets, *link.secrets))
+        # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
+        message = "" if seen.signal is Signal.NO_RESULT else reading.safe(content.message)[:_MAX_MESSAGE_LENGTH]
+        says_keys = seen.signal in (Signal.STATED_ERROR, Signal.OTHER_ERROR, Signal.NO_RESULT)
+        detail = message or (reading.safe(content.keys) if says_keys else "")
+        pause = signals.retry_after(response)
+        return self._error(seen, settings, attempts, reading.secrets, detail=detail, message=message, pause=pause)
+
+    def _error(
+        self,
+        seen: Seen,
+        settings: Settings,
+        attempts: Attempts,
+        secrets: tuple[Secret, ...],
+        *,
+        detail: str = "",
+        message: str = "",
+        pause: float | None = None,
+        advice: str = "",
+    ) -> CloudStoreError:
+        meaning = failures.MEANINGS[seen.signal]
+        kind = failures.error_of(seen.signal, idempotent=self.idempotent, opted_in=self._opted_in, in_doubt=attempts.in_doubt)
+        reason, is_meant = meaning.says.format(seen.reason), kind in (meaning.error, meaning.once)
+        if kind.about is CONNECTION or meaning.elsewhere:
+            named = f"connection '{settings.conn_id}' " if settings.conn_id else ""
+            reason += f" ({named}at {settings.route})"
+        return kind(
+            redact(f"{reason}: {detail}" if detail else reason, secrets),
+            operation=self.name,
+            subject=self.redacted(secrets),
+            status=seen.status,
+            attempts=attempts.count,
+            retry_after=pause,
+            inconclusive=meaning.inconclusive,
+            elsewhere=meaning.elsewhere,
+            message=message,
+            advice=((advice or meaning.advice) if is_meant else "") or self.advice.get(kind, ""),
+        )
+
+
+OnAttempt = Callable[[Operation[Any], Any], None]
+"""Is told how each attempt of an operation ended: the result or the error."""
+
+
+def ignore(operation: Operation[Any], outcome: Any) -> None:
+    """An :data:`OnAttempt` that does nothing."""
 
 
 def _encode(value: str) -> str:
@@ -72,40 +251,79 @@ def _encode(value: str) -> str:
     return quote(value, safe="")
 
 
-DELETE_FOLDER = Operation(
-    key="delete",
-    name="delete folder",
-    method="POST",
-    path=f"{API_PREFIX}/folder/delete",
-    field="folder_id",
-    idempotent=True,
-    can_be_missing=True,
-    missing_is_success=True,
-    validate=lambda value, settings: validate_folder_id(value, settings.protected_folder_ids),
-)
-"""API document, section 4.1."""
-UPLOAD_FROM_URL = Operation(
-    key="upload",
-    name="remote upload",
-    method="POST",
-    path=f"{API_PREFIX}/file/url_upload_add",
-    field="url",
-    idempotent=False,
-    can_be_missing=False,
-    validate=lambda value, _: validate_source_url(value),
-)
-"""API document, section 4.2."""
-CREATE_DOWNLOAD_LINK = Operation(
-    key="link",
-    name="download link",
-    method="GET",
-    path=f"{API_PREFIX}/file/download",
-    field="file_id",
-    token_in_query=True,
-    idempotent=True,
-    can_be_missing=True,
-    validate=lambda value, _: validate_file_id(value),
-)
-"""API document, section 4.3."""
-OPERATIONS = (DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK)
+class DeleteFolder(Operation[FolderDeletion]):
+    """Permanently delete a folder and everything in it (``POST /folder/delete``)."""
+
+    key, name = "delete", "delete folder"
+    method, path = "POST", f"{API_PREFIX}/folder/delete"
+    parameters = (FOLDER_ID,)
+    idempotent = True
+    has_subject = missing_is_success = True
+    advice: ClassVar = {
+        exceptions.ServiceError: (
+            f"{exceptions.ServiceError.hint} If it means that the folder does not exist, extra 'not_found_pattern' must match it."
+        ),
+        exceptions.NotFoundError: f"Check the id, and {BASE_URL_ADVICE} If a missing folder is fine, set ignore_missing=True.",
+        exceptions.BadRequestError: "Check the id: the service did not accept it.",
+    }
+
+    def result(self, found: None, reading: Reading) -> FolderDeletion:
+        """The deletion, with the service's response."""
+        return FolderDeletion(self.subject, from_timestamp(reading.response.sent), reading.stored(), reading.existed)
+
+
+class UploadFromUrl(Operation[RemoteUpload]):
+    """Queue an upload that the service fetches itself (``POST /file/url_upload_add``)."""
+
+    key, name = "upload", "remote upload"
+    method, path = "POST", f"{API_PREFIX}/file/url_upload_add"
+    parameters = (SOURCE_URL,)
+    idempotent = has_subject = False
+    advice: ClassVar = {
+        exceptions.TransientServiceError: (
+            "The upload may or may not have been queued; retry_unknown_outcome=True allows resending it."
+        ),
+        exceptions.BadRequestError: "Check the URL: the service did not accept it.",
+    }
+
+    def find(self, reading: Reading, settings: Settings) -> str | None:
+        """The file's id, checked against the access token alone: a source URL may well name the file."""
+        return results.find_file_id(reading.content.data, settings.file_id_path, (settings.access_token,))
+
+    def result(self, found: str | None, reading: Reading) -> RemoteUpload:
+        """The queued upload, with the service's response."""
+        file_id, sent = found or "", from_timestamp(reading.response.sent)
+        return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.stored(file_id))
+
+
+class CreateDownloadLink(Operation[DownloadLink]):
+    """Create a download token for a file (``GET /file/download``)."""
+
+    key, name = "link", "download link"
+    method, path = "GET", f"{API_PREFIX}/file/download"
+    parameters = (FILE_ID,)
+    token_in_query = idempotent = True
+    has_subject = needs_result = True
+    advice: ClassVar = {
+        exceptions.InvalidResponseError: (
+            f"{exceptions.InvalidResponseError.hint} "
+            "If the service returns the token in an unusual place, set extra 'token_path'."
+        ),
+        exceptions.NotFoundError: (
+            f"Check the id, and {BASE_URL_ADVICE} "
+            "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
+        ),
+        exceptions.BadRequestError: "Check the id: the service did not accept it.",
+    }
+
+    def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
+        """The link, if the response contains a token."""
+        return results.find_link(self.subject, reading.response, reading.content.data, settings.token_path, reading.secrets)
+
+    def result(self, found: DownloadLink, reading: Reading) -> DownloadLink:
+        """The link."""
+        return found
+
+
+OPERATIONS: tuple[type[Operation[Any]], ...] = (DeleteFolder, UploadFromUrl, CreateDownloadLink)
 """All of them. The emulator and the tests iterate this: each fails until it knows every operation."""

@@ -9,17 +9,9 @@ import random
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError
 from airflow_provider_cloudstore.protocol.guards import validate_file_id
 
-_NOT_YET = (
-    exceptions.NotFoundError,  # still in the queue
-    exceptions.ServiceError,  # HTTP 200 with an error envelope: how many services report "not found"
-    exceptions.RateLimitError,
-    exceptions.TransientServiceError,
-    exceptions.ServiceUnreachableError,
-)
 _JITTER = 0.2
 
 ON_WORKER_SECONDS = 5.0
@@ -41,7 +33,7 @@ class FileWait:
     :param timeout: maximum seconds to wait.
     :param began: when the wait began (UTC).
     :param remembered: whether this state survives between polls; if not, inconclusive responses do not end the wait.
-    :raises InvalidInputError: if it is no file id; nothing was sent.
+    :raises InvalidInputError: if it is no file id.
     """
 
     file_id: str
@@ -68,7 +60,7 @@ class FileWait:
         :raises FileWaitTimeoutError: if the deadline has passed.
         :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
-        if not (self._tolerates(now) if error.inconclusive else isinstance(error, _NOT_YET)):
+        if not (self._tolerates(now) if error.inconclusive else error.worth_waiting):
             raise error
         if not error.inconclusive:
             self._inconclusive, self._inconclusive_since = 0, None

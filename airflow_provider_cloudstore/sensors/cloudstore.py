@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FileAvailableSensor(BaseSensorOperator):
-    """Wait until a file is available: until a download link for it can be created (API document, section 4.3).
+    """Wait until a file is available: until a download link for it can be created (``GET /file/download``).
 
     An upload is only queued, and the API has no operation that reports its state. "Not found" and an error envelope mean "not
     yet"; 429, 5xx and an unreachable service are waited out. A response that says nothing about the file (a web page, a

@@ -50,17 +50,34 @@ def test_an_error_survives_the_event_of_a_trigger_with_the_services_words() -> N
 
 
 def test_an_error_says_that_nothing_was_sent_only_where_that_is_certain() -> None:
-    unsent = {kind for kind in KINDS if not kind.sent}
+    unsent = {kind for kind in KINDS if "; nothing was sent." in str(kind("x"))}
+    assert unsent == {kind for kind in KINDS if not kind.sent}
     assert unsent == {exceptions.ConfigurationError, exceptions.InvalidInputError, exceptions.ServiceUnreachableError}
+
+
+def test_a_class_declares_each_of_its_consequences() -> None:
+    declared = {
+        "effect": exceptions.NO_EFFECT,
+        "retried": True,
+        "about": exceptions.TASK,
+        "worth_waiting": True,
+        "counted_as": "x",
+    }
+    for name in declared:
+        with pytest.raises(TypeError, match=name):
+            type("NewError", (exceptions.CloudStoreError,), {}, **{key: value for key, value in declared.items() if key != name})
+    for kind in KINDS:
+        assert not kind.may_have_effect or kind.sent
+        assert not (kind.retried and kind.about is not exceptions.SERVICE)
 
 
 def test_an_error_that_no_request_caused_tells_of_no_attempt() -> None:
     error = exceptions.InvalidInputError("folder_id is empty")
-    assert (error.attempts, str(error)) == (0, "folder_id is empty.")
+    assert (error.attempts, str(error)) == (0, "folder_id is empty; nothing was sent.")
 
 
-def test_a_hint_is_of_the_cause_or_of_the_operation() -> None:
-    assert "retry_unknown_outcome=True" in str(exceptions.TransientServiceError("x", operation="remote upload"))
+def test_a_hint_is_of_the_cause_or_of_the_class() -> None:
+    assert "ask whoever runs the service" in str(exceptions.TransientServiceError("x", operation="remote upload"))
     assert "max_concurrency" in str(exceptions.BatchInterruptedError("x", operation="batch upload", cause="rate_limit"))
 
 
@@ -73,7 +90,7 @@ HOSTILE = f"no{''.join(map(chr, CODES))}file"
 def test_no_part_of_an_error_can_end_a_line_and_advice_begins_one(kind: type[exceptions.CloudStoreError]) -> None:
     error = kind(f"HTTP 404: {HOSTILE}", operation="download link", subject=HOSTILE, message=HOSTILE)
     what, *then = str(error).splitlines()
-    assert then == ([kind.hint_for.get("download link", kind.hint)] if kind.hint else [])
+    assert then == ([kind.hint] if kind.hint else [])
     assert "HTTP 404: no" in what
     assert r"\x1b" in what
     assert r"\n" not in what

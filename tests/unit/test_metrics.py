@@ -13,10 +13,11 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow_provider_cloudstore import exceptions, metrics
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.metrics import count_batch, count_download, outcome_of
+from airflow_provider_cloudstore.metrics import count_batch, count_download, count_request
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.protocol import calls, waiting
-from tests.support import store_file
+from airflow_provider_cloudstore.protocol import attempts, waiting
+from airflow_provider_cloudstore.protocol.operations import DeleteFolder
+from tests.support import settings, store_file
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "operate" / "metrics.md"
 
@@ -38,7 +39,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_every_request_counts_by_operation_and_outcome(
     emulator: Emulator, counted: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "_INITIAL_BACKOFF", 0.01)
+    monkeypatch.setattr(attempts, "_INITIAL_BACKOFF", 0.01)
     store_file(emulator)
     emulator.fault("status", status=429, headers={"Retry-After": "0"}, times=2)
     emulator.fault("status", status=500)
@@ -152,7 +153,8 @@ def test_a_download_counts_the_bytes_that_it_received_also_when_it_fails(
     ],
 )
 def test_every_end_of_a_request_has_a_name_that_is_documented(
-    error: type[exceptions.CloudStoreError] | None, outcome: str
+    counted: Counter[str], error: type[exceptions.CloudStoreError] | None, outcome: str
 ) -> None:
-    assert outcome_of(error) == outcome
+    count_request(DeleteFolder(settings(), "a"), error("x") if error else object())
+    assert counted == {f"requests.delete_folder.{outcome}": 1}
     assert f"- `{outcome}`: " in DOCS.read_text()

@@ -157,7 +157,7 @@ class Process:
     # The service.
 
     @asynccontextmanager
-    async def connect(self, own: Any, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
+    async def connect(self, own: Any, reload: Any, limit: int, on_attempt: Any) -> AsyncIterator[AsyncClient]:
         client = AsyncClient(own, reload, type("Session", (), {"slots": asyncio.Semaphore(99)})())
         client.send = self.send  # type: ignore[assignment, method-assign]
         yield client
@@ -388,5 +388,6 @@ def test_a_batch_that_takes_a_failed_url_for_settled_is_found(monkeypatch: pytes
 
 
 def test_a_batch_that_resends_what_may_have_arrived_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "_WITHOUT_EFFECT", (exceptions.RateLimitError, exceptions.OutcomeUnknownError))
+    monkeypatch.setattr(exceptions.OutcomeUnknownError, "retried", True)
+    monkeypatch.setattr(exceptions.OutcomeUnknownError, "may_have_effect", False)
     assert is_found()

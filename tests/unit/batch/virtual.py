@@ -112,9 +112,9 @@ class VirtualService:
         return [url for _, url in self.arrivals]
 
     @asynccontextmanager
-    async def connect(self, own: Any, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
+    async def connect(self, own: Any, reload: Any, limit: int, on_attempt: Any) -> AsyncIterator[AsyncClient]:
         session: Any = type("Session", (), {"slots": asyncio.Semaphore(limit)})()
-        client = AsyncClient(own, reload, session)
+        client = AsyncClient(own, reload, session, on_attempt)
         client.send = self.send  # type: ignore[assignment, method-assign]
         yield client
 

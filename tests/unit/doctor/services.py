@@ -198,7 +198,7 @@ def start(service: Service, mocker: requests_mock.Mocker, monkeypatch: pytest.Mo
         given = dict(parse_qsl(f"{parts.query}&{request.text or ''}"))
         token = given.get("access_token") or request.headers.get("Authorization", "").removeprefix("Bearer ")
         operation = next((one for one in OPERATIONS if (one.method, one.path) == (request.method, parts.path)), None)
-        subject = given[operation.field] if operation else parts.path
+        subject = given[operation.parameters[0].name] if operation else parts.path
         if not operation:
             name = "content" if subject == f"/get/{LINK_TOKEN}" else "path"
         elif token != TOKEN:

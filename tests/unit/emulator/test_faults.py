@@ -27,8 +27,9 @@ FAULTS: list[tuple[dict[str, Any], str, bool]] = [
 def outcome(emulator: Emulator, operation: str = "upload") -> str:
     """Return what a client sees of an operation."""
     began = time.monotonic()
-    kind, subject = CALLS[operation]
-    sent = kind(subject, settings(emulator.url, emulator.access_token)).request()
+    kind, *arguments = CALLS[operation]
+    own = settings(emulator.url, emulator.access_token)
+    sent = kind(own, *arguments).request(own)
     connection = http.client.HTTPConnection(emulator.url.removeprefix("http://"), timeout=LIMIT)
     try:
         connection.request(sent.method, sent.url.removeprefix(emulator.url), sent.body, dict(sent.headers))

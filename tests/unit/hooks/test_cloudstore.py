@@ -17,14 +17,14 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.hooks import asynchronous, cloudstore, connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
 from airflow_provider_cloudstore.provider_info import CONN_FIELDS
 from tests.support import eventually, store_file
 
 HOST = "https://files.example.com"
-DELETE, UPLOAD, LINK = (HOST + one.path for one in (DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK))
+DELETE, UPLOAD, LINK = (HOST + one.path for one in (DeleteFolder, UploadFromUrl, CreateDownloadLink))
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:

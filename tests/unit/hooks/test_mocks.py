@@ -17,11 +17,11 @@ from requests.adapters import BaseAdapter
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.protocol.operations import CREATE_DOWNLOAD_LINK, DELETE_FOLDER, UPLOAD_FROM_URL
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 
 HOST = "https://files.example.com"
 STORE = "https://store.example.com/f1"
-DELETE, UPLOAD, LINK = (HOST + one.path for one in (DELETE_FOLDER, UPLOAD_FROM_URL, CREATE_DOWNLOAD_LINK))
+DELETE, UPLOAD, LINK = (HOST + one.path for one in (DeleteFolder, UploadFromUrl, CreateDownloadLink))
 TOKEN = "s3cret-access-token"
 ANSWERS: list[tuple[str, str, int, bytes]] = [
     ("POST", UPLOAD, 429, b"slow down"),

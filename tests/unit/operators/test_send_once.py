@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.send_once import STATE_KEY
-from airflow_provider_cloudstore.protocol import calls
+from airflow_provider_cloudstore.protocol import attempts
 
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
 SHOWN = "ftp://***@127.0.0.1:9/file?***"
@@ -159,7 +159,7 @@ def test_after_a_failure_that_certainly_queued_nothing_a_retry_sends_again(emula
 def test_an_unknown_outcome_is_recorded_also_for_who_opted_in_to_resending(
     emulator: Emulator, task: Task, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "_INITIAL_BACKOFF", 0.01)
+    monkeypatch.setattr(attempts, "_INITIAL_BACKOFF", 0.01)
     emulator.fault("drop_after", times=0)
     with pytest.raises(exceptions.TransientServiceError, match="may or may not have been queued"):
         task.attempt(retry_unknown_outcome=True)

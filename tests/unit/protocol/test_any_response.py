@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink, UploadFromUrl
-from airflow_provider_cloudstore.protocol.failures import retry_after
+from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
+from airflow_provider_cloudstore.protocol.signals import retry_after
 from tests import support
 from tests.support import CALLS
 
@@ -90,32 +91,32 @@ outcomes = st.one_of(
 )
 
 
-def shown(call: Call[Any], outcome: Response | TransportFailure) -> str:
+def shown(operation: Operation[Any], outcome: Response | TransportFailure, attempts: Attempts) -> str:
     """All that is printed or stored of what came of an answer; a link's token is stored because that is what it is for."""
-    try:
-        result = call.handle_outcome(outcome)
-    except CloudStoreError as error:
+    result = operation.interpret(outcome, support.settings(token=TOKEN), attempts)
+    if isinstance(result, CloudStoreError):
+        error = result
         return f"{error} {error!r} {error.args} {error.reason} {error.subject} {error.__cause__}"
     stored = json.dumps(result.to_dict(), allow_nan=False)
     stored.encode("utf-8")
-    if isinstance(call, CreateDownloadLink):
+    if isinstance(operation, CreateDownloadLink):
         return repr(result)
     return f"{result!r} {stored}".replace(getattr(result, "file_id", "") or "\0", "")  # an id is shown, whatever it is
 
 
 @pytest.mark.parametrize("operation", CALLS)
 def test_any_response_is_a_result_or_an_error_of_ours_and_shows_no_secret(operation: str) -> None:
-    kind, subject = CALLS[operation]
+    kind, *arguments = CALLS[operation]
     planted: tuple[str, ...] = (TOKEN,)
     if kind is UploadFromUrl:  # the only one that knows what is secret in the source URL
-        subject, planted = SOURCE, (TOKEN, "hunter4pass", SIGNATURE)
+        arguments, planted = [SOURCE], (TOKEN, "hunter4pass", SIGNATURE)
 
     @settings(max_examples=support.examples(50), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(first=outcomes, second=outcomes)
     def check(first: Response | TransportFailure, second: Response | TransportFailure) -> None:
-        call = kind(subject, support.settings(token=TOKEN))
-        for outcome in (first, second):
-            text = shown(call, outcome)
+        asked = kind(support.settings(token=TOKEN), *arguments)
+        for in_doubt, outcome in enumerate((first, second)):
+            text = shown(asked, outcome, Attempts(4, count=1, in_doubt=bool(in_doubt)))
             for secret in planted:
                 for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]):
                     assert form not in text

@@ -84,39 +84,39 @@ def test_a_rejected_link_is_an_attempt_and_loses_no_bytes(status: int) -> None:
     with pytest.raises(exceptions.RequestRejectedError, match="rejected the link") as refused:
         download.accept_head(head(status))
     assert refused.value.retryable
-    assert download.attempts == 2
+    assert download.attempts.count == 2
     assert download.start_attempt(link()).headers["Range"] == "bytes=5-"
 
 
 def test_attempts_are_counted_since_the_last_bytes_came() -> None:
     download = interrupted(total=10**6, received=b"x" * 70_000)
     for _ in range(12):
-        assert not download.exhausted
+        assert not download.attempts.exhausted
         download.start_attempt(link())
         download.accept_head(head(206, content_range=f"bytes {download.position}-999999/1000000", etag=ETAG))
         download.accept_body(b"x" * 70_000)
         with pytest.raises(exceptions.TransientServiceError):
             download.finish_attempt(None)
-        assert download.attempts == 1
+        assert download.attempts.count == 1
     for _ in range(3):
-        assert not download.exhausted
+        assert not download.attempts.exhausted
         download.start_attempt(link())
         with pytest.raises(exceptions.TransientServiceError):
             download.finish_attempt(None)
-    assert download.exhausted
+    assert download.attempts.exhausted
 
 
 def test_bytes_that_come_once_more_are_no_progress() -> None:
     download = interrupted({"date": "none"}, total=10**6, received=b"x" * 500_000)
     for count in (400_000, 300_000, 450_000):
-        assert not download.exhausted
+        assert not download.attempts.exhausted
         download.start_attempt(link())
         download.accept_head(head(200, content_length="1000000"))
         assert download.position == 0
         download.accept_body(b"x" * count)
         with pytest.raises(exceptions.TransientServiceError):
             download.finish_attempt(None)
-    assert download.exhausted
+    assert download.attempts.exhausted
 
 
 @pytest.mark.parametrize(

@@ -7,63 +7,74 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.failures import (
-    CallContext,
-    Failure,
-    Success,
-    classify_failure,
-    classify_response,
-    is_about_service,
-    retry_after,
-)
+from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.failures import MEANINGS, error_of
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import (
-    CREATE_DOWNLOAD_LINK,
-    DELETE_FOLDER,
     OPERATIONS,
-    UPLOAD_FROM_URL,
+    CreateDownloadLink,
+    DeleteFolder,
     Operation,
+    UploadFromUrl,
 )
-from airflow_provider_cloudstore.protocol.results import read_content
-from tests.support import response
+from airflow_provider_cloudstore.protocol.signals import Signal, of_failure, retry_after
+from tests.support import VALUES, response, settings
 
 
-def judged(operation: Operation, got: Response, has_result: bool = False) -> type[exceptions.CloudStoreError] | None:
-    verdict = classify_response(CallContext(operation), got, read_content(got), has_result=has_result)
-    return verdict.error if isinstance(verdict, Failure) else None
+def judged(
+    operation: type[Operation[Any]], got: Response, *, in_doubt: bool = False, ignore_missing: bool = False, **own: Any
+) -> Any:
+    """The result, or the error, of an operation whose attempt ended so."""
+    (parameter,) = operation.parameters
+    asked = operation(settings(**own), VALUES[parameter.name], ignore_missing=ignore_missing)
+    return asked.interpret(got, settings(**own), Attempts(4, count=1, in_doubt=in_doubt))
 
 
 @pytest.mark.parametrize("kind", FailureKind)
 def test_only_an_unknown_outcome_may_have_been_sent(kind: FailureKind) -> None:
     for operation in OPERATIONS:
-        first = classify_failure(CallContext(operation), TransportFailure(kind, "why"), "https://h")
-        later = classify_failure(CallContext(operation, may_have_succeeded=True), TransportFailure(kind, "why"), "https://h")
-        is_unknown = kind is FailureKind.OUTCOME_UNKNOWN
-        assert first.error.sent is is_unknown
-        assert first.advice.startswith("Nothing was sent. ") is not is_unknown
+        signal = of_failure(TransportFailure(kind, "why")).signal
+        first = error_of(signal, idempotent=operation.idempotent)
+        later = error_of(signal, idempotent=operation.idempotent, in_doubt=True)
+        assert first.sent is (kind is FailureKind.OUTCOME_UNKNOWN)
         if kind is not FailureKind.PROXY_REFUSED or not operation.idempotent:
-            assert (later.error.sent, later.advice) == (True, "")
+            assert later.sent
+
+
+def test_every_signal_but_success_has_a_meaning() -> None:
+    assert MEANINGS.keys() == set(Signal) - {Signal.SUCCESS}
 
 
 @pytest.mark.parametrize(
     ("operation", "known", "got", "verdict"),
     [
-        (DELETE_FOLDER, {}, response(204), Success(existed=True)),
-        (DELETE_FOLDER, {}, response(404), exceptions.NotFoundError),
-        (DELETE_FOLDER, {"ignore_missing": True}, response(404), Success(existed=False)),
-        (DELETE_FOLDER, {"may_have_succeeded": True}, response(410), Success(existed=None)),
-        (DELETE_FOLDER, {"may_have_succeeded": True}, response(404, b"<html>"), exceptions.NotFoundError),
-        (DELETE_FOLDER, {"may_have_succeeded": True}, response(200), Success(existed=True)),
-        (DELETE_FOLDER, {"may_have_succeeded": True}, response(429), exceptions.RateLimitError),
-        (CREATE_DOWNLOAD_LINK, {"may_have_succeeded": True}, response(404), exceptions.NotFoundError),
-        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(429), exceptions.TransientServiceError),
-        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(403), exceptions.OutcomeUnknownError),
-        (UPLOAD_FROM_URL, {"may_have_succeeded": True}, response(401), exceptions.AuthenticationError),
+        (DeleteFolder, {}, response(204), True),
+        (DeleteFolder, {}, response(404), exceptions.NotFoundError),
+        (DeleteFolder, {"ignore_missing": True}, response(404), False),
+        (DeleteFolder, {"in_doubt": True}, response(410), None),
+        (DeleteFolder, {"in_doubt": True}, response(404, b"<html>"), exceptions.NotFoundError),
+        (DeleteFolder, {"in_doubt": True}, response(200), True),
+        (DeleteFolder, {"in_doubt": True}, response(429), exceptions.RateLimitError),
+        (CreateDownloadLink, {"in_doubt": True}, response(404), exceptions.NotFoundError),
+        (UploadFromUrl, {"in_doubt": True}, response(429), exceptions.TransientServiceError),
+        (UploadFromUrl, {"in_doubt": True}, response(403), exceptions.OutcomeUnknownError),
+        (UploadFromUrl, {"in_doubt": True}, response(401), exceptions.AuthenticationError),
     ],
 )
-def test_what_earlier_attempts_left_open_decides_too(operation: Operation, known: Any, got: Response, verdict: Any) -> None:
-    found = classify_response(CallContext(operation, **known), got, read_content(got))
-    assert (found.error if isinstance(found, Failure) else found) == verdict
+def test_what_earlier_attempts_left_open_decides_too(
+    operation: type[Operation[Any]], known: dict[str, Any], got: Response, verdict: Any
+) -> None:
+    ended = judged(operation, got, **known)
+    assert (type(ended) if isinstance(ended, exceptions.CloudStoreError) else ended.existed) == verdict
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_response_means_the_same_when_it_is_interpreted_again(operation: type[Operation[Any]]) -> None:
+    asked = operation(settings(), *(VALUES[one.name] for one in operation.parameters))
+    for got in (response(body={"token": "t", "file_id": "f"}), response(401), response(500), response(body={"status": "error"})):
+        first, second = asked.interpret(got, settings()), asked.interpret(got, settings())
+        assert str(first) == str(second)
+        assert type(first) is type(second)
 
 
 PATTERN = re.compile("no such file", re.IGNORECASE)
@@ -92,41 +103,35 @@ PAGE = b"<html>no such file</html>"
     ],
 )
 def test_a_poll_is_about_the_file_only_if_the_service_says_so(got: Response, pattern: Any, kind: Any, inconclusive: bool) -> None:
-    verdict = classify_response(CallContext(CREATE_DOWNLOAD_LINK, not_found_pattern=pattern), got, read_content(got))
-    found = (verdict.error, verdict.inconclusive) if isinstance(verdict, Failure) else (None, False)
+    ended = judged(CreateDownloadLink, got if kind else response(got.status, {"token": "t"}), not_found_pattern=pattern)
+    found = (type(ended), ended.inconclusive) if isinstance(ended, exceptions.CloudStoreError) else (None, False)
     assert found == (kind, inconclusive)
 
 
-def test_only_an_unknown_outcome_is_remembered_as_a_possible_success() -> None:
-    context = CallContext(DELETE_FOLDER)
-    for unknown in (exceptions.TransientServiceError, exceptions.OutcomeUnknownError):
-        assert Failure(unknown, "").remembered_in(context).may_have_succeeded
-    for known in (exceptions.ServiceUnreachableError, exceptions.RateLimitError, exceptions.AuthenticationError):
-        assert Failure(known, "").remembered_in(context) == context
+def test_only_what_may_have_had_an_effect_is_remembered_as_a_possible_success() -> None:
+    token = settings().access_token
+    for unknown in (exceptions.TransientServiceError("x"), exceptions.OutcomeUnknownError("x")):
+        assert Attempts(4).after(unknown, token).in_doubt
+    for known in (exceptions.ServiceUnreachableError("x"), exceptions.RateLimitError("x"), exceptions.AuthenticationError("x")):
+        assert not Attempts(4).after(known, token).in_doubt
 
 
 def test_what_responds_in_place_of_the_api_is_named_in_the_advice() -> None:
     for status, advice in ((405, "Something other than the version 2 API responds there"), (308, "the final base URL")):
-        verdict = classify_response(CallContext(DELETE_FOLDER), response(status), read_content(response(status)))
-        assert isinstance(verdict, Failure)
-        assert advice in verdict.advice
+        assert advice in judged(DeleteFolder, response(status)).advice
 
 
 @pytest.mark.parametrize(
-    ("error", "about_service"),
+    ("got", "about"),
     [
-        (exceptions.RateLimitError("x"), True),
-        (exceptions.OutcomeUnknownError("x"), True),
-        *[(exceptions.BadRequestError("x", status=status), True) for status in (399, 405)],
-        *[(exceptions.BadRequestError("x", status=status), False) for status in (400, 422)],
-        (exceptions.RequestRejectedError("x", status=409), False),
-        (exceptions.AuthenticationError("x", status=401), False),
-        (exceptions.ServiceError("x", status=200), False),
-        (exceptions.InvalidInputError("x"), False),
+        *[(response(status), exceptions.SERVICE) for status in (429, 500)],
+        *[(response(status), exceptions.CONNECTION) for status in (302, 401, 403, 404, 405, 407)],
+        *[(response(status), exceptions.SUBJECT) for status in (400, 409, 422)],
+        (response(200, {"status": "error"}), exceptions.SUBJECT),
     ],
 )
-def test_a_failure_is_of_the_service_or_of_the_url(error: exceptions.CloudStoreError, about_service: bool) -> None:
-    assert is_about_service(error) is about_service
+def test_an_upload_fails_because_of_the_service_the_connection_or_its_url(got: Response, about: exceptions.About) -> None:
+    assert judged(UploadFromUrl, got).is_about(about)
 
 
 @pytest.mark.parametrize(
@@ -146,19 +151,19 @@ def test_retry_after_is_seconds_or_an_http_date_to_come_and_without_it_a_503_lea
 ) -> None:
     assert retry_after(response(429, retry_after=value)) == seconds
     kind = exceptions.OutcomeUnknownError if seconds is None else exceptions.RateLimitError
-    assert judged(UPLOAD_FROM_URL, response(503, retry_after=value)) is kind
-    assert judged(UPLOAD_FROM_URL, response(429, retry_after=value)) is exceptions.RateLimitError
+    assert type(judged(UploadFromUrl, response(503, retry_after=value))) is kind
+    assert type(judged(UploadFromUrl, response(429, retry_after=value))) is exceptions.RateLimitError
 
 
 @pytest.mark.parametrize(
-    ("got", "has_result"),
+    "got",
     [
-        (response(503, b"<!DOCTYPE html><h1>Error 503 Backend fetch failed</h1>", retry_after="5"), False),  # Varnish's
-        (replace(response(503), headers={"retry-after": "5"}), False),
-        (response(503, {"file_id": "f1"}, retry_after="5"), True),
+        response(503, b"<!DOCTYPE html><h1>Error 503 Backend fetch failed</h1>", retry_after="5"),  # Varnish's
+        replace(response(503), headers={"retry-after": "5"}),
+        response(503, {"file_id": "f1"}, retry_after="5"),
     ],
 )
-def test_a_503_with_a_time_that_is_no_clear_response_leaves_an_upload_in_doubt(got: Response, has_result: bool) -> None:
-    assert judged(UPLOAD_FROM_URL, got, has_result) is exceptions.OutcomeUnknownError
-    assert judged(UPLOAD_FROM_URL, replace(got, status=429), has_result) is exceptions.RateLimitError
-    assert judged(DELETE_FOLDER, got, has_result) is exceptions.RateLimitError
+def test_a_503_with_a_time_that_is_no_clear_response_leaves_an_upload_in_doubt(got: Response) -> None:
+    assert type(judged(UploadFromUrl, got)) is exceptions.OutcomeUnknownError
+    assert type(judged(UploadFromUrl, replace(got, status=429))) is exceptions.RateLimitError
+    assert type(judged(DeleteFolder, got)) is exceptions.RateLimitError

@@ -12,7 +12,7 @@ from hypothesis import settings as cases
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.operations import DELETE_FOLDER, OPERATIONS, Operation
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, DeleteFolder, Operation
 from tests.support import examples, settings
 
 ROOTS = [
@@ -49,14 +49,17 @@ NOTHING = [
 )  # fmt: skip
 def test_what_is_not_plainly_the_id_of_one_folder_is_never_deleted(folder_id: str) -> None:
     with pytest.raises(InvalidInputError, match="nothing was sent"):
-        DELETE_FOLDER.validate(folder_id, settings(protected_folder_ids=frozenset()))
+        DeleteFolder(settings(protected_folder_ids=frozenset()), folder_id)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 @pytest.mark.parametrize("value", [*NOTHING, None, "  ", "\t\n"])
-def test_nor_is_what_a_template_renders_from_nothing(operation: Operation, value: str | None) -> None:
-    with pytest.raises(InvalidInputError, match=f"^{operation.field} is .* a template renders when its source is missing"):
-        operation.validate(value, settings())
+def test_nor_is_what_a_template_renders_from_nothing(operation: type[Operation[Any]], value: str | None) -> None:
+    with pytest.raises(
+        InvalidInputError,
+        match=f"^{operation.name}: {operation.parameters[0].name} is .* a template renders when its source is missing",
+    ):
+        operation(settings(), value)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -68,9 +71,9 @@ def test_nor_is_what_a_template_renders_from_nothing(operation: Operation, value
         *[(f"a{control}b", "line break or control") for control in "\n\x1b\x7f\x85\u2028\u200e\u202e\u2066\ud800"],
     ],
 )  # fmt: skip
-def test_a_value_that_cannot_be_sent_is_refused(operation: Operation, value: Any, says: str) -> None:
+def test_a_value_that_cannot_be_sent_is_refused(operation: type[Operation[Any]], value: Any, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says) as refused:
-        operation.validate(value, settings())
+        operation(settings(), value)
     assert "hunter2" not in str(refused.value)
 
 
@@ -78,7 +81,7 @@ def test_a_value_that_cannot_be_sent_is_refused(operation: Operation, value: Any
 @given(st.text(max_size=12) | st.text("0.:/ ax~-()%\\\u0660\u96f6\u200b_e+", max_size=8))
 def test_an_id_that_passes_is_sent_as_it_is_and_is_the_same_however_it_is_decoded(folder_id: str) -> None:
     try:
-        sent = DELETE_FOLDER.validate(folder_id, settings(protected_folder_ids=frozenset()))
+        sent = DeleteFolder(settings(protected_folder_ids=frozenset()), folder_id).subject
     except InvalidInputError:
         return
     decoded = unicodedata.normalize("NFKC", html.unescape(unquote(sent)))
@@ -92,16 +95,16 @@ def test_an_id_that_passes_is_sent_as_it_is_and_is_the_same_however_it_is_decode
 def test_a_protected_folder_is_not_deleted_in_any_case_and_with_any_slashes_around_it(folder_id: str, spelling: str) -> None:
     own = settings(protected_folder_ids=frozenset({spelling}))
     with pytest.raises(InvalidInputError, match="is protected: extra"):
-        DELETE_FOLDER.validate(folder_id, own)
-    assert DELETE_FOLDER.validate("straßen", own) == "straßen"
+        DeleteFolder(own, folder_id)
+    assert DeleteFolder(own, "straßen").subject == "straßen"
 
 
 @pytest.mark.parametrize("folder_id", ORDINARY)
 def test_an_ordinary_id_is_sent_as_it_is(folder_id: str) -> None:
-    assert DELETE_FOLDER.validate(folder_id, settings()) == folder_id
+    assert DeleteFolder(settings(), folder_id).subject == folder_id
 
 
 @cases(deadline=None)
 @given(st.integers(1, 10**30))
 def test_any_number_but_zero_is_an_id(number: int) -> None:
-    assert DELETE_FOLDER.validate(number, settings()) == DELETE_FOLDER.validate(str(number), settings()) == str(number)
+    assert DeleteFolder(settings(), number).subject == DeleteFolder(settings(), str(number)).subject == str(number)

@@ -38,8 +38,8 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
 @pytest.mark.parametrize(
     ("host", "more", "says"),
     [
-        (None, {}, r"^the connection has no host\.\nSet the host to the base URL, such as https"),
-        ("https://", {}, r"^the connection's host \*\*\* has no valid host\.\nSet the host to the base URL"),
+        (None, {}, r"^the connection has no host; nothing was sent\.\nSet the host to the base URL, such as https"),
+        ("https://", {}, r"^the connection's host \*\*\* has no valid host; nothing was sent\.\nSet the host to the base URL"),
         ("host", {"port": "hunter2"}, "not a number from 1 to 65535"),
         ("zero\u200bwidth", {}, "invisible character"),
         ("host/é", {}, "must be percent-encoded"),
@@ -49,7 +49,7 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
         ("https://user:hunter2@host", {}, r"^the connection's host https://\*\*\*@host contains a user name or password"),
         ("https://host?token=hunter2", {}, "contains a query"),
         ("ftp://host", {}, "the scheme 'ftp'"),
-        ("http://files.example.com", {}, 'exposes the token in transit\\.\n.*needs extra "allow_http": true'),
+        ("http://files.example.com", {}, 'exposes the token in transit; nothing was sent\\.\n.*needs extra "allow_http": true'),
         ("http://10.0.0.1", {}, "exposes the token"),
         ("http://notlocalhost", {}, "exposes the token"),
         ("https://files.example.com/cloud/api/v2", {}, "must end before"),

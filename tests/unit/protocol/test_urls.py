@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.operations import UPLOAD_FROM_URL
+from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import MASK, redact_url
 from tests.support import settings
 
@@ -27,7 +27,7 @@ from tests.support import settings
 )
 def test_an_ambiguous_source_is_refused_with_what_is_wrong_and_not_shown(url: str, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says) as refused:
-        UPLOAD_FROM_URL.validate(url, settings())
+        UploadFromUrl(settings(), url)
     assert not refused.value.sent
     assert "hunter" not in str(refused.value)
     assert redact_url(url) == MASK
@@ -43,7 +43,7 @@ def test_an_ambiguous_source_is_refused_with_what_is_wrong_and_not_shown(url: st
 )
 def test_a_source_that_everybody_reads_alike_is_shown_without_its_secrets(url: str, says: str, shown: str) -> None:
     with pytest.raises(InvalidInputError, match=says) as refused:
-        UPLOAD_FROM_URL.validate(url, settings())
+        UploadFromUrl(settings(), url)
     assert shown in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
@@ -55,4 +55,4 @@ def test_a_source_that_everybody_reads_alike_is_shown_without_its_secrets(url: s
      "https://bücher.example/f", "https://10.0.0.1:65535", "https://a_b/f"],
 )  # fmt: skip
 def test_a_source_that_everybody_reads_alike_is_sent_as_it_is(url: str) -> None:
-    assert UPLOAD_FROM_URL.validate(url, settings()) == url
+    assert UploadFromUrl(settings(), url).subject == url

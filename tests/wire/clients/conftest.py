@@ -20,8 +20,8 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.streaming import DownloadClient
-from airflow_provider_cloudstore.protocol.calls import Call, DeleteFolder
 from airflow_provider_cloudstore.protocol.download_requests import Download
+from airflow_provider_cloudstore.protocol.operations import DeleteFolder, Operation
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import Authority, Handler, RawServer, shut_down
@@ -96,8 +96,8 @@ def end_of(work: Callable[[], Any]) -> Any:
 
 @contextmanager
 def blocking(own: Settings, reload: Callable[[], Settings] | None = None) -> Iterator[Send]:
-    def send(kind: Callable[..., Call[Any]] = DeleteFolder, subject: str = "d1", budget: float = 60, **more: Any) -> Any:
-        return end_of(lambda: client.perform(kind(subject, own, **more), budget=budget))
+    def send(kind: type[Operation[Any]] = DeleteFolder, *arguments: str, budget: float = 60, **more: Any) -> Any:
+        return end_of(lambda: client.perform(kind(own, *(arguments or ("d1",)), **more), budget=budget))
 
     with BlockingClient(own, reload or (lambda: own)) as client:
         yield send
@@ -105,8 +105,8 @@ def blocking(own: Settings, reload: Callable[[], Settings] | None = None) -> Ite
 
 @contextmanager
 def asynchronous(own: Settings, reload: Callable[[], Settings] | None = None) -> Iterator[Send]:
-    def send(kind: Callable[..., Call[Any]] = DeleteFolder, subject: str = "d1", budget: float = 60, **more: Any) -> Any:
-        return end_of(lambda: runner.run(client.perform(kind(subject, own, **more), budget=budget)))
+    def send(kind: type[Operation[Any]] = DeleteFolder, *arguments: str, budget: float = 60, **more: Any) -> Any:
+        return end_of(lambda: runner.run(client.perform(kind(own, *(arguments or ("d1",)), **more), budget=budget)))
 
     async def reload_it() -> Settings:
         return reload() if reload else own

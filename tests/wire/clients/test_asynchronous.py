@@ -8,7 +8,7 @@ import socket
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients import asynchronous
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
-from airflow_provider_cloudstore.protocol.calls import DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.operations import DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import OK, RawServer, slowly, stay_open
 from tests.support import settings
@@ -40,7 +40,7 @@ def test_calls_share_the_sockets_of_the_pool_and_waiting_for_one_takes_none_of_t
     async def run() -> None:
         async with shared_session(own, 2) as session:
             client = AsyncClient(own, never, session)
-            await asyncio.gather(*(client.perform(DeleteFolder("d1", own)) for _ in range(24)))
+            await asyncio.gather(*(client.perform(DeleteFolder(own, "d1")) for _ in range(24)))
 
     asyncio.run(run())
     assert (server.connections, len(server.requests)) == (2, 24)
@@ -51,7 +51,7 @@ def test_a_session_survives_the_cancellation_of_whoever_opened_it(serve: Serve) 
 
     async def use() -> None:
         async with shared_session(own) as session:
-            await AsyncClient(own, never, session).perform(DeleteFolder("d1", own))
+            await AsyncClient(own, never, session).perform(DeleteFolder(own, "d1"))
 
     async def run() -> None:
         first, second = asyncio.create_task(use()), asyncio.create_task(use())
@@ -75,7 +75,7 @@ def test_once_an_upload_is_lost_on_a_kept_connection_each_has_one_of_its_own(ser
 
     async def upload(client: AsyncClient, number: int) -> bool:
         try:
-            await client.perform(UploadFromUrl(f"https://source.example/{number}", own))
+            await client.perform(UploadFromUrl(own, f"https://source.example/{number}"))
         except exceptions.OutcomeUnknownError:
             return False
         return True

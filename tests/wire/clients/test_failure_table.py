@@ -13,12 +13,12 @@ from aiohttp import web
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.protocol import calls
+from airflow_provider_cloudstore.protocol import attempts
 from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import CALLS, KINDS, TOKEN, settings, store_file
-from tests.wire.clients.conftest import Serve, Way, asynchronous, end_of
+from tests.wire.clients.conftest import Serve, Way, asynchronous
 from tests.wire.failure_table import ANSWERS, ERRORS, OUTCOMES, row_for
 
 ATTEMPTS = 3
@@ -82,7 +82,7 @@ AFTER_THE_EFFECT = ("lost connection after the effect", "incomplete response", "
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_INITIAL_BACKOFF", 0.01)
+    monkeypatch.setattr(attempts, "_INITIAL_BACKOFF", 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def end_in_the_table(name: str, lasts: bool, operation: str) -> tuple[int, int, 
     error = row.error(operation, FAULTS[name].get("status", 500))
     if not row.is_retried(operation):
         return 1, effect, error
-    if effect and KINDS[operation].operation.missing_is_success:
+    if effect and KINDS[operation].missing_is_success:
         return 2, 1, ""  # the second deletion finds nothing, which is success
     return (ATTEMPTS, ATTEMPTS * effect, error) if lasts else (2, 1 + effect, "")
 
@@ -152,7 +152,7 @@ def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says
     state = fresh.state()
     requests, effects, error = end_in_the_table(name, lasts, operation)
     assert failed is None or failed.attempts == requests
-    if call_way is asynchronous and KINDS[operation].operation.method == "GET" and lasts and name.startswith("lost connection"):
+    if call_way is asynchronous and KINDS[operation].method == "GET" and lasts and name.startswith("lost connection"):
         requests, effects = 2 * requests, 2 * effects  # aiohttp itself sends a lost GET once more
     seen = state["requests"][operation], state["effects"].get(operation, 0), type(failed).__name__ if failed else ""
     assert seen == (requests, effects, error)
@@ -160,8 +160,8 @@ def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says
 
 @pytest.mark.parametrize(("body", "operation", "expected"), ANSWERS)
 def test_a_2xx_response_means_what_the_page_says(body: str, operation: str, expected: str) -> None:
-    kind, subject = CALLS[operation]
-    failed = checked(end_of(lambda: kind(subject, settings()).handle_outcome(Response(200, {}, body.encode(), 0.0, 0.0))))
+    kind, *arguments = CALLS[operation]
+    failed = checked(kind(settings(), *arguments).interpret(Response(200, {}, body.encode(), 0.0, 0.0), settings()))
     assert (type(failed).__name__ if failed else "success") == expected
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.raw_server import OK, Authority, RawServer, stay_open
 from tests.support import TOKEN, settings

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.calls import CreateDownloadLink, UploadFromUrl
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
 from tests.raw_server import HEAD, OK, slowly, stay_open
 from tests.support import TOKEN, settings
 from tests.wire.clients.conftest import LINK_TOKEN, WAYS, Send, Serve, Way, send_once

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.protocol.calls import UploadFromUrl
+from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import HEAD, OK, Authority, Handler, RawServer, close, reset
@@ -78,7 +78,7 @@ def test_an_exception_that_a_user_is_handling_says_nothing_of_an_upload(serve: S
             client.session.get("http://127.0.0.1:9")
         except OSError:
             with pytest.raises(Unknown):
-                client.perform(UploadFromUrl("https://source.example/f", own))
+                client.perform(UploadFromUrl(own, "https://source.example/f"))
     assert len(server.requests) == 1
 
 
