@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow_provider_cloudstore.compat import AirflowFailException
 
 _UNPRINTABLE_SPACE = re.compile(r"[^\S ]+")
 _BASE_URL = "that the connection's host is the base URL: the part before /cloud/api/v2."

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context, XComArg
-
+    from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.results import DownloadLink
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import BaseOperator
 from packaging.version import Version
+
+from airflow_provider_cloudstore.compat import BaseOperator
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "airflow_provider_cloudstore"
