@@ -1,23 +1,143 @@
-"""Everything that depends on the Airflow version, beyond what ``common.compat`` covers."""
+"""Where each Airflow version has what this package uses, and what only some versions can do: nothing else knows.
+
+Each branch is what one range of versions has, and is deleted with its oldest version. Type checkers see the newest.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat import sdk
+from airflow import __version__
+
+_AIRFLOW = tuple(int(number) for number in re.findall(r"\d+", __version__)[:3])
+_MASKS_ON_EVENT_LOOPS = _AIRFLOW >= (3, 3, 2)
+
+if TYPE_CHECKING or _AIRFLOW >= (3, 2):
+    from airflow.sdk.configuration import conf
+    from airflow.sdk.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSensorTimeout,
+        AirflowTaskTimeout,
+        TaskDeferred,
+    )
+else:
+    from airflow.configuration import conf
+    from airflow.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSensorTimeout,
+        AirflowTaskTimeout,
+        TaskDeferred,
+    )
+
+if TYPE_CHECKING or _AIRFLOW >= (3, 1):
+    from airflow.sdk import BaseHook
+else:
+    from airflow.hooks.base import BaseHook
+
+if TYPE_CHECKING or _AIRFLOW >= (3,):
+    from airflow.sdk import (
+        Asset,
+        BaseOperator,
+        BaseSensorOperator,
+        Connection,
+        Context,
+        ObjectStoragePath,
+        XComArg,
+        get_current_context,
+    )
+    from airflow.sdk.log import mask_secret
+else:
+    from airflow.datasets import Dataset as Asset
+    from airflow.io.path import ObjectStoragePath
+    from airflow.models.baseoperator import BaseOperator
+    from airflow.models.connection import Connection
+    from airflow.models.xcom_arg import XComArg
+    from airflow.operators.python import get_current_context
+    from airflow.sensors.base import BaseSensorOperator
+    from airflow.utils.context import Context
+    from airflow.utils.log.secrets_masker import mask_secret
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
+    from airflow.providers.common.compat.openlineage.facet import Dataset
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk.observability.stats import Stats
+    from airflow.triggers.base import BaseTrigger, TriggerEvent
+else:
+    # A DAG file does not pay for these.
+    _LOADED_WHEN_USED = {
+        "BaseTrigger": "airflow.triggers.base",
+        "Dataset": "airflow.providers.common.compat.openlineage.facet",
+        "OperatorLineage": "airflow.providers.openlineage.extractors",
+        "Stats": "airflow.sdk.observability.stats" if _AIRFLOW >= (3, 2) else "airflow.stats",
+        "TriggerEvent": "airflow.triggers.base",
+        "get_hook_lineage_collector": "airflow.providers.common.compat.lineage.hook",
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LOADED_WHEN_USED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_LOADED_WHEN_USED[name]), name)
+
+
+__all__ = [
+    "AirflowException",
+    "AirflowFailException",
+    "AirflowNotFoundException",
+    "AirflowSensorTimeout",
+    "AirflowTaskTimeout",
+    "Asset",
+    "BaseHook",
+    "BaseOperator",
+    "BaseSensorOperator",
+    "BaseTrigger",
+    "Connection",
+    "Context",
+    "Dataset",
+    "ObjectStoragePath",
+    "OperatorLineage",
+    "Stats",
+    "TaskDeferred",
+    "TriggerEvent",
+    "XComArg",
+    "amask_secret",
+    "conf",
+    "form_widgets",
+    "get_async_connection",
+    "get_current_context",
+    "get_hook_lineage_collector",
+    "mask_secret",
+]
+
+
+async def get_async_connection(conn_id: str) -> Connection:
+    """Read a connection on an event loop.
+
+    Airflow before 3.3.2 cannot mask its secrets there: it reads the connection in a thread, in one of ``asgiref``, from which
+    Airflow 3.0 and 3.1 find the way back to the triggerer's loop.
+    """
+    if _MASKS_ON_EVENT_LOOPS:
+        return await BaseHook.aget_connection(conn_id)
+    from asgiref.sync import sync_to_async
+
+    return await sync_to_async(BaseHook.get_connection)(conn_id)
 
 
 async def amask_secret(secret: str) -> None:
-    """Mask a secret from within an event loop. Airflow 3 before 3.3.2 cannot: masking there blocks or raises."""
-    try:
+    """Mask a secret on an event loop. Airflow 3 before 3.3.2 cannot: masking there blocks or raises."""
+    if _MASKS_ON_EVENT_LOOPS:
         from airflow.sdk.log import amask_secret
-    except ModuleNotFoundError:  # Airflow 2, where masking needs no other process
-        sdk.mask_secret(secret)
-    except ImportError:
-        return
-    else:
+
         await amask_secret(secret)
+    elif _AIRFLOW < (3,):  # masking needs no other process
+        mask_secret(secret)
 
 
 def form_widgets(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, asdict, dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow_provider_cloudstore.compat import AirflowFailException
 
 _UNPRINTABLE_SPACE = re.compile(r"[^\S ]+")
 BASE_URL_ADVICE = "that the connection's host is the base URL: the part before /cloud/api/v2."

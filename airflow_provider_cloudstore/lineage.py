@@ -10,7 +10,7 @@ from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import bare_url, dataset_of_url, file_uri
 
 if TYPE_CHECKING:
-    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow_provider_cloudstore.compat import OperatorLineage
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def of_download(base_url: str, file_id: str, target: str) -> Lineage:
 
 def collect(hook: Any, lineage: Lineage) -> None:
     """Report to Airflow's collector what a hook read and wrote; without a lineage backend, nothing is stored."""
-    from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
+    from airflow_provider_cloudstore.compat import get_hook_lineage_collector
 
     collector: Any = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
     for add, uris in ((collector.add_input_asset, lineage.inputs), (collector.add_output_asset, lineage.outputs)):
@@ -55,8 +55,7 @@ def collect(hook: Any, lineage: Lineage) -> None:
 
 def to_openlineage(lineage: Lineage) -> OperatorLineage:
     """What an operator's ``get_openlineage_facets_on_complete`` returns."""
-    from airflow.providers.common.compat.openlineage.facet import Dataset
-    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow_provider_cloudstore.compat import Dataset, OperatorLineage
 
     inputs, outputs = ([Dataset(*dataset_of_url(uri)) for uri in uris] for uris in (lineage.inputs, lineage.outputs))
     return OperatorLineage(inputs=inputs, outputs=outputs)

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowTaskTimeout, Stats
-
+from airflow_provider_cloudstore.compat import AirflowTaskTimeout, Stats
 from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError
 from airflow_provider_cloudstore.protocol.operations import Operation
 

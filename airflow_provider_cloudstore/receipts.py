@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.batch.recording import Status, parts_by_batch, 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import ObjectStoragePath
+    from airflow_provider_cloudstore.compat import ObjectStoragePath
 
 
 def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dict[str, Any]]:

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any
 
 import pendulum
-from airflow.providers.common.compat.sdk import BaseOperator
 
+from airflow_provider_cloudstore.compat import BaseOperator
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
-from airflow.providers.common.compat.sdk import Asset, Context
+from airflow_provider_cloudstore.compat import Asset, Context
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.openlineage.facet import Dataset
+    from airflow_provider_cloudstore.compat import Dataset
 
 EXTRA_FILE_ID = "file_id"
 """The key in an asset event's extra."""
@@ -53,8 +53,7 @@ def create_asset(*, base_url: str, file_id: str | int, extra: dict[str, Any] | N
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
     """The OpenLineage dataset of a ``cloudstore`` asset."""
-    from airflow.providers.common.compat.openlineage.facet import Dataset
-
+    from airflow_provider_cloudstore.compat import Dataset
     from airflow_provider_cloudstore.protocol.file_uris import dataset_of_url
 
     return Dataset(*dataset_of_url(asset.uri))

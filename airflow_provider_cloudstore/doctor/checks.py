@@ -13,10 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import AirflowException
-
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
+from airflow_provider_cloudstore.compat import AirflowException
 from airflow_provider_cloudstore.doctor.report import Report, Step
 from airflow_provider_cloudstore.exceptions import CloudStoreError, one_line
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook

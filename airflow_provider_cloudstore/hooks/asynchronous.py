@@ -7,8 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from airflow.providers.common.compat.sdk import BaseHook
-
+from airflow_provider_cloudstore.compat import BaseHook
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.connection import MaskingLimit, SharedConnection, amask, shared_connection
 from airflow_provider_cloudstore.metrics import count_request

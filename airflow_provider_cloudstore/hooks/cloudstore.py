@@ -6,9 +6,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from airflow.providers.common.compat.sdk import BaseHook
-
-from airflow_provider_cloudstore.compat import form_widgets
+from airflow_provider_cloudstore.compat import BaseHook, form_widgets
 from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.connection import MaskingLimit, mask, read_connection

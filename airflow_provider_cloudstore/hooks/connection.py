@@ -10,10 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from airflow.providers.common.compat.connection import get_async_connection
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, Connection, mask_secret
-
 from airflow_provider_cloudstore import compat
+from airflow_provider_cloudstore.compat import AirflowNotFoundException, Connection, get_async_connection, mask_secret
 from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about

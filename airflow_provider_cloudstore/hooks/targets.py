@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowException, ObjectStoragePath, get_current_context
 from fsspec.implementations.local import LocalFileSystem
 
 from airflow_provider_cloudstore.batch.folder import is_local
+from airflow_provider_cloudstore.compat import AirflowException, ObjectStoragePath, get_current_context
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import segment
 from airflow_provider_cloudstore.protocol.guards import validate_present

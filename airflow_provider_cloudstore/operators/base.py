@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow_provider_cloudstore.compat import BaseOperator
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-    from airflow.providers.openlineage.extractors import OperatorLineage
-
+    from airflow_provider_cloudstore.compat import Context, OperatorLineage
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.lineage import Lineage
 

@@ -7,19 +7,17 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
-
+from airflow_provider_cloudstore.compat import BaseOperator
 from airflow_provider_cloudstore.operators import arguments
 from airflow_provider_cloudstore.operators.base import RedactingOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context, XComArg
-
     from airflow_provider_cloudstore.batch.job import Job
     from airflow_provider_cloudstore.batch.manifest import Manifest
     from airflow_provider_cloudstore.batch.recording import Receipts
     from airflow_provider_cloudstore.batch.report import Report
+    from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
 _TIME_TO_END = 3.0  # before execution_timeout: for responses in transit, the last checkpoint and the XCom

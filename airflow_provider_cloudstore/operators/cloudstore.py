@@ -16,8 +16,7 @@ from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context, XComArg
-
+    from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.results import DownloadLink
     from airflow_provider_cloudstore.protocol.secrets import Secret

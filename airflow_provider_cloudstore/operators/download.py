@@ -9,8 +9,7 @@ from airflow_provider_cloudstore.operators.base import RedactingOperator
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context, XComArg
-
+    from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.results import DownloadLink
 

@@ -17,7 +17,7 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnkno
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow_provider_cloudstore.compat import Context
 
 log = logging.getLogger(__name__)
 

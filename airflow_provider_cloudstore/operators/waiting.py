@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, conf
-
+from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, conf
 from airflow_provider_cloudstore.operators.arguments import validate_positive
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context, XComArg
-
+    from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.results import DownloadLink
     from airflow_provider_cloudstore.protocol.waiting import FileWait

@@ -7,16 +7,14 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, conf
-
+from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator, conf
 from airflow_provider_cloudstore.operators.arguments import validate_positive
 from airflow_provider_cloudstore.operators.base import render_as_text
 from airflow_provider_cloudstore.operators.waiting import poll_until_available, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context, XComArg
-
+    from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 

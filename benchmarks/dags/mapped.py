@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from datetime import datetime
 
-from airflow.providers.common.compat.sdk import DAG
 from airflow.providers.http.operators.http import HttpOperator
+from airflow.sdk import DAG
 
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 

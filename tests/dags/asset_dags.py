@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from airflow.providers.common.compat.sdk import DAG, Asset
-
+from airflow_provider_cloudstore.compat import Asset
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator, DownloadLinkOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
+from tests.authoring import DAG
 
 START = datetime(2026, 1, 1)
 REPORT = Asset("cloudstore://files.example.com/test-report")

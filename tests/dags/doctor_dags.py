@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, task
+from tests.authoring import DAG, task
 
 with DAG("doctor", schedule=None, start_date=datetime(2026, 1, 1), params={"source": ""}) as doctor:
 

@@ -6,9 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Param, task
-
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator, RemoteUrlUploadOperator
+from tests.authoring import DAG, Param, task
 
 with DAG(
     "download_file",

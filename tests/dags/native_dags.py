@@ -6,8 +6,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, task
-
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadFileOperator,
@@ -16,6 +14,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlUploadOperator,
 )
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
+from tests.authoring import DAG, task
 
 ID = "2025_01"  # to Python, the number 202501
 NATIVE: dict[str, Any] = {"schedule": None, "start_date": datetime(2026, 1, 1), "render_template_as_native_obj": True}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Param, task
-
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
+from tests.authoring import DAG, Param, task
 
 START = datetime(2026, 1, 1)
 

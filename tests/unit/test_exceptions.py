@@ -5,9 +5,9 @@ import pickle
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.compat import AirflowFailException
 
 KINDS = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, exceptions.CloudStoreError)]
 DATA: dict[str, Any] = {

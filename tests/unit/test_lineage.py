@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from airflow.providers.common.compat.lineage import hook as compat
+from airflow.providers.common.compat.lineage import hook as collectors
 from airflow.utils.state import TaskInstanceState
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -34,8 +34,8 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Any:
         module = import_module("airflow.lineage.hook")
     collector = module.HookLineageCollector()
     if AIRFLOW_2:
-        collector = compat._add_asset_naming_compatibility_layer(collector)  # type: ignore[no-untyped-call]
-    monkeypatch.setattr(compat, "get_hook_lineage_collector", lambda: collector)
+        collector = collectors._add_asset_naming_compatibility_layer(collector)  # type: ignore[no-untyped-call]
+    monkeypatch.setattr(collectors, "get_hook_lineage_collector", lambda: collector)
     return collector
 
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_cloudstore import exceptions, metrics
+from airflow_provider_cloudstore.compat import TaskDeferred
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.metrics import count_batch, count_download, count_request

@@ -10,16 +10,16 @@ from typing import Any
 
 import pendulum
 import pytest
-from airflow.providers.common.compat.sdk import (
+from airflow.exceptions import AirflowSkipException
+
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.compat import (
     AirflowException,
     AirflowSensorTimeout,
-    AirflowSkipException,
     BaseOperator,
     BaseSensorOperator,
     TaskDeferred,
 )
-
-from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import waiting as operators_waiting

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import Asset
 
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id, create_asset, triggering_file_ids
+from airflow_provider_cloudstore.compat import Asset
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
 from tests.dag_runs import run_dag
@@ -47,7 +47,7 @@ def test_a_uri_that_is_none_is_a_value_error_which_airflow_expects(monkeypatch: 
 
 
 def test_airflow_finds_the_factory_of_a_files_asset() -> None:
-    from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
+    from airflow_provider_cloudstore.compat import get_hook_lineage_collector
 
     collector: Any = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
     kwargs = {"base_url": "https://h/eu", "file_id": "a/b"}

@@ -9,12 +9,12 @@ from typing import Any
 
 import fsspec
 import pytest
-from airflow.providers.common.compat.sdk import ObjectStoragePath
 from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
+from airflow_provider_cloudstore.compat import ObjectStoragePath
 from airflow_provider_cloudstore.exceptions import BatchStoppedError
 from tests.unit.batch.folders import begun, digest_of, line, read
 

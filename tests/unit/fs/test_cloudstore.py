@@ -16,10 +16,10 @@ from urllib.parse import quote
 
 import fsspec
 import pytest
-from airflow.providers.common.compat.sdk import ObjectStoragePath
 from upath import UPath
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.compat import ObjectStoragePath
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.fs import cloudstore
 from airflow_provider_cloudstore.fs.cloudstore import CloudStoreFile, CloudStoreFileSystem

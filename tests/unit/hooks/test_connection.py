@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.connection import get_async_connection
 
 from airflow_provider_cloudstore import compat
+from airflow_provider_cloudstore.compat import get_async_connection
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.exceptions import ConfigurationError, InvalidInputError
 from airflow_provider_cloudstore.hooks import connection

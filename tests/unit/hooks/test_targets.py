@@ -8,9 +8,9 @@ from typing import Any
 
 import fsspec
 import pytest
-from airflow.providers.common.compat.sdk import ObjectStoragePath
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
+from airflow_provider_cloudstore.compat import ObjectStoragePath
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.hooks import targets
 from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path, resolve_target

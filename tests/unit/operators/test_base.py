@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
+from airflow_provider_cloudstore.compat import AirflowFailException, BaseOperator
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.operators import cloudstore as operators

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.report import Report, conclude
+from airflow_provider_cloudstore.compat import AirflowException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks import time_budget
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator

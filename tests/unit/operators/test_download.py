@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.compat import AirflowFailException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks import cloudstore as hooks
 from airflow_provider_cloudstore.hooks import targets

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import BaseHook
 
+from airflow_provider_cloudstore.compat import BaseHook
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger

@@ -12,11 +12,11 @@ import time
 from collections import Counter
 
 import pytest
-from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.recording import Receipts, Try
+from airflow_provider_cloudstore.compat import ObjectStoragePath
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from airflow.providers.common.compat.sdk import DAG, Variable, mask_secret, task
 from airflow.providers.common.io.operators.file_transfer import FileTransferOperator
 
+from airflow_provider_cloudstore.compat import mask_secret
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
@@ -18,6 +18,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
+from tests.authoring import DAG, Variable, task
 
 SERVICES = ("ok", "longer", "400", "401", "half", "echo", "refused")
 DOWNLOADS = ("download_broken", "download_refused", "download_redirected")

@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG
-
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 from tests.airflow.killed_batch import unreliable_store
+from tests.authoring import DAG
 from tests.real_airflow import AIRFLOW_2
 
 unreliable_store.attach()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, task
-
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
+from tests.authoring import DAG, task
 
 with DAG("waiting", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
     FILE_ID = "{{ ti.xcom_pull(task_ids='upload')['response']['data']['file_id'] }}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Param
+from airflow.sdk import DAG, Param
 
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 

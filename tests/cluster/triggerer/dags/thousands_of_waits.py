@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from datetime import datetime
 
-from airflow.providers.common.compat.sdk import DAG, task
+from airflow.sdk import DAG, task
 
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 
