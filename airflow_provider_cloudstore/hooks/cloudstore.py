@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.protocol.calls import Call, CreateDownloadLink,
 from airflow_provider_cloudstore.protocol.failures import is_about_subject
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
-from airflow_provider_cloudstore.provider_info import CONN_FIELDS, DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
 
 if TYPE_CHECKING:
     import requests
@@ -68,7 +68,7 @@ class CloudStoreHook(BaseHook):
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """The additional fields of the connection form (Airflow before 3.2)."""
-        return form_widgets(CONN_FIELDS)
+        return form_widgets(connection_form())
 
     def __enter__(self) -> Self:
         return self
