@@ -36,7 +36,8 @@ def connection_form() -> dict[str, dict[str, Any]]:
         kind = extra.kind if extra.kind in ("number", "integer", "boolean") else "string"
         schema = {"type": [kind, "null"], **dict(zip(("minimum", "maximum"), extra.bounds, strict=False))}
         hidden = {"format": "password"} if extra.is_secret else {}
-        form[name] = {"label": extra.label, "description": extra.description, "schema": {**schema, **hidden}}
+        default = f" Default {str(extra.default).lower()}." if isinstance(extra.default, (int, float)) else ""
+        form[name] = {"label": extra.label, "description": f"{extra.help}{default}", "schema": {**schema, **hidden}}
     return form
 
 

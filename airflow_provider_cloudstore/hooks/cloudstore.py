@@ -166,13 +166,14 @@ class CloudStoreHook(BaseHook):
         :raises ChecksumError: if the SHA-256 differs.
         :raises RequestRejectedError: if the download's host rejects new links.
         """
-        from airflow_provider_cloudstore.hooks.targets import atomic_write, resolve_target
+        from airflow_provider_cloudstore.hooks.targets import resolve_target, tries_of_task
         from airflow_provider_cloudstore.lineage import collect, of_download
         from airflow_provider_cloudstore.protocol.download_requests import Download
+        from airflow_provider_cloudstore.stores import atomic_write
 
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
         path, name = resolve_target(target, download.file_id)
-        with atomic_write(path) as sink:
+        with atomic_write(path, tries_of_task()) as sink:
             self._downloads().run(download, sink, link, on_retry=self.log.warning)
             file = download.result(name)
         collect(self, of_download(self.settings.base_url, file.file_id, file.path))

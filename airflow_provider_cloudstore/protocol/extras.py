@@ -29,11 +29,6 @@ class Extra:
     bounds: tuple[float, ...] = ()
     is_secret: bool = False
 
-    @property
-    def description(self) -> str:
-        """Its help, and its default if it is a number or a flag."""
-        return f"{self.help} Default {str(self.default).lower()}." if isinstance(self.default, (int, float)) else self.help
-
 
 def _extra(default: Any, kind: str, label: str, help: str, *, bounds: tuple[float, ...] = (), is_secret: bool = False) -> Any:
     return field(default=default, metadata={"extra": Extra(default, kind, label, help, bounds, is_secret)})
@@ -46,30 +41,17 @@ class Extras:
     timeout: float = _extra(30, "number", "Timeout (seconds)", "Seconds for each step of a request.", bounds=(0.001, 86_400))
     max_attempts: int = _extra(4, "integer", "Attempts", "Maximum requests per call.", bounds=(1, 86_400))
     verify: bool | str = _extra(True, "boolean or path", "Verify TLS", "Verify TLS: true, false, or the path of a CA bundle.")
-    proxy: Secret | None = _extra(
-        None, "proxy", "Proxy", "URL of an http or https proxy, user and password percent-encoded.", is_secret=True
-    )
-    allow_http: bool = _extra(
-        False, "boolean", "Allow plain http", "Allow plain http to hosts other than loopback, which exposes the token."
-    )
+    proxy: Secret | None = _extra(None, "proxy", "Proxy", "URL of a proxy, with credentials percent-encoded.", is_secret=True)
+    allow_http: bool = _extra(False, "boolean", "Allow plain http", "Allow http beyond loopback, which exposes the token.")
     protected_folder_ids: frozenset[str] = _extra(
-        frozenset({"0", "/"}),
-        "folder ids",
-        "Protected folder ids",
-        'Ids of folders that are never deleted, besides the root: separated by commas, or a list such as ["id1", "id2"].',
+        frozenset({"0", "/"}), "folder ids", "Protected folder ids", "Ids that are never deleted: a list, or separated by commas."
     )
-    token_path: tuple[str, ...] = _extra(
-        (), "dotted path", "Token path", "Dotted path to the download token in the response, such as result.links.0.token."
-    )
-    file_id_path: tuple[str, ...] = _extra(
-        (), "dotted path", "File id path", "Dotted path to the file's id in an upload's response, such as result.file.uid."
-    )
+    token_path: tuple[str, ...] = _extra((), "dotted path", "Token path", "Dotted path to the download token in a response.")
+    file_id_path: tuple[str, ...] = _extra((), "dotted path", "File id path", "Dotted path to the id in an upload's response.")
     not_found_pattern: re.Pattern[str] | None = _extra(
         None, "pattern", "Not-found pattern", 'Regular expression, without case: an error that it matches means "not found".'
     )
-    download_url: str = _extra(
-        "", "download URL", "Download URL", "URL to download from, with {token} in the token's place, if the response has none."
-    )
+    download_url: str = _extra("", "download URL", "Download URL", "URL to download from, with {token} as placeholder.")
 
 
 EXTRAS: dict[str, Extra] = {one.name: one.metadata["extra"] for one in fields(Extras)}

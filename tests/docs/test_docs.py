@@ -19,8 +19,8 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.protocol.extras import EXTRAS
 from airflow_provider_cloudstore.protocol.settings import Settings, warnings_about
+from airflow_provider_cloudstore.provider_info import connection_form
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.doc_blocks import PAGES as READ_BY_USERS
 from tests.doc_blocks import PYTHON, ROOT, blocks, code_of, commands
@@ -69,10 +69,10 @@ def test_every_error_is_documented() -> None:
 def test_the_pages_table_of_extras_begins_each_row_with_the_forms_words() -> None:
     page = (DOCS / "operate" / "connection.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", page, re.MULTILINE))
-    assert [*rows] == [*EXTRAS]
-    for name, extra in EXTRAS.items():
+    assert [*rows] == [*connection_form()]
+    for name, shown in connection_form().items():
         words = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", rows[name]).replace("`", "")
-        assert words.startswith(extra.description), f"docs/operate/connection.md: {name}"
+        assert words.startswith(shown["description"].removesuffix(".")), f"docs/operate/connection.md: {name}"
 
 
 def test_the_failures_page_says_which_errors_are_retried_and_permanent() -> None:
