@@ -27,44 +27,19 @@ UI_FIELD_BEHAVIOUR: dict[str, Any] = {
 }
 
 
-def _field(label: str, description: str, kind: str = "string", **schema: Any) -> dict[str, Any]:
-    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
+def connection_form() -> dict[str, dict[str, Any]]:
+    """A field for each extra of the connection, as ``conn-fields`` has them."""
+    from airflow_provider_cloudstore.protocol.extras import EXTRAS
 
+    form = {}
+    for name, extra in EXTRAS.items():
+        kind = extra.kind if extra.kind in ("number", "integer", "boolean") else "string"
+        schema = {"type": [kind, "null"], **dict(zip(("minimum", "maximum"), extra.bounds, strict=False))}
+        hidden = {"format": "password"} if extra.is_secret else {}
+        default = f" Default {str(extra.default).lower()}." if isinstance(extra.default, (int, float)) else ""
+        form[name] = {"label": extra.label, "description": f"{extra.help}{default}", "schema": {**schema, **hidden}}
+    return form
 
-CONN_FIELDS: dict[str, dict[str, Any]] = {
-    "timeout": _field("Timeout (seconds)", "How long one request may take. Default 30.", "number", minimum=0.001, maximum=86400),
-    "max_attempts": _field(
-        "Attempts", "How many requests one call may send, a whole number. Default 4.", "integer", minimum=1, maximum=86400
-    ),
-    "verify": _field("Verify TLS", "true, false, or the path of a CA bundle. Default true."),
-    "proxy": _field(
-        "Proxy",
-        "URL of an http or https proxy, such as http://proxy.example.com:3128; user and password percent-encoded.",
-        format="password",
-    ),
-    "allow_http": _field(
-        "Allow plain http",
-        "Allow http:// URLs, which expose the token to the network. Loopback addresses are always allowed.",
-        "boolean",
-    ),
-    "protected_folder_ids": _field(
-        "Protected folder ids",
-        'Ids that are never deleted, separated by commas or as a list such as ["id1", "id2"], in addition to the root (0, /).',
-    ),
-    "token_path": _field(
-        "Token path", "Dotted path to the download token in the response, for services with a format of their own."
-    ),
-    "file_id_path": _field(
-        "File id path", "Dotted path to the file's id in the response to an upload, for services with a format of their own."
-    ),
-    "not_found_pattern": _field(
-        "Not-found pattern", 'Regular expression: an error message of the service that matches it means "not found".'
-    ),
-    "download_url": _field(
-        "Download URL",
-        "The URL to download files from, with {token} as placeholder; for services whose responses have no URL.",
-    ),
-}
 
 ASSET_URIS: list[dict[str, Any]] = [
     {
@@ -97,7 +72,7 @@ def get_provider_info() -> dict[str, Any]:
                 "hook-name": _INTEGRATION,
                 "connection-type": "cloudstore",
                 "ui-field-behaviour": UI_FIELD_BEHAVIOUR,
-                "conn-fields": CONN_FIELDS,
+                "conn-fields": connection_form(),
             }
         ],
     }

@@ -10,6 +10,7 @@ from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.manifest import FileManifest
 from airflow_provider_cloudstore.batch.recording import Status, parts_by_batch, read_part
 from airflow_provider_cloudstore.exceptions import InvalidInputError
+from airflow_provider_cloudstore.stores import atomic_write
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import ObjectStoragePath
@@ -60,7 +61,7 @@ def write_failed(
     :raises InvalidInputError: if the folder has not the receipts of one batch, or the manifest cannot be read to its end.
     :raises BatchStoppedError: if a receipt is damaged.
     """
-    from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path
+    from airflow_provider_cloudstore.hooks.targets import object_path, tries_of_task
 
     folder, place = _open(receipts)
     if sum(name.startswith("batch-") for name in folder.names()) > 1:
@@ -81,7 +82,7 @@ def write_failed(
         if entry.digest in failed:
             chosen.setdefault(entry.digest, entry.line)  # the first line of a URL is the one that was sent
     wanted = set(chosen.values())
-    with atomic_write(target_path) as file:
+    with atomic_write(target_path, tries_of_task()) as file:
         for number, line in source.lines():
             if number < first or number in wanted:
                 file.write(line.encode("utf-8", "surrogateescape"))

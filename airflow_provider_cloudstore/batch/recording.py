@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
-from airflow_provider_cloudstore.exceptions import BatchInterruptedError, BatchStoppedError
+from airflow_provider_cloudstore.batch.folder import PathFolder, unusable
+from airflow_provider_cloudstore.exceptions import BatchInterruptedError
 
 log = logging.getLogger(__name__)
 
@@ -40,28 +41,6 @@ class Status(Enum):
     UNKNOWN = "unknown"
     SKIPPED = "skipped"
     UNSENT = "unsent"
-
-
-class Folder(Protocol):
-    """A folder of files (``batch/folder.py``); every method blocks."""
-
-    is_local: bool
-    """Whether it is on this machine, so that another worker may not see it."""
-
-    def read(self, name: str) -> bytes | None:
-        """The content of a file, or None if it does not exist."""
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write or replace a file: at every moment, either the earlier content is there or the new one, and complete."""
-
-    def names(self) -> list[str]:
-        """The names of the files; none if the folder does not exist yet."""
-
-
-def unusable(what: str, advice: str) -> BatchStoppedError:
-    """The error for receipts that no retry mends."""
-    reason = f"the receipts: {what}; nothing more was sent"
-    return BatchStoppedError(reason, operation="batch upload", cause="receipts", advice=advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +70,7 @@ class Receipts:
     :param place: the path of the folder, for messages.
     """
 
-    def __init__(self, folder: Folder, writer: Try, place: str = "") -> None:
+    def __init__(self, folder: PathFolder, writer: Try, place: str = "") -> None:
         self.place = place
         self.writer = writer
         self._folder = folder
@@ -167,7 +146,7 @@ def parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def read_part(folder: Folder, name: str, place: str) -> Iterator[tuple[bytes, Status, dict[str, Any]]]:
+def read_part(folder: PathFolder, name: str, place: str) -> Iterator[tuple[bytes, Status, dict[str, Any]]]:
     """The receipts of a part, in the order of writing: digest, status and the whole line.
 
     :param place: the path of the folder, for errors.

@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.protocol.failures import may_mean_missing
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
-from airflow_provider_cloudstore.provider_info import CONN_FIELDS, DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
 
 if TYPE_CHECKING:
     import requests
@@ -66,7 +66,7 @@ class CloudStoreHook(BaseHook):
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """The additional fields of the connection form (Airflow before 3.2)."""
-        return form_widgets(CONN_FIELDS)
+        return form_widgets(connection_form())
 
     def __enter__(self) -> Self:
         return self
@@ -164,13 +164,14 @@ class CloudStoreHook(BaseHook):
         :raises ChecksumError: if the SHA-256 differs.
         :raises RequestRejectedError: if the download's host rejects new links.
         """
-        from airflow_provider_cloudstore.hooks.targets import atomic_write, resolve_target
+        from airflow_provider_cloudstore.hooks.targets import resolve_target, tries_of_task
         from airflow_provider_cloudstore.lineage import collect, of_download
         from airflow_provider_cloudstore.protocol.download_requests import Download
+        from airflow_provider_cloudstore.stores import atomic_write
 
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
         path, name = resolve_target(target, download.file_id)
-        with atomic_write(path) as sink:
+        with atomic_write(path, tries_of_task()) as sink:
             self._downloads().run(download, sink, link, on_retry=self.log.warning)
             file = download.result(name)
         collect(self, of_download(self.settings.base_url, file.file_id, file.path))

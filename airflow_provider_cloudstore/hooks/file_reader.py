@@ -1,4 +1,4 @@
-"""Reads blocks of an open file, for ``cloudstore://``; ``hooks/targets.py`` writes whole files."""
+"""Reads blocks of an open file, for ``cloudstore://``; ``stores.py`` writes whole files."""
 
 from __future__ import annotations
 

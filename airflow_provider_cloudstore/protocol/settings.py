@@ -9,25 +9,23 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, Self
 from urllib.parse import SplitResult, unquote, urlunsplit
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.protocol.extras import EXTRAS, Extras
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem, is_nothing
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
 API_PREFIX = "/cloud/api/v2"
 CONN_TYPE = "cloudstore"
-DEFAULT_TIMEOUT = 30.0
-DEFAULT_MAX_ATTEMPTS = 4
-DEFAULT_PROTECTED_FOLDER_IDS = ("0", "/")
 
 PROXY_ADVICE = (
     "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
 )
 _GUARD = "protected_folder_ids"
+_ROOT: frozenset[str] = EXTRAS[_GUARD].default
 _HOST_ADVICE = (
     "Set the host to the base URL, such as https://files.example.com:8443/prefix, and the password to the token. "
     'Plain http to another machine needs extra "allow_http": true.'
@@ -36,37 +34,17 @@ _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """The service's address and token, and how to use it.
+class Settings(Extras):
+    """The service's address and token, and how to use it: the extras of the connection.
 
     :param base_url: scheme, host, port and path prefix, without a trailing slash.
     :param access_token: the access token.
-    :param timeout: seconds that one request may take in total.
-    :param max_attempts: how many requests one call may send.
-    :param verify: whether TLS certificates are verified, or the path of a CA bundle to verify them with.
-    :param proxy: the URL of a proxy; it may contain credentials.
-    :param protected_folder_ids: ids that are never deleted, in addition to every spelling of the root.
-    :param token_path: keys that lead to the download token in a response.
-    :param file_id_path: keys that lead to the id of an uploaded file in a response.
-    :param not_found_pattern: matches the message of an error envelope that means "not found".
-    :param download_url: the URL to download from, with ``{token}`` for the token, if the service returns none.
-    :param allow_http: whether plain http is allowed to other machines.
     :param proxy_is_inherited: whether the proxy is the environment's, which may define another one for another host.
     :param conn_id: the Airflow connection, for errors that show only when it is used.
     """
 
     base_url: str
     access_token: Secret
-    timeout: float = DEFAULT_TIMEOUT
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
-    verify: bool | str = True
-    proxy: Secret | None = None
-    protected_folder_ids: frozenset[str] = frozenset(DEFAULT_PROTECTED_FOLDER_IDS)
-    token_path: tuple[str, ...] = ()
-    file_id_path: tuple[str, ...] = ()
-    not_found_pattern: re.Pattern[str] | None = None
-    download_url: str = ""
-    allow_http: bool = False
     proxy_is_inherited: bool = False
     conn_id: str = ""
 
@@ -85,7 +63,7 @@ class Settings:
         :raises ConfigurationError: if a field is invalid, or an unknown extra resembles ``protected_folder_ids``.
         """
         read = _read_extras(extra)
-        base_url = _base_url(host, schema, port, allow_http=read.get("allow_http", False))
+        base_url = _base_url(host, schema, port, allow_http=read["allow_http"])
         return cls(base_url=base_url, access_token=_access_token(password), **read)
 
     @property
@@ -170,17 +148,17 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def _number(value: Any, minimum: float) -> float:
+def _number(value: Any, lowest: float, highest: float) -> float:
     with suppress(TypeError, ValueError, OverflowError):
-        if not isinstance(value, bool) and minimum <= float(value) <= 86_400:
+        if not isinstance(value, bool) and lowest <= float(value) <= highest:
             return float(value)
-    raise ConfigurationError(f"must be a number from {minimum:g} to 86400")
+    raise ConfigurationError(f"must be a number from {lowest:g} to {highest:g}")
 
 
-def _whole_number(value: Any) -> int:
-    number = _number(value, 1)
+def _whole_number(value: Any, lowest: float, highest: float) -> int:
+    number = _number(value, lowest, highest)
     if number != int(number):
-        raise ConfigurationError("must be a whole number from 1 to 86400")
+        raise ConfigurationError(f"must be a whole number from {lowest:g} to {highest:g}")
     return int(number)
 
 
@@ -199,11 +177,11 @@ def _protected(value: Any) -> frozenset[str]:
         found, separator = found.split(","), " "
     is_list = isinstance(found, list) and all(type(one) in (str, int) for one in found)
     own = {str(one).strip() for one in found} if is_list else {""}
-    for one in own.difference(DEFAULT_PROTECTED_FOLDER_IDS):
+    for one in own - _ROOT:
         if separator in one or is_nothing(one) or folder_id_problem(one):
             advice = 'Write ["id1", "id2"]. To protect only the root, remove the extra.'
             raise ConfigurationError("must be a list of folder ids, each of which names one folder", advice=advice)
-    return frozenset(own.union(DEFAULT_PROTECTED_FOLDER_IDS))
+    return _ROOT | own
 
 
 def validate_proxy(value: Any) -> Secret:
@@ -240,7 +218,7 @@ def _pattern(value: Any) -> re.Pattern[str]:
     except (re.error, TypeError, OverflowError, RecursionError):
         raise ConfigurationError("must be a regular expression, such as no such (folder|file)") from None
     if pattern.search(""):
-        raise ConfigurationError('matches every message: every error would mean "not found"')
+        raise ConfigurationError("matches every message")
     return pattern
 
 
@@ -255,23 +233,22 @@ def _download_url(value: Any) -> str:
     return str(value).strip()
 
 
-_EXTRAS: dict[str, Callable[[Any], Any]] = {
-    "timeout": partial(_number, minimum=0.001),
-    "max_attempts": _whole_number,
-    "verify": _verify,
+_PARSERS: dict[str, Callable[..., Any]] = {
+    "number": _number,
+    "integer": _whole_number,
+    "boolean": _flag,
+    "boolean or path": _verify,
     "proxy": validate_proxy,
-    "allow_http": _flag,
-    "protected_folder_ids": _protected,
-    "token_path": _path,
-    "file_id_path": _path,
-    "not_found_pattern": _pattern,
-    "download_url": _download_url,
+    "folder ids": _protected,
+    "dotted path": _path,
+    "pattern": _pattern,
+    "download URL": _download_url,
 }
-EXTRA_KEYS = frozenset(_EXTRAS)
+"""How each kind of extra is read: from its value, and its bounds."""
 
 
 def _read_extras(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The extras that are set: absent, null and empty ones keep their defaults, but an empty list of guards is an error."""
+    """All extras: absent, null and empty ones have their defaults, but an empty list of guards is an error."""
     for name in _unknown(extra):
         bare = re.sub("[^a-z]", "", name.lower())
         if "protect" in bare or get_close_matches(bare, [_GUARD.replace("_", "")], 1, 0.8):
@@ -279,25 +256,26 @@ def _read_extras(extra: Mapping[str, Any]) -> dict[str, Any]:
                 f"extra '{name}' of the connection is unknown, and resembles '{_GUARD}'",
                 advice=f"Write the folders to protect as '{_GUARD}', at the top level of extra; rename anything else.",
             )
-    read = {}
-    for name, parse in _EXTRAS.items():
-        value = extra.get(name)
-        if value is None or (value == "" and name != _GUARD):
-            continue
-        try:
-            read[name] = parse(value)
-        except ConfigurationError as error:
-            raise replace(error, reason=f"extra '{name}' of the connection {error.reason}") from None
-    return read
+    return {name: _read(name, extra.get(name)) for name in EXTRAS}
+
+
+def _read(name: str, value: Any) -> Any:
+    known = EXTRAS[name]
+    if value is None or (value == "" and name != _GUARD):
+        return known.default
+    try:
+        return _PARSERS[known.kind](value, *known.bounds)
+    except ConfigurationError as error:
+        raise replace(error, reason=f"extra '{name}' of the connection {error.reason}") from None
 
 
 def _unknown(extra: Mapping[str, Any]) -> list[str]:
     """The unknown extras. Airflow 2.11's Test button sends each field a second time, with a prefix."""
-    copies = {f"extra__{CONN_TYPE}__{key}" for key in EXTRA_KEYS if extra.get(key) == extra.get(f"extra__{CONN_TYPE}__{key}")}
-    return sorted(extra.keys() - EXTRA_KEYS - copies)
+    copies = {f"extra__{CONN_TYPE}__{key}" for key in EXTRAS if extra.get(key) == extra.get(f"extra__{CONN_TYPE}__{key}")}
+    return sorted(extra.keys() - EXTRAS.keys() - copies)
 
 
 def warnings_about(conn_type: Any, extra: Mapping[str, Any]) -> list[str]:
     """Likely mistakes in a connection that works: another type, and unknown extras."""
     found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
-    return found + [f"has the unknown extra {key!r}. Valid extras: {', '.join(sorted(EXTRA_KEYS))}" for key in _unknown(extra)]
+    return found + [f"has the unknown extra {key!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for key in _unknown(extra)]

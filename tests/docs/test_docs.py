@@ -19,7 +19,8 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, warnings_about
+from airflow_provider_cloudstore.protocol.settings import Settings, warnings_about
+from airflow_provider_cloudstore.provider_info import connection_form
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.doc_blocks import PAGES as READ_BY_USERS
 from tests.doc_blocks import PYTHON, ROOT, blocks, code_of, commands
@@ -58,13 +59,20 @@ def test_every_test_that_the_guarantees_name_exists() -> None:
     assert not [name for name in named if f"def {name}(" not in tests]
 
 
-def test_every_error_and_every_extra_is_documented() -> None:
+def test_every_error_is_documented() -> None:
     kinds = {
         name for name, kind in vars(exceptions).items() if isinstance(kind, type) and issubclass(kind, exceptions.CloudStoreError)
     } - {"PermanentError", "BatchEndedError"}  # what others have in common
     assert not [f"docs/operate/failures.md needs a heading {name}" for name in kinds - ERRORS.keys()]
+
+
+def test_the_pages_table_of_extras_begins_each_row_with_the_forms_words() -> None:
     page = (DOCS / "operate" / "connection.md").read_text()
-    assert not [f"docs/operate/connection.md needs `{key}`" for key in EXTRA_KEYS if f"`{key}`" not in page]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", page, re.MULTILINE))
+    assert [*rows] == [*connection_form()]
+    for name, shown in connection_form().items():
+        words = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", rows[name]).replace("`", "")
+        assert words.startswith(shown["description"].removesuffix(".")), f"docs/operate/connection.md: {name}"
 
 
 def test_the_failures_page_says_which_errors_are_retried_and_permanent() -> None:

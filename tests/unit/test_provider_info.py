@@ -10,7 +10,8 @@ import jsonschema
 from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.provider_info import get_provider_info
+from airflow_provider_cloudstore.protocol.extras import EXTRAS
+from airflow_provider_cloudstore.provider_info import connection_form, get_provider_info
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 
@@ -41,3 +42,19 @@ def test_the_connection_type_is_the_hooks() -> None:
     assert connection["connection-type"] == CloudStoreHook.conn_type == "cloudstore"
     assert connection["hook-name"] == CloudStoreHook.hook_name
     assert CloudStoreHook.default_conn_name == "cloudstore_default"
+
+
+def test_the_connection_form_has_the_defaults_and_bounds_of_the_extras_and_hides_what_may_hold_a_credential() -> None:
+    form = connection_form()
+    assert form.keys() == EXTRAS.keys()
+    assert form["timeout"] == {
+        "label": "Timeout (seconds)",
+        "description": "Seconds for each step of a request. Default 30.",
+        "schema": {"type": ["number", "null"], "minimum": 0.001, "maximum": 86_400},
+    }
+    assert [form[name]["schema"]["type"][0] for name in ("max_attempts", "allow_http", "verify")] == [
+        "integer",
+        "boolean",
+        "string",
+    ]
+    assert [name for name, shown in form.items() if shown["schema"].get("format") == "password"] == ["proxy"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.recording import Folder, Receipts, Status, Try
+from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
 
 SCOPE = ("dag", "run")
 
@@ -21,7 +22,7 @@ def line(url: str, status: str = "queued", padding: int = 0) -> str:
     return json.dumps({"digest": digest_of(url).hex(), "status": status, "response": "x" * padding})
 
 
-def begun(folder: Folder, number: int = 1, process: str = "aa", place: str = "s3://b/r") -> Receipts:
+def begun(folder: PathFolder, number: int = 1, process: str = "aa", place: str = "s3://b/r") -> Receipts:
     """The receipts of a try that has left its mark."""
     receipts = Receipts(folder, Try(SCOPE, number, process), place)
     receipts.begin()
@@ -33,7 +34,7 @@ def read(receipts: Receipts) -> list[tuple[bytes, Status]]:
     return [outcome for part in receipts.parts for outcome in receipts.read(part)]
 
 
-class MemoryFolder:
+class MemoryFolder(PathFolder):
     """A folder in memory, which fails as it is told to."""
 
     def __init__(self, files: dict[str, bytes] | None = None, *, is_local: bool = False) -> None:

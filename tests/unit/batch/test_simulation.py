@@ -22,6 +22,7 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch import job, recording, sending
+from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.lease import LEASE, Lease
 from airflow_provider_cloudstore.batch.ledger import Ledger
@@ -84,7 +85,7 @@ class World:
         return self.store_mode == "down" or self.dice.random() < 0.05
 
 
-class Process:
+class Process(PathFolder):
     """One try, in a process of its own: with a loop, a clock, and a client whose requests meet the world."""
 
     def __init__(self, world: World, number: int, now: float) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.manifest import Entry, Manifest, list_manifest
-from airflow_provider_cloudstore.batch.recording import Folder, Receipts, Try
+from airflow_provider_cloudstore.batch.recording import Receipts, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
 from tests.support import settings
@@ -34,7 +35,7 @@ class Batch:
     :ivar left: how many of its tasks still ran after it.
     """
 
-    def __init__(self, wanted: list[Any], service: VirtualService | None = None, folder: Folder | None = None) -> None:
+    def __init__(self, wanted: list[Any], service: VirtualService | None = None, folder: PathFolder | None = None) -> None:
         self.wanted, self.folder = wanted, folder
         self.service = service or VirtualService()
         self.delay: Callable[[], float] = lambda: 0.0

@@ -17,10 +17,9 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.hooks import asynchronous, cloudstore, connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
+from airflow_provider_cloudstore.protocol.extras import EXTRAS
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
-from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS
-from airflow_provider_cloudstore.provider_info import CONN_FIELDS
 from tests.support import eventually, store_file
 
 HOST = "https://files.example.com"
@@ -128,15 +127,10 @@ def test_a_hook_warns_of_another_type_and_of_a_misspelt_extra(
     assert "Connection 'cloudstore_default' has the unknown extra 'owner'." in caplog.text
 
 
-def test_the_connection_form_offers_every_extra_and_nothing_else() -> None:
-    assert not [f"provider_info.py needs a field '{key}' in CONN_FIELDS" for key in EXTRA_KEYS - CONN_FIELDS.keys()]
-    assert CONN_FIELDS.keys() <= EXTRA_KEYS
-
-
-def test_the_form_of_older_airflows_offers_them_too() -> None:
+def test_the_form_of_older_airflows_offers_every_extra() -> None:
     assert CloudStoreHook.get_ui_field_behaviour().keys() == {"hidden_fields", "relabeling", "placeholders"}
     pytest.importorskip("flask_appbuilder")
-    assert CloudStoreHook.get_connection_form_widgets().keys() == EXTRA_KEYS
+    assert CloudStoreHook.get_connection_form_widgets().keys() == EXTRAS.keys()
 
 
 def test_the_secrets_of_a_hooks_first_calls_are_registered_and_a_warning_tells_of_the_others(

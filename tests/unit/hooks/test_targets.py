@@ -1,127 +1,17 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import fsspec
 import pytest
-from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from airflow_provider_cloudstore.compat import ObjectStoragePath
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.hooks import targets
-from airflow_provider_cloudstore.hooks.targets import atomic_write, object_path, resolve_target
-
-
-class StoredPath:
-    """A path on one of fsspec's stores, as ``atomic_write`` sees an ``ObjectStoragePath``."""
-
-    def __init__(self, fs: Any, protocol: str, path: str) -> None:
-        self.fs, self.protocol, self.path = fs, protocol, path
-
-
-class Upload(AbstractBufferedFile):  # type: ignore[misc]
-    """An upload in parts that nobody sees before it is committed, as s3fs and gcsfs have it."""
-
-    def _initiate_upload(self) -> None:
-        self.parts: list[bytes] = []
-
-    def _upload_chunk(self, final: bool = False) -> bool:
-        assert not self.autocommit
-        self.parts.append(self.buffer.getvalue())
-        return True
-
-    def commit(self) -> None:
-        assert self.closed
-        self.fs.store[self.path] = b"".join(self.parts)
-
-    def discard(self) -> None:
-        self.parts = []
-
-
-class ObjectStore(AbstractFileSystem):  # type: ignore[misc]
-    cachable = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.store: dict[str, bytes] = {}
-
-    def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Upload:
-        return Upload(self, path, mode, **kwargs)
-
-
-@pytest.fixture(params=["path", "memory", "transactional"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    match request.param:
-        case "path":
-            yield tmp_path / "new" / "f", lambda: [*(tmp_path / "new").iterdir()], (tmp_path / "new" / "f").read_bytes
-        case "transactional":
-            store = ObjectStore()
-            yield StoredPath(store, "s3", "bucket/f"), lambda: [*store.store], lambda: store.store["bucket/f"]
-        case kind:
-            fs = fsspec.filesystem("memory", skip_instance_cache=True)
-            fs.store.clear()
-            yield StoredPath(fs, kind, "/bucket/f"), lambda: fs.find("/"), lambda: fs.cat_file("/bucket/f")
-            fs.store.clear()
-
-
-def test_a_file_is_there_whole_once_the_block_ends(target: Any) -> None:
-    path, listed, content = target
-    with atomic_write(path) as sink:
-        sink.restart()
-        sink.write(b"wrong and longer")
-        sink.restart()
-        sink.write(b"he")
-        sink.write(b"llo")
-        assert not any(Path(str(name)).name == "f" for name in listed())
-    assert content() == b"hello"
-    assert len(listed()) == 1
-
-
-def interrupt(path: Any) -> None:
-    with atomic_write(path) as sink:
-        sink.write(b"new" * 10**6)
-        raise KeyboardInterrupt
-
-
-def test_a_failed_one_leaves_nothing_and_what_was_there_stays(target: Any) -> None:
-    path, listed, content = target
-    with pytest.raises(KeyboardInterrupt):
-        interrupt(path)
-    assert not listed()
-    with atomic_write(path) as sink:
-        sink.write(b"old")
-    with pytest.raises(KeyboardInterrupt):
-        interrupt(path)
-    assert (len(listed()), content()) == (1, b"old")
-
-
-def test_the_bytes_are_on_the_disk_before_the_file_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[tuple[int, bool]] = []
-    monkeypatch.setattr(os, "fsync", lambda number: synced.append((os.fstat(number).st_size, (tmp_path / "f").exists())))
-    with atomic_write(tmp_path / "f") as file:
-        file.write(b"new")
-    assert synced == [(3, False)]
-
-
-def test_a_symlink_stays_one_and_the_file_behind_it_keeps_its_mode(tmp_path: Path) -> None:
-    real, link = tmp_path / "real", tmp_path / "link"
-    real.write_bytes(b"old")
-    real.chmod(0o600)
-    link.symlink_to(real)
-    with atomic_write(link) as file:
-        file.write(b"new")
-    assert (link.is_symlink(), real.read_bytes(), real.stat().st_mode & 0o777) == (True, b"new", 0o600)
-
-
-def test_a_folder_is_refused_and_stays(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"is not a file \(end the path of a folder with '/'\)"), atomic_write(tmp_path):
-        pass
-    assert tmp_path.is_dir()
-    assert not [*tmp_path.iterdir()]
+from airflow_provider_cloudstore.hooks.targets import object_path, resolve_target, tries_of_task
+from airflow_provider_cloudstore.stores import atomic_write
 
 
 @pytest.mark.parametrize("opened", [object_path, resolve_target])
@@ -154,57 +44,16 @@ def test_an_id_that_can_be_no_name_needs_a_target_that_names_the_file(tmp_path: 
     assert [*tmp_path.iterdir()] == []
 
 
-Try = Callable[..., None]
-
-
-@pytest.fixture
-def as_try(monkeypatch: pytest.MonkeyPatch) -> Try:
-    """Be a try of a task from now on."""
-
-    def become(number: int, task_id: str = "t", map_index: int = -1, run_id: str = "r") -> None:
-        ti = SimpleNamespace(dag_id="d", run_id=run_id, task_id=task_id, map_index=map_index, try_number=number)
+def test_the_tries_of_a_task_have_names_that_no_other_task_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tries(**other: Any) -> list[str]:
+        ti = SimpleNamespace(**{"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": -1, "try_number": 1} | other)
         monkeypatch.setattr(targets, "get_current_context", lambda: {"ti": ti})
+        return tries_of_task()
 
-    return become
-
-
-def test_a_retry_removes_the_parts_of_lower_tries_of_its_task_and_no_others(tmp_path: Path, as_try: Try) -> None:
-    path = tmp_path / ("f" * 255)
-    killed: list[Any] = []  # collected, they would end
-    for number, other in ((1, {"task_id": "u"}), (1, {"map_index": 1}), (1, {"run_id": "s"}), (1, {}), (2, {}), (4, {})):
-        as_try(number, **other)
-        killed.append(atomic_write(path))
-        killed[-1].__enter__().write(b"old")
-    as_try(3)
-    with atomic_write(path) as file:
-        file.write(b"new")
-    assert path.read_bytes() == b"new"
-    assert len([*tmp_path.iterdir()]) == 1 + 3 + 1  # the file, and the parts of other tasks and of the fourth try
+    firsts = [tries(), tries(dag_id="e"), tries(run_id="s"), tries(task_id="u"), tries(map_index=1)]
+    assert len({name for (name,) in firsts}) == len(firsts)
+    assert tries(try_number=3) == [firsts[0][0].replace("-1", f"-{number}") for number in (1, 2, 3)]
 
 
-def test_two_downloads_of_one_try_to_one_target_have_parts_of_their_own(tmp_path: Path, as_try: Try) -> None:
-    as_try(1)
-    with atomic_write(tmp_path / "f") as one:
-        one.write(b"one")
-        with atomic_write(tmp_path / "f") as two:
-            two.write(b"two")
-        assert (tmp_path / "f").read_bytes() == b"two"
-    assert (tmp_path / "f").read_bytes() == b"one"
-    assert len([*tmp_path.iterdir()]) == 1
-
-
-def overtaken(path: Path, as_try: Try) -> None:
-    """Write as the first try, which freezes while the second one writes the target."""
-    as_try(1)
-    with atomic_write(path) as frozen:
-        frozen.write(b"old")
-        as_try(2)
-        with atomic_write(path) as file:
-            file.write(b"new")
-        frozen.write(b"old")
-
-
-def test_an_older_try_that_thaws_fails_and_leaves_the_target_alone(tmp_path: Path, as_try: Try) -> None:
-    with pytest.raises(FileNotFoundError, match=r"-1\.part"):
-        overtaken(tmp_path / "f", as_try)
-    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"new"]
+def test_outside_of_a_task_there_are_no_tries() -> None:
+    assert tries_of_task() == []

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore import exceptions, stores
 from airflow_provider_cloudstore.compat import AirflowFailException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks import cloudstore as hooks
-from airflow_provider_cloudstore.hooks import targets
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator
 from tests.dag_runs import run_dag
@@ -28,13 +27,13 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 def test_a_file_is_downloaded_once_it_is_there_and_no_link_is_stored(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named, parts = targets._new_part, []
+    named, parts = stores._LocalFile._new_part, []
 
-    def note(fs: Any, path: str) -> str:
-        parts.append(named(fs, path))
-        return str(parts[-1])
+    def note(file: stores._LocalFile) -> str:
+        parts.append(named(file))
+        return parts[-1]
 
-    monkeypatch.setattr(targets, "_new_part", note)
+    monkeypatch.setattr(stores._LocalFile, "_new_part", note)
     target = tmp_path / "folder" / "f"
     run = run_dag(dags.download, {"source": emulator.serve(DATA), "target": str(target), "sha256": SHA256})
     assert run.state == "success", run

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.protocol.extras import EXTRAS
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import EXTRA_KEYS, Settings, read_extra, warnings_about
+from airflow_provider_cloudstore.protocol.settings import Settings, read_extra, warnings_about
 
 
 def read(host: str | None = "files.example.com", password: str | None = "token", **more: Any) -> Settings:
@@ -99,25 +99,33 @@ VALUES: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("key", "written", "value"), VALUES)
-def test_an_extra_is_read_and_its_default_kept_where_it_is_empty(key: str, written: Any, value: Any) -> None:
+def test_an_extra_is_read(key: str, written: Any, value: Any) -> None:
     assert getattr(read(**{key: written}), key) == value
-    default = getattr(read(), key)
-    assert getattr(read(**{key: None}), key) == default
-    if key != "protected_folder_ids":
-        assert getattr(read(**{key: ""}), key) == default
 
 
-def test_every_setting_that_is_no_standard_field_is_an_extra() -> None:
-    settings = {one.name for one in fields(Settings)} - {"base_url", "access_token", "proxy_is_inherited", "conn_id"}
-    assert settings == EXTRA_KEYS, f"protocol/settings.py needs both a field and a row in _EXTRAS: {settings ^ EXTRA_KEYS}"
-    untested = EXTRA_KEYS - {key for key, *_ in VALUES}
+def test_every_kind_of_extra_is_tested() -> None:
+    untested = {extra.kind for extra in EXTRAS.values()} - {EXTRAS[key].kind for key, *_ in VALUES}
     assert not untested, f"tests/unit/protocol/test_settings.py needs a row in VALUES for {untested}"
 
 
-def test_the_defaults_are_those_of_the_page() -> None:
-    settings = Settings("https://h", Secret("t"), **read_extra(""))
-    assert (settings.timeout, settings.max_attempts, settings.verify) == (30, 4, True)
-    assert settings.protected_folder_ids == {"0", "/"}
+@pytest.mark.parametrize("key", EXTRAS)
+def test_an_extra_that_is_absent_null_or_empty_has_its_default(key: str) -> None:
+    empty: list[dict[str, Any]] = [{}, {key: None}, {key: ""}]
+    if key == "protected_folder_ids":
+        del empty[2]  # an error, as below
+    assert [getattr(read(**extra), key) for extra in empty] == [EXTRAS[key].default] * len(empty)
+    assert getattr(Settings("https://h", Secret("t")), key) == EXTRAS[key].default
+
+
+@pytest.mark.parametrize("key", [name for name, extra in EXTRAS.items() if extra.bounds])
+def test_a_number_beyond_its_bounds_is_refused_with_them(key: str) -> None:
+    lowest, highest = EXTRAS[key].bounds
+    extra: dict[str, Any] = {key: lowest}
+    assert getattr(read(**extra), key) == lowest
+    assert getattr(read(**extra | {key: highest}), key) == highest
+    for beyond in (lowest / 2, highest + 1):
+        with pytest.raises(ConfigurationError, match=f"^extra '{key}' .* number from {lowest:g} to {highest:g}"):
+            read(**extra | {key: beyond})
 
 
 @pytest.mark.parametrize(
@@ -170,7 +178,7 @@ def test_any_other_unknown_extra_has_no_effect_and_is_told_like_another_type(nam
     about_type, unknown = warnings_about("http", {name: "x", "timeout": 1})
     assert "has the type 'http', not 'cloudstore'" in about_type
     assert repr(name) in unknown
-    assert all(key in unknown for key in EXTRA_KEYS)
+    assert all(key in unknown for key in EXTRAS)
 
 
 def test_the_test_button_of_airflow_2_sends_each_field_twice() -> None:

@@ -1,0 +1,163 @@
+"""Writes a file whole or not at all, on this machine or in a store: what counts as local, and what each store can do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_cloudstore.exceptions import InvalidInputError
+
+_LOCAL = ("", "file", "local")
+_TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before they are committed
+# Here a file appears when its only request is complete, and a folder is only a prefix of names, which needs no creation.
+_OBJECT_STORES = (*_TRANSACTIONAL, "abfs", "abfss", "adl", "oss", "memory")
+_MISSING_BUCKET = {"FileNotFoundError", "ResourceNotFoundError"}  # the second is Azure's, which adlfs may wrap
+_PERMANENT_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+
+
+def _protocol(path: Any) -> str:
+    return getattr(path, "protocol", "")
+
+
+def is_local(path: Any) -> bool:
+    """Whether a ``pathlib.Path`` or an ``ObjectStoragePath`` is on this machine."""
+    return _protocol(path) in _LOCAL
+
+
+def filesystem(path: Any) -> tuple[Any, str]:
+    """The fsspec filesystem of a ``pathlib.Path`` or an ``ObjectStoragePath``, and the path in it; local links are resolved."""
+    from fsspec.implementations.local import LocalFileSystem
+
+    if is_local(path):
+        return LocalFileSystem(), os.path.realpath(getattr(path, "path", path))
+    return path.fs, path.path
+
+
+def validate_target(path: Any) -> None:
+    """Raise ``InvalidInputError`` if a local path leads to something that is not a file."""
+    if is_local(path) and os.path.exists(found := filesystem(path)[1]) and not os.path.isfile(found):
+        raise InvalidInputError(f"target '{found}' is not a file (end the path of a folder with '/')")
+
+
+def permanent_problem(path: Any, error: Exception) -> str:
+    """Why no retry mends an error of a path's store, such as a local folder that is read-only; empty if one may."""
+    if is_local(path) and isinstance(error, OSError) and error.errno in _PERMANENT_ERRORS:
+        return error.strerror or type(error).__name__
+    is_missing = _MISSING_BUCKET & {type(error).__name__, type(error.__cause__).__name__}
+    return "its bucket or container does not exist" if is_missing and _protocol(path) in _OBJECT_STORES else ""
+
+
+def replace_file(path: Any, content: bytes) -> None:
+    """Write or replace a small file, in a single request to an object store; elsewhere, its folder is created."""
+    if _protocol(path) in _OBJECT_STORES:
+        path.fs.pipe_file(path.path, content)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_Upload]:
+    """A file to write, which is at its path once the block ends well; else what was there stays there.
+
+    :param path: a ``pathlib.Path`` or an ``ObjectStoragePath``.
+    :param tries: the names of the tries of the task that writes it, up to the one that runs. That one's names the file's part,
+        and those of lower ones are removed: a lower try that still runs then fails when it completes its part.
+    """
+    validate_target(path)
+    kind = _LocalFile if is_local(path) else _Upload if _protocol(path) in _TRANSACTIONAL else _RenamedFile
+    file = kind(*filesystem(path), tries)
+    try:
+        yield file
+        file.commit()
+    except BaseException:
+        file.discard()
+        raise
+
+
+class _Upload:
+    """An upload that nobody sees before it is committed. Its bytes cannot be taken back: to restart is to open another."""
+
+    def __init__(self, fs: Any, path: str, tries: Sequence[str]) -> None:
+        self._fs, self._path, self._tries = fs, path, tries
+        self._file: Any = self._open()
+
+    def _open(self) -> Any:
+        return self._fs.open(self._path, "wb", autocommit=False)
+
+    def write(self, content: bytes) -> None:
+        self._file.write(content)
+
+    def restart(self) -> None:
+        """Forget what was written."""
+        if self._file.tell():
+            self.discard()
+            self._file = self._open()
+
+    def commit(self) -> None:
+        """Upload what is left, and complete the upload."""
+        self._file.close()
+        self._file.commit()
+
+    def discard(self) -> None:
+        """Give the upload up; what prevents that must not hide why."""
+        with suppress(OSError):
+            self._file.discard()
+        self._file.closed = True  # fsspec would upload what is left when it is collected
+
+
+class _RenamedFile(_Upload):
+    """A file next to the target, for a store where all see what is not yet complete."""
+
+    def _open(self) -> Any:
+        self._part = self._new_part()
+        return self._fs.open(self._part, "wb")
+
+    def commit(self) -> None:
+        """Give it its name."""
+        self._file.close()
+        self._fs.mv(self._part, self._path)
+
+    def discard(self) -> None:
+        """Remove it; what prevents that must not hide why."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._fs.rm(self._part)
+
+    def _new_part(self) -> str:
+        """The path of the part: what is written by no task, or twice by one try, gets a random name."""
+        folder, slash, name = self._path.rpartition("/")
+        start = f"{folder}{slash}.{name.encode()[:100].decode(errors='ignore')}"
+        parts = [f"{start}.{one}.part" for one in self._tries]
+        for lower in parts[:-1]:
+            with suppress(FileNotFoundError):
+                self._fs.rm(lower)
+        if parts and not self._fs.exists(parts[-1]):
+            return parts[-1]
+        return f"{start}.{secrets.token_hex(6)}.part"
+
+
+class _LocalFile(_RenamedFile):
+    """A file next to the target, which keeps the mode of the one that it replaces."""
+
+    def _open(self) -> Any:
+        Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        self._part = self._new_part()
+        file = open(self._part, "xb")  # noqa: SIM115  (closed by commit or discard)
+        if os.path.exists(self._path):
+            os.fchmod(file.fileno(), os.stat(self._path).st_mode & 0o7777)
+        return file
+
+    def commit(self) -> None:
+        """Put it at its place, once its bytes are on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        Path(self._part).replace(self._path)  # fails if a later try has removed the part
