@@ -26,6 +26,7 @@ _CREDENTIAL_NAME = re.compile(f".*{_CREDENTIAL}", re.IGNORECASE | re.DOTALL)
 _CREDENTIAL_FIELD = re.compile(f'{_CREDENTIAL}": ')
 _CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)[^&#;\s\"'<>]+", re.IGNORECASE)
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]{1,512}@")
+_SEPARATOR = re.compile("[&;]")
 _NO_PASSWORD = ("", "x-oauth-basic")  # the user is a token
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
@@ -179,7 +180,7 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
         return (Secret(url),)
     userinfo = parts.netloc.rpartition("@")[0]
     user, _, password = userinfo.partition(":")
-    pairs = [pair.partition("=") for text in (parts.query, parts.fragment) for pair in re.split("[&;]", text)]
+    pairs = [pair.partition("=") for text in (parts.query, parts.fragment) if text for pair in _SEPARATOR.split(text)]
     values = [value for name, _, value in pairs if is_credential_name(unquote(name)) or name.lower() == "key"]
     pieces = [userinfo, user if password in _NO_PASSWORD else password, parts.query, parts.fragment, *values]
     found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}
