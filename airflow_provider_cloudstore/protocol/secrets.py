@@ -40,13 +40,15 @@ class Secret:
 
     def __init__(self, value: str) -> None:
         self._value = value
-        self._core = max(_ALPHANUMERIC.findall(value), key=len, default="").lower()
+        self._core: str | None = None  # not computed before it is needed: the URLs of a batch are one secret
 
     def may_be_in(self, lowered: str) -> bool:
         """Whether a text may contain a printed form: each contains the longest run of letters and digits unbroken.
 
         :param lowered: the text, in lower case.
         """
+        if self._core is None:
+            self._core = max(_ALPHANUMERIC.findall(self._value), key=len, default="").lower()
         return self._core in lowered
 
     def reveal(self) -> str:
