@@ -83,10 +83,11 @@ class Sender:
 
     async def _next(self) -> Entry | None:
         """The next entry to send, or None if nothing is left."""
-        async with self._reading:
-            if not self._queue:
-                read = await self.in_thread(lambda: list(islice(filter(self.ledger.admit, self.entries), _READ_AHEAD)))
-                self._queue.extend(read)
+        if not self._queue:  # checked before the lock too: workers that have met there would queue for it at every entry
+            async with self._reading:
+                if not self._queue:
+                    read = await self.in_thread(lambda: list(islice(filter(self.ledger.admit, self.entries), _READ_AHEAD)))
+                    self._queue.extend(read)
         return self._queue.popleft() if self._queue else None
 
     async def _send(self, entry: Entry) -> None:

@@ -27,6 +27,7 @@ from airflow_provider_cloudstore.protocol.storable import Json
 __all__ = ["DownloadLink", "DownloadedFile", "FolderDeletion", "RemoteUpload"]
 """What users get: the reference lists these."""
 
+_from_json = json.JSONDecoder(strict=False).decode  # careless services send raw line breaks inside strings
 _CODINGS = ("gzip", "deflate")
 _PAGE_TYPES = ("text/html", "application/xhtml")
 # How a JSON object says that the operation failed, at its top level.
@@ -133,7 +134,7 @@ def read_content(response: Response) -> Content:
     if not text:
         return Content()
     with suppress(ValueError, RecursionError):
-        return Content(json.loads(text, strict=False))  # careless services send raw line breaks inside strings
+        return Content(_from_json(text))
     if text.startswith("<") or response.headers.get("content-type", "").lower().startswith(_PAGE_TYPES):
         return Content(text, "a web page in place of the service's response", is_web_page=True)
     return Content(text, "a body that begins like JSON and is not JSON" if text[0] in "{[" else "")

@@ -23,8 +23,10 @@ _HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/
 _PATH_CREDENTIALS = re.compile(r"://[^/@]*(?::|%3a)(?!\d{1,5}/).*@", re.IGNORECASE | re.DOTALL)
 _CREDENTIAL = "(?:token|password|passwd|pwd|secret|signature|sig|credential|api[_-]?key|access[_-]?key|authorization)s?"
 _CREDENTIAL_NAME = re.compile(f".*{_CREDENTIAL}", re.IGNORECASE | re.DOTALL)
+_CREDENTIAL_FIELD = re.compile(f'{_CREDENTIAL}": ')
 _CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)[^&#;\s\"'<>]+", re.IGNORECASE)
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]{1,512}@")
+_SEPARATOR = re.compile("[&;]")
 _NO_PASSWORD = ("", "x-oauth-basic")  # the user is a token
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
@@ -34,10 +36,20 @@ _MIN_PART_LENGTH = 8  # a shorter one may be part of another value by chance
 class Secret:
     """A string that ``str``, ``repr`` and ``format`` do not reveal, also inside other values."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("_core", "_value")
 
     def __init__(self, value: str) -> None:
         self._value = value
+        self._core: str | None = None  # not computed before it is needed: the URLs of a batch are one secret
+
+    def may_be_in(self, lowered: str) -> bool:
+        """Whether a text may contain a printed form: each contains the longest run of letters and digits unbroken.
+
+        :param lowered: the text, in lower case.
+        """
+        if self._core is None:
+            self._core = max(_ALPHANUMERIC.findall(self._value), key=len, default="").lower()
+        return self._core in lowered
 
     def reveal(self) -> str:
         """The secret; call this only where it is sent."""
@@ -84,14 +96,9 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     """
     lowered = text.lower()
     # Usually none, so that no forms are computed: in a batch, each URL has its own secrets.
-    forms = _forms(tuple([secret for secret in secrets if _core(secret) in lowered]))
+    found = tuple([secret for secret in secrets if secret.may_be_in(lowered)])
+    forms = _forms(found) if found else ()
     return re.sub("|".join(map(re.escape, forms)), MASK, text) if forms else text
-
-
-@functools.lru_cache
-def _core(secret: Secret) -> str:
-    """The longest run of letters and digits, in lower case: every printed form contains it unbroken."""
-    return max(_ALPHANUMERIC.findall(secret.reveal()), key=len, default="").lower()
 
 
 @functools.lru_cache  # a wait needs those of the same token at every poll
@@ -148,6 +155,14 @@ def is_credential_name(name: str) -> bool:
     return bool(_CREDENTIAL_NAME.fullmatch(name))
 
 
+def has_credential_field(text: str) -> bool:
+    """Whether a field in ``text`` has such a name.
+
+    :param text: what ``json.dumps`` returned.
+    """
+    return bool(_CREDENTIAL_FIELD.search(text.lower()))
+
+
 def redact_parameters(text: str) -> str:
     """``text`` without the credentials of the URLs in it: user info, and parameters whose names say that they hold one."""
     if "=" in text:
@@ -167,7 +182,7 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
         return (Secret(url),)
     userinfo = parts.netloc.rpartition("@")[0]
     user, _, password = userinfo.partition(":")
-    pairs = [pair.partition("=") for text in (parts.query, parts.fragment) for pair in re.split("[&;]", text)]
+    pairs = [pair.partition("=") for text in (parts.query, parts.fragment) if text for pair in _SEPARATOR.split(text)]
     values = [value for name, _, value in pairs if is_credential_name(unquote(name)) or name.lower() == "key"]
     pieces = [userinfo, user if password in _NO_PASSWORD else password, parts.query, parts.fragment, *values]
     found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider_cloudstore.protocol.secrets import MASK, is_credential_name
+from airflow_provider_cloudstore.protocol.secrets import MASK, has_credential_field, is_credential_name
 
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 
@@ -23,6 +23,9 @@ _OMITTED = "(omitted: the response is too large to store)"
 _INTEGERS = range(-(2**63), 2**63)
 _EXACT = 2.0**53  # PostgreSQL returns a larger float as an integer that is not equal to it
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_to_json = json.JSONEncoder(allow_nan=False).encode
+# In JSON of ASCII: an escape, the beginning of a key that is renamed, and a number that may not fit.
+_UNUSUAL = re.compile(r'\\|"__|[0-9]{16}|[0-9]e\+')
 
 
 def storable(value: Any, clean: Callable[[str], str] = str) -> Json:
@@ -33,10 +36,23 @@ def storable(value: Any, clean: Callable[[str], str] = str) -> Json:
     or what is below 32 levels, is replaced by a note.
 
     :param value: parsed JSON.
-    :param clean: removes secrets from a string; called with every string, key and number.
+    :param clean: removes secrets from a string: each string, key and number, or all of ``value`` as JSON. It changes a text if it
+        changes a part of it.
     """
+    if _is_storable(value, clean):
+        return value  # type: ignore[no-any-return]
     stored = _stored(value, clean, _MAX_LEVELS)
     return stored if len(json.dumps(stored)) <= MAX_BYTES else _OMITTED
+
+
+def _is_storable(value: Any, clean: Callable[[str], str]) -> bool:
+    """Whether ``value`` is stored unchanged, at one look: true of nearly all responses. Where in doubt, it is false."""
+    try:
+        text = _to_json(value)
+    except (ValueError, RecursionError):  # NaN, an infinite number, or too many levels
+        return False
+    may_change = _UNUSUAL.search(text) or has_credential_field(text) or text.count("[") + text.count("{") > _MAX_LEVELS
+    return not may_change and len(text) <= MAX_BYTES and clean(text) == text
 
 
 def _stored(value: Any, clean: Callable[[str], str], levels: int) -> Json:

@@ -33,15 +33,19 @@ def split_url(url: str) -> SplitResult:
     authority = shape["authority"]
     if "\\" in url:
         raise AmbiguousUrlError("contains a backslash: write it as %5C")
-    if re.search(r"\s", authority) or not authority.isprintable():
+    if " " in authority or not authority.isprintable():
         raise AmbiguousUrlError("contains a space or an invisible character in its host")
     user_info, _, address = authority.rpartition("@")
-    after_colon = ":" in re.sub(r"\[.*\]", "", authority) and "@" in shape["path"]
-    if "@" in user_info or after_colon or re.search(r"(?<!/)@", shape["path"]):
+    if "@" in user_info or ("@" in shape["path"] and _may_end_user_info(authority, shape["path"])):
         raise AmbiguousUrlError(
             "has an '@' that may end user info with a '/', '?', '#' or '@' in it: write those as %2F, %3F, %23, %40"
         )
     return _validated(url, address)
+
+
+def _may_end_user_info(authority: str, path: str) -> bool:
+    """Whether an ``@`` in a path may be that of the authority."""
+    return ":" in re.sub(r"\[.*\]", "", authority) or bool(re.search(r"(?<!/)@", path))
 
 
 def _validated(url: str, address: str) -> SplitResult:

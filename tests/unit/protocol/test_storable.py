@@ -4,11 +4,13 @@ import importlib
 import json
 import math
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.storable import storable
 from tests.support import examples
 
@@ -55,6 +57,41 @@ def test_what_is_stored_comes_back_from_every_serializer_of_airflow_as_it_was(va
     json.dumps(stored, ensure_ascii=False, allow_nan=False).encode("utf-8")
     assert "\\u0000" not in json.dumps(stored)
     assert storable(stored) == stored
+
+
+SECRETS = (Secret("a+b/c=d%e"), Secret("12345678"), Secret("1.5"), Secret("p\u00e4ss"), Secret('quo"ted'), Secret("+-+"))
+FILE_ID = "kept?token=12345678"
+PLANTED = [form for secret in SECRETS for form in printed_forms(secret)]
+PLANTED += [FILE_ID, "https://user:pw@host/", "/f?sig=abc&x=1", "https://host/path", "TOKEN", "***", "9" * 16, "1e+16", "a=b"]
+NUMBERS = [12345678, 1.5, 123456789, 10**15, 10**16, 2**53, 2.0**53 + 2, 1e-9, 1e15, 1e16, 1e300, math.nan, -math.inf, 2**63]
+texts = st.builds("".join, st.lists(st.one_of(st.sampled_from(PLANTED), st.text(max_size=5)), max_size=3))
+names = st.one_of(keys, texts, st.sampled_from(["token", "Api_Key", "token_type", "SIG", "passwd", "_status", "file_id"]))
+plain = st.one_of(st.none(), st.booleans(), st.integers(-1000, 1000), st.text("abc /.-_:", max_size=9), st.floats(0, 9))
+responses = st.recursive(
+    st.one_of(plain, plain, plain, texts, st.sampled_from(NUMBERS)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.one_of(st.text("abc_"), names), inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+def without_secrets(text: str) -> str:
+    return text if text == FILE_ID else redact_parameters(redact(text, SECRETS))
+
+
+@settings(max_examples=examples(500), deadline=None, database=None)
+@given(responses)
+def test_a_value_is_stored_alike_whether_or_not_something_beside_it_has_to_change(value: Any) -> None:
+    for beside in ("\x00", "a+b/c=d%e", 2**63):  # each of them has everything looked at field by field
+        both: Any = storable([value, beside], without_secrets)
+        assert both[1] != beside
+        assert json.dumps(storable(value, without_secrets)) == json.dumps(both[0])
+
+
+def test_a_response_that_needs_no_change_is_cleaned_at_one_look() -> None:
+    response = {"_status": "success", "data": {"file_id": 123456789, "ratio": 0.5, "tags": ["a", None, True]}, "token_type": "x"}
+    clean = Mock(side_effect=str)
+    assert storable(response, clean) == response
+    clean.assert_called_once_with(json.dumps(response))
 
 
 def test_a_key_that_serializers_give_a_meaning_to_is_stored_under_another_name() -> None:
