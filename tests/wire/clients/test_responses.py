@@ -26,7 +26,7 @@ UNCLEAR = {
     "no last chunk": CHUNKED + b"2\r\n{}\r\n",
     "a chunk without a size": CHUNKED + b"zz\r\n{}\r\n0\r\n\r\n",
     "gzip that is none": GZIP + b"Content-Length: 2\r\n\r\n{}",
-    "a coding that nobody knows": HEAD + b"Content-Encoding: x\r\nContent-Length: 2\r\n\r\n{}",
+    "a coding that nobody undoes": HEAD + b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
 }
 
 
