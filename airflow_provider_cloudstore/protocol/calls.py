@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pendulum import from_timestamp
+from pendulum import UTC, DateTime
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol import failures, results
@@ -198,7 +198,8 @@ class DeleteFolder(Call[FolderDeletion]):
 
     def result(self, found: None, response: Response, content: Content, existed: bool | None) -> FolderDeletion:
         """The deletion, with the service's response."""
-        return FolderDeletion(self._subject, from_timestamp(response.sent), self._storable(content), existed)
+        sent = DateTime.fromtimestamp(response.sent, UTC)
+        return FolderDeletion(self._subject, sent, self._storable(content), existed)
 
 
 class UploadFromUrl(Call[RemoteUpload]):
@@ -213,7 +214,8 @@ class UploadFromUrl(Call[RemoteUpload]):
     def result(self, found: str | None, response: Response, content: Content, existed: bool | None) -> RemoteUpload:
         """The queued upload, with the service's response."""
         file_id = found or ""
-        return RemoteUpload(file_id, self._redacted, from_timestamp(response.sent), self._storable(content, file_id))
+        sent = DateTime.fromtimestamp(response.sent, UTC)
+        return RemoteUpload(file_id, self._redacted, sent, self._storable(content, file_id))
 
 
 class CreateDownloadLink(Call[DownloadLink]):
