@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
-from pendulum import from_timestamp
+from pendulum import UTC, DateTime
 
 from airflow_provider_cloudstore import __version__, exceptions
 from airflow_provider_cloudstore.exceptions import BASE_URL_ADVICE, CONNECTION, CloudStoreError
@@ -273,7 +273,7 @@ class DeleteFolder(Operation[FolderDeletion]):
 
     def result(self, found: None, reading: Reading) -> FolderDeletion:
         """The deletion, with the service's response."""
-        return FolderDeletion(self.subject, from_timestamp(reading.response.sent), reading.stored(), reading.existed)
+        return FolderDeletion(self.subject, DateTime.fromtimestamp(reading.response.sent, UTC), reading.stored(), reading.existed)
 
 
 class UploadFromUrl(Operation[RemoteUpload]):
@@ -300,7 +300,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """The queued upload, with the service's response."""
-        file_id, sent = found or "", from_timestamp(reading.response.sent)
+        file_id, sent = found or "", DateTime.fromtimestamp(reading.response.sent, UTC)
         return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.stored(file_id))
 
 
