@@ -147,7 +147,8 @@ def test_a_state_a_flag_a_code_or_a_bare_word_is_a_sign_of_an_error(data: Any) -
     [
         {"type": "file"}, {"status": "created"}, {"status": 0}, {"status": 1}, {"result": 0}, {"code": "SUCCESS"},
         {"code": "00000"},
-        {"code": None}, {"code": ""}, {"errno": 0}, {"success": True, "code": 31001}, {"result": True, "code": 999}, {"code": 200},
+        {"code": None}, {"code": ""}, {"errno": 0}, {"success": True, "code": 31001}, {"result": True, "code": 999},
+        {"code": 200},
         {"ocs": {"meta": {"status": "ok", "statuscode": 100}, "data": []}},
         {"data": {"code": "Z19"}, "x": 1},
         True, "true", "OK",
