@@ -199,10 +199,6 @@ class Download:
 
         :raises CloudStoreError: if it does not; ``retryable`` says whether to make another attempt.
         """
-        if head.status in (200, 206) and head.headers.get("content-encoding", "identity").lower() != "identity":
-            raise self._error(
-                exceptions.InvalidResponseError, f"HTTP {head.status} with an unrequested Content-Encoding", head, _ON_NO_FILE
-            )
         if head.status == 200 and self._block is None:
             self._accept_whole(head)
         elif head.status in (200, 206, 416):
