@@ -36,7 +36,7 @@ _LENGTH = re.compile("[0-9]{1,18}")
 _LINK_REJECTED = (401, 403, 404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _ON_NO_FILE = "Check that the download URL leads to the file itself, and that no proxy or login page responds instead."
-_ON_REDIRECT = "Downloads follow a few redirects, over https or on this machine only."
+_ON_REDIRECT = "Downloads follow a few redirects, over https, on this machine, or over http where extra 'allow_http' is true."
 _ON_REJECTED_LINK = (
     "The link was new. Check extra 'download_url' of the connection if it is set; "
     "otherwise ask whoever runs the service why its download host rejects links."
@@ -187,7 +187,7 @@ class Download:
         with suppress(ValueError):  # then it is no URL, as url_problem says
             url = urljoin(source, url).partition("#")[0]
         self._redirects += 1
-        problem = url_problem(url, allow_loopback=is_local)
+        problem = url_problem(url, allow_http=self.settings.allow_http, allow_loopback=is_local)
         if problem or self._redirects > MAX_REDIRECTS:
             what = f"the target of the redirect {problem}" if problem else f"more than {MAX_REDIRECTS} redirects"
             raise self._error(exceptions.BadRequestError, f"HTTP {head.status}: {what}", head, _ON_REDIRECT)

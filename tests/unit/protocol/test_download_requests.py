@@ -204,6 +204,16 @@ def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> 
     assert not refused.value.retryable
 
 
+def test_a_redirect_over_plain_http_is_followed_where_the_connection_allows_it() -> None:
+    download = Download("f1", settings(allow_http=True))
+    download.start_attempt(link("http://files.internal/d?t=1"))
+    for location in ("/same-host", "http://files.internal:8080/x", "http://cdn.internal/x"):
+        assert download.follow_redirect(head(302, location=location))
+    assert download.request().url == "http://cdn.internal/x"
+    with pytest.raises(exceptions.BadRequestError, match="scheme 'ftp'"):
+        download.follow_redirect(head(302, location="ftp://cdn.internal/x"))
+
+
 def test_a_token_becomes_a_url_by_the_response_or_else_by_the_connection() -> None:
     own = settings(download_url="https://dl.example.com/{token}/file")
     assert download_url(link(), own).reveal() == URL
