@@ -95,6 +95,12 @@ def _percent_encoded(url: str) -> Secret:
     return Secret(urlunsplit((parts.scheme, parts.netloc, path, query, "")))
 
 
+def _length(head: Response) -> int | None:
+    """How many bytes a body has; None if its chunks tell, or nothing does."""
+    length = "" if "transfer-encoding" in head.headers else head.headers.get("content-length", "")
+    return int(length) if _LENGTH.fullmatch(length) else None
+
+
 def _validate_sha256(value: Any) -> str | None:
     text = value.strip() if isinstance(value, str) else value
     if text in (None, ""):
@@ -207,10 +213,8 @@ class Download:
             raise self._rejected(head)
 
     def _accept_whole(self, head: Response) -> None:
-        is_chunked = "transfer-encoding" in head.headers
-        length = "" if is_chunked else head.headers.get("content-length", "")
-        total = int(length) if _LENGTH.fullmatch(length) else None
-        if total is None and not is_chunked and not self._expected:
+        total = _length(head)
+        if total is None and "transfer-encoding" not in head.headers and not self._expected:
             reason = "HTTP 200 with neither Content-Length nor chunks, so that a truncated file would go unnoticed"
             raise self._error(
                 exceptions.InvalidResponseError, f"{reason}; expected_sha256 makes it acceptable", head, _ON_NO_FILE
@@ -224,7 +228,8 @@ class Download:
         first, last, total = map(int, found.groups()) if found else (-1, -1, 0)
         version = FileVersion.from_headers(head.headers, total)
         is_requested = (first, last + 1) == (self.position, min(total, self._end))
-        is_empty_file = head.status == 416 and content_range == "bytes */0"
+        # A server without ranges sends an empty file as it is, and one with ranges has none to send.
+        is_empty_file = (head.status, _length(head)) == (200, 0) or (head.status == 416 and content_range in ("", "bytes */0"))
         if not (is_requested or is_empty_file) or self.version not in (None, version):
             raise self._unexpected(head)
         self.version = version

@@ -283,9 +283,10 @@ def test_a_host_without_ranges_is_an_error_that_names_the_download(status: int, 
     assert not failed.value.retryable
 
 
-def test_an_empty_file_has_no_block() -> None:
+@pytest.mark.parametrize("response", [head(416, content_range="bytes */0"), head(416), head(200, content_length="0")])
+def test_an_empty_file_has_no_block(response: Response) -> None:
     download = started(block=range(1))
-    download.accept_head(head(416, content_range="bytes */0"))
+    download.accept_head(response)
     assert download.bytes_wanted == 0
     download.finish_attempt(None)
     assert download.version == FileVersion(0, "", "")
