@@ -159,7 +159,7 @@ class CloudStoreHook(BaseHook):
             it ends with ``/``, the file's name is its id, percent-encoded.
         :param expected_sha256: the SHA-256 to verify, in hexadecimal digits; none by default.
         :param link: a link that was just created, to be used first.
-        :returns: the file's path, size and SHA-256.
+        :returns: the file's path, the name that its host gave it, its size and SHA-256.
         :raises ConfigurationError: if neither the response nor the connection gives a download URL.
         :raises ChecksumError: if the SHA-256 differs.
         :raises RequestRejectedError: if the download's host rejects new links.

@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from email.message import Message
+from email.utils import collapse_rfc2231_value
 from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
@@ -33,6 +35,7 @@ _OPERATION = "download"
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII | re.IGNORECASE)
 _LENGTH = re.compile("[0-9]{1,18}")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _LINK_REJECTED = (401, 403, 404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _ON_NO_FILE = "Check that the download URL leads to the file itself, and that no proxy or login page responds instead."
@@ -101,6 +104,20 @@ def _length(head: Response) -> int | None:
     return int(length) if _LENGTH.fullmatch(length) else None
 
 
+def _own_name(head: Response) -> str | None:
+    """The last part of the name in ``Content-Disposition`` (RFC 6266); None if there is none."""
+    header = Message()
+    header["Content-Disposition"] = head.headers.get("content-disposition", "")
+    given: list[Any] = [value for key, value in header.get_params([], "content-disposition") if key.lower() == "filename"]
+    encoded = [value for value in given if isinstance(value, tuple)]  # filename*, which takes precedence
+    text = collapse_rfc2231_value([*encoded, *given, ""][0])
+    if not encoded:
+        with suppress(UnicodeError):  # many hosts send UTF-8, and http.client reads Latin-1
+            text = text.encode("latin-1").decode()
+    name = _CONTROLS.sub("", re.split(r"[/\\]", text)[-1]).strip()
+    return None if name in ("", ".", "..") else name
+
+
 def _validate_sha256(value: Any) -> str | None:
     text = value.strip() if isinstance(value, str) else value
     if text in (None, ""):
@@ -146,7 +163,9 @@ class Download:
         self._expected = _validate_sha256(expected_sha256)
         self._digest = hashlib.sha256()
         self._url = Secret("")
+        self._secrets = settings.secrets
         self._redirects = 0
+        self._name: str | None = None
 
     def start_attempt(self, link: DownloadLink) -> Request:
         """The first request of the next attempt.
@@ -154,6 +173,7 @@ class Download:
         :raises ConfigurationError: if the link has no usable URL.
         """
         self._url, self._redirects = download_url(link, self.settings), 0
+        self._secrets = (*self.settings.secrets, *link.secrets)
         self.attempts = self.attempts.next()
         self._began_at = self._furthest
         if not self._is_resumable:
@@ -221,6 +241,7 @@ class Download:
             )
         self._restart()
         self.version = FileVersion.from_headers(head.headers, total)
+        self._name = _own_name(head)
 
     def _accept_range(self, head: Response) -> None:
         content_range = head.headers.get("content-range", "")
@@ -295,7 +316,8 @@ class Download:
         if self._expected and digest != self._expected:
             reason = f"the SHA-256 of the {self.position:,} bytes is {digest}, not {self._expected}"
             raise self._error(exceptions.ChecksumError, reason)
-        return DownloadedFile(self.file_id, path, self.position, digest)
+        name = self._name and redact(self._name, self._secrets)
+        return DownloadedFile(self.file_id, path, name, self.position, digest)
 
     def _error(
         self,

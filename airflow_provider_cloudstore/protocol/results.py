@@ -212,12 +212,14 @@ class DownloadedFile(_Result):
 
     :param file_id: the file.
     :param path: where it is, as specified by the target.
+    :param name: the name that its host gave it (``Content-Disposition``), without a path; None if it gave none.
     :param bytes: its size.
     :param sha256: its SHA-256, in hexadecimal.
     """
 
     file_id: str
     path: str
+    name: str | None
     bytes: int
     sha256: str
 

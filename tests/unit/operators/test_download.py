@@ -38,7 +38,7 @@ def test_a_file_is_downloaded_once_it_is_there_and_no_link_is_stored(
     run = run_dag(dags.download, {"source": emulator.serve(DATA), "target": str(target), "sha256": SHA256})
     assert run.state == "success", run
     file_id = emulator.state()["files"][0]["file_id"]
-    assert run.values["download"] == {"file_id": file_id, "path": str(target), "bytes": len(DATA), "sha256": SHA256}
+    assert run.values["download"] == {"file_id": file_id, "path": str(target), "name": None, "bytes": len(DATA), "sha256": SHA256}
     assert run.values["use"] == len(DATA)
     assert target.read_bytes() == DATA
     (token,) = {token["token"] for token in emulator.state()["tokens"]}
@@ -80,6 +80,15 @@ def test_a_service_that_gives_no_url_needs_the_extra(emulator: Emulator, monkeyp
     connection["extra"] = {"download_url": f"{emulator.url}/download?download_token={{token}}"}
     monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
     assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
+
+
+def test_the_result_has_the_name_that_the_host_gives_the_file(emulator: Emulator, tmp_path: Path) -> None:
+    emulator.put_file(b"", "f1")
+    named = {"Content-Disposition": 'attachment; filename="report 2026.csv"'}
+    emulator.fault("status", operation="download", status=200, headers=named, body="a,b")
+    file = DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/").execute({})
+    assert [*file] == ["file_id", "path", "name", "bytes", "sha256"]
+    assert (file["path"], file["name"], file["bytes"]) == (f"{tmp_path}/f1", "report 2026.csv", 3)
 
 
 def test_a_pause_that_does_not_fit_into_the_time_left_ends_the_download(

@@ -10,7 +10,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.download_requests import MAX_REDIRECTS, Download, FileVersion, download_url
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import DownloadLink
-from tests.support import settings
+from tests.support import TOKEN, settings
 
 URL = "https://cdn.example.com/d/t0ken-of-a-link?sig=a%2Bb"
 ETAG = '"v1"'
@@ -168,6 +168,46 @@ def test_a_file_that_is_stored_encoded_is_downloaded_as_its_bytes_come(coding: s
         download.accept_body(b"\x1f\x8b\x08")
         download.finish_attempt(None)
         assert download.result("").sha256 == hashlib.sha256(b"\x1f\x8b\x08").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ('attachment; filename="report 2026.csv"', "report 2026.csv"),
+        ("attachment; filename=report 2026.csv", "report 2026.csv"),
+        ("inline; FileName=a.csv; size=3", "a.csv"),
+        ('attachment; filename="a;b\\"c.csv"', 'a;b"c.csv'),
+        ("attachment; filename=\"e.csv\"; filename*=UTF-8''%E2%82%AC%20b.csv", "€ b.csv"),
+        ("attachment; filename*=iso-8859-1'en'%A3.csv; filename=l.csv", "£.csv"),
+        ('attachment; filename="€ ü.csv"'.encode().decode("latin-1"), "€ ü.csv"),
+        ('attachment; filename="ü.csv"', "ü.csv"),
+        ('attachment; filename="../../etc/passwd"', "passwd"),
+        ('attachment; filename="C:\\\\exports\\\\a.csv"', "a.csv"),
+        ("attachment; filename*=UTF-8''..%2Fb%00%0Ac.csv", "bc.csv"),
+        (f'attachment; filename="{TOKEN}-t0ken-of-a-link.csv"', "***-***.csv"),
+        ('attachment; filename="a/.."', None),
+        ('attachment; filename=""', None),
+        ("attachment", None),
+        ("", None),
+    ],
+)
+def test_the_files_own_name_is_the_last_part_of_the_one_that_the_host_gives(header: str, name: str | None) -> None:
+    download = started()
+    download.accept_head(head(200, content_length="0", content_disposition=header))
+    assert download.result("/target").name == name
+
+
+def test_the_files_own_name_is_that_of_the_version_which_was_downloaded() -> None:
+    download = interrupted({"etag": ETAG, "content_disposition": "attachment; filename=old"})
+    download.start_attempt(link())
+    download.accept_head(head(206, content_range="bytes 5-9/10", etag=ETAG))
+    assert download.result("").name == "old"
+    download.accept_head(head(200, content_length="0", content_disposition="attachment; filename=new"))
+    assert download.result("").name == "new"
+    download.accept_head(head(200, content_length="0"))
+    assert download.result("").to_dict() == {
+        "file_id": "f1", "path": "", "name": None, "bytes": 0, "sha256": hashlib.sha256(b"").hexdigest()
+    }  # fmt: skip
 
 
 def test_a_chunked_body_ends_with_its_last_chunk_whatever_content_length_says() -> None:
