@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.message import Message
 from email.utils import collapse_rfc2231_value
 from typing import Any, Self
@@ -22,8 +22,8 @@ from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.failures import advice_on, error_of
 from airflow_provider_cloudstore.protocol.guards import validate_file_id
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import USER_AGENT
-from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
+from airflow_provider_cloudstore.protocol.operations import MAX_MESSAGE_LENGTH, USER_AGENT, Reading
+from airflow_provider_cloudstore.protocol.results import PAGE_TYPES, DownloadedFile, DownloadLink, read_content
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.signals import is_rate_limit, of_failure, of_status, retry_after
@@ -35,10 +35,13 @@ _OPERATION = "download"
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII | re.IGNORECASE)
 _LENGTH = re.compile("[0-9]{1,18}")
+_WEB_PAGE = re.compile(r"(<\?xml[^>]*>\s*)?<(!doctype\s+)?html[\s>]", re.IGNORECASE)
+_ERROR_BYTES = 64 * 1024  # JSON of this size or more is no error
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _LINK_REJECTED = (401, 403, 404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _ON_NO_FILE = "Check that the download URL leads to the file itself, and that no proxy or login page responds instead."
+_ON_NO_CONTENT = f"{_ON_NO_FILE} If it is the file, set expected_sha256, or end the target in .html, .htm or .json as it fits."
 _ON_REDIRECT = "Downloads follow a few redirects, over https, on this machine, or over http where extra 'allow_http' is true."
 _ON_REJECTED_LINK = (
     "The link was new. Check extra 'download_url' of the connection if it is set; "
@@ -165,7 +168,9 @@ class Download:
         self._url = Secret("")
         self._secrets = settings.secrets
         self._redirects = 0
-        self._name: str | None = None
+        self._path = ""  # of the download URL
+        self._whole = Response(200, {}, b"", 0, 0)  # the head of the response that the file began with
+        self._beginning = bytearray()
 
     def start_attempt(self, link: DownloadLink) -> Request:
         """The first request of the next attempt.
@@ -174,6 +179,7 @@ class Download:
         """
         self._url, self._redirects = download_url(link, self.settings), 0
         self._secrets = (*self.settings.secrets, *link.secrets)
+        self._path = urlsplit(self._url.reveal()).path
         self.attempts = self.attempts.next()
         self._began_at = self._furthest
         if not self._is_resumable:
@@ -186,6 +192,7 @@ class Download:
 
     def _restart(self) -> None:
         self.position, self._digest, self.version = 0, hashlib.sha256(), None
+        self._beginning = bytearray()
 
     @property
     def then(self) -> str:
@@ -241,7 +248,7 @@ class Download:
             )
         self._restart()
         self.version = FileVersion.from_headers(head.headers, total)
-        self._name = _own_name(head)
+        self._whole = head
 
     def _accept_range(self, head: Response) -> None:
         content_range = head.headers.get("content-range", "")
@@ -285,6 +292,7 @@ class Download:
     def accept_body(self, piece: bytes) -> None:
         """Count and digest the next bytes of the body."""
         self._digest.update(piece)
+        self._beginning += piece[: _ERROR_BYTES - len(self._beginning)]
         self.position += len(piece)
         self.received += len(piece)
 
@@ -311,13 +319,35 @@ class Download:
 
         :param path: where it was written to.
         :raises ChecksumError: if its SHA-256 is not the expected one.
+        :raises InvalidResponseError: if it is a web page or an error in place of the file, and no SHA-256 is expected.
         """
         digest = self._digest.hexdigest()
         if self._expected and digest != self._expected:
             reason = f"the SHA-256 of the {self.position:,} bytes is {digest}, not {self._expected}"
             raise self._error(exceptions.ChecksumError, reason)
-        name = self._name and redact(self._name, self._secrets)
-        return DownloadedFile(self.file_id, path, name, self.position, digest)
+        if not self._expected and (what := self._in_place_of_the_file(path)):
+            raise self._error(exceptions.InvalidResponseError, f"HTTP 200 with {what}", self._whole, _ON_NO_CONTENT)
+        name = _own_name(self._whole)
+        return DownloadedFile(self.file_id, path, name and redact(name, self._secrets), self.position, digest)
+
+    def _in_place_of_the_file(self, path: str) -> str:
+        """The web page or the error that a host may have sent with HTTP 200; empty if this is the file."""
+        if not self.position or "content-disposition" in self._whole.headers:
+            return ""
+        whole = replace(self._whole, body=bytes(self._beginning))
+        content = read_content(whole)
+        is_error = self.position < _ERROR_BYTES and (content.is_error or content.mentions_error)
+        if is_error and not self._is_named(path, ".json"):
+            words = Reading(whole, content, self._secrets).safe(content.message or content.keys)
+            return f"an error in place of the file: {words[:MAX_MESSAGE_LENGTH]}"
+        is_page = whole.headers.get("content-type", "").lower().startswith(PAGE_TYPES) or (
+            isinstance(content.data, str) and _WEB_PAGE.match(content.data)
+        )
+        return "a web page in place of the file" if is_page and not self._is_named(path, ".html", ".htm") else ""
+
+    def _is_named(self, path: str, *endings: str) -> bool:
+        """Whether the target or the download URL has one of these endings. Where a redirect leads to says nothing."""
+        return path.lower().endswith(endings) or self._path.lower().endswith(endings)
 
     def _error(
         self,

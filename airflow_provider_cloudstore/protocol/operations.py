@@ -24,7 +24,7 @@ from airflow_provider_cloudstore.protocol.storable import Json, storable
 T = TypeVar("T")
 
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
-_MAX_MESSAGE_LENGTH = 300
+MAX_MESSAGE_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Operation(ABC, Generic[T]):
         if link:  # the message may repeat the download token
             reading = replace(reading, secrets=(*reading.secrets, *link.secrets))
         # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
-        message = "" if seen.signal is Signal.NO_RESULT else reading.safe(content.message)[:_MAX_MESSAGE_LENGTH]
+        message = "" if seen.signal is Signal.NO_RESULT else reading.safe(content.message)[:MAX_MESSAGE_LENGTH]
         says_keys = seen.signal in (Signal.STATED_ERROR, Signal.OTHER_ERROR, Signal.NO_RESULT)
         detail = message or (reading.safe(content.keys) if says_keys else "")
         pause = signals.retry_after(response)

@@ -29,7 +29,7 @@ __all__ = ["DownloadLink", "DownloadedFile", "FolderDeletion", "RemoteUpload"]
 
 _from_json = json.JSONDecoder(strict=False).decode  # careless services send raw line breaks inside strings
 _CODINGS = ("gzip", "deflate")
-_PAGE_TYPES = ("text/html", "application/xhtml")
+PAGE_TYPES = ("text/html", "application/xhtml")
 # How a JSON object says that the operation failed, at its top level.
 _STATES = ("_status", "status", "result")
 _ERROR_WORD = re.compile(r"error(-.*)?|fail(ed|ure)?|ko|nok", re.DOTALL)
@@ -135,7 +135,7 @@ def read_content(response: Response) -> Content:
         return Content()
     with suppress(ValueError, RecursionError):
         return Content(_from_json(text))
-    if text.startswith("<") or response.headers.get("content-type", "").lower().startswith(_PAGE_TYPES):
+    if text.startswith("<") or response.headers.get("content-type", "").lower().startswith(PAGE_TYPES):
         return Content(text, "a web page in place of the service's response", is_web_page=True)
     return Content(text, "a body that begins like JSON and is not JSON" if text[0] in "{[" else "")
 

@@ -91,6 +91,16 @@ def test_the_result_has_the_name_that_the_host_gives_the_file(emulator: Emulator
     assert (file["path"], file["name"], file["bytes"]) == (f"{tmp_path}/f1", "report 2026.csv", 3)
 
 
+def test_a_page_in_place_of_the_file_leaves_the_target_as_it_was(emulator: Emulator, tmp_path: Path) -> None:
+    emulator.put_file(DATA, "f1")
+    (tmp_path / "f1").write_bytes(b"before")
+    page = {"Content-Type": "text/html; charset=utf-8"}
+    emulator.fault("status", operation="download", status=200, headers=page, body="<html>Sign in</html>")
+    with pytest.raises(exceptions.InvalidResponseError, match="a web page in place of the file"):
+        DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/f1").execute({})
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("f1", b"before")]
+
+
 def test_a_pause_that_does_not_fit_into_the_time_left_ends_the_download(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

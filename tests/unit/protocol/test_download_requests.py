@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 from typing import Any
 
@@ -208,6 +209,101 @@ def test_the_files_own_name_is_that_of_the_version_which_was_downloaded() -> Non
     assert download.result("").to_dict() == {
         "file_id": "f1", "path": "", "name": None, "bytes": 0, "sha256": hashlib.sha256(b"").hexdigest()
     }  # fmt: skip
+
+
+PAGE = b"<!DOCTYPE html>\n<html><body>Sign in</body></html>"
+ERROR = b'{"_status": "error", "response": "link t0ken-of-a-link expired"}'
+NO_FILES = {
+    "a page": (PAGE, {"content_type": "text/html; charset=utf-8"}),
+    "a page that is no HTML": (b"Please sign in", {"content_type": "TEXT/HTML"}),
+    "a page without a type": (b"\xef\xbb\xbf\n<HTML lang=en>" + b"x" * 100_000, {}),
+    "a page of another type": (b'<?xml version="1.0"?>\n' + PAGE, {"content_type": "application/octet-stream"}),
+    "a compressed page": (gzip.compress(PAGE), {"content_encoding": "gzip"}),
+    "an error": (ERROR, {"content_type": "application/json"}),
+    "an error without a type": (b'{"error": "expired"}', {}),
+    "a compressed error": (gzip.compress(ERROR), {"content_encoding": "gzip", "content_type": "application/json"}),
+    "an error that is called a page": (ERROR, {"content_type": "text/html"}),
+}
+
+
+def downloaded(body: bytes, headers: dict[str, str], *, url: str = URL, target: str = "/in/f1", **more: Any) -> Any:
+    """The result of a download that breaks in the middle and continues."""
+    download = Download("f1", settings(), **more)
+    download.start_attempt(link(url))
+    download.accept_head(head(200, content_length=str(len(body)), etag=ETAG, **headers))
+    download.accept_body(body[:10])
+    with pytest.raises(exceptions.TransientServiceError):
+        download.finish_attempt(None)
+    download.start_attempt(link(url))
+    download.accept_head(head(206, content_range=f"bytes 10-{len(body) - 1}/{len(body)}", etag=ETAG))
+    download.accept_body(body[10:])
+    download.finish_attempt(None)
+    return download.result(target)
+
+
+@pytest.mark.parametrize(("body", "headers"), NO_FILES.values(), ids=NO_FILES)
+def test_a_page_or_an_error_in_place_of_the_file_is_no_file(body: bytes, headers: dict[str, str]) -> None:
+    for more in ({}, {"target": "/in/html"}, {"target": "s3://bucket/f.csv", "url": "https://h/json?name=a.html&b=c.json"}):
+        with pytest.raises(exceptions.InvalidResponseError, match=r"in place of the file.*\n.*expected_sha256") as failed:
+            downloaded(body, headers, **more)
+        assert (failed.value.status, failed.value.retryable) == (200, False)
+        assert "t0ken" not in str(failed.value)
+
+
+@pytest.mark.parametrize(("body", "headers"), NO_FILES.values(), ids=NO_FILES)
+def test_a_page_or_an_error_is_the_file_where_something_says_so(body: bytes, headers: dict[str, str]) -> None:
+    assert downloaded(body, headers, expected_sha256=hashlib.sha256(body).hexdigest())
+    assert downloaded(body, headers | {"content_disposition": "attachment"})
+
+
+@pytest.mark.parametrize("ending", [".html", ".HTM", ".json"])
+@pytest.mark.parametrize("place", ["target", "url"])
+def test_a_page_or_an_error_is_the_file_where_a_name_says_so(ending: str, place: str) -> None:
+    wanted: Any = {"target": f"s3://bucket/f{ending}"} if place == "target" else {"url": f"https://h/f{ending}?sig=1"}
+    page, error = NO_FILES["a page"], NO_FILES["an error"]
+    same, other = (error, page) if ending == ".json" else (page, error)
+    assert downloaded(*same, **wanted).bytes == len(same[0])
+    with pytest.raises(exceptions.InvalidResponseError):
+        downloaded(*other, **wanted)
+
+
+def test_a_page_that_a_redirect_leads_to_is_no_file_whatever_its_url() -> None:
+    download = started()
+    assert download.follow_redirect(head(302, location="/login.html"))
+    download.accept_head(head(200, content_length=str(len(PAGE)), content_type="text/html"))
+    download.accept_body(PAGE)
+    download.finish_attempt(None)
+    with pytest.raises(exceptions.InvalidResponseError, match="a web page in place of the file"):
+        download.result("/in/f1")
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b'<?xml version="1.0"?><html-export/>', {"content_type": "application/xml"}),
+        (b"<svg/>" + PAGE, {}),
+        (b'{"status": "done", "rows": [{"error": "x"}]}', {}),
+        (b'[{"error": "x"}, {"error": "y"}]', {}),
+        (ERROR + b" " * 2**16, {}),
+        (ERROR + b"\n" + ERROR, {}),
+        (b"\x1f\x8b" + b"x" * 100, {"content_encoding": "gzip"}),
+    ],
+)
+def test_what_is_neither_a_page_nor_an_error_is_the_file(body: bytes, headers: dict[str, str]) -> None:
+    assert downloaded(body, headers).sha256 == hashlib.sha256(body).hexdigest()
+
+
+def test_the_words_of_an_error_in_place_of_the_file_are_shown_without_the_links_token() -> None:
+    with pytest.raises(exceptions.InvalidResponseError, match=r"an error in place of the file: link \*\*\* expired"):
+        downloaded(ERROR, {})
+    with pytest.raises(exceptions.InvalidResponseError, match="an error in place of the file: it has the keys code, hint"):
+        downloaded(b'{"code": 404, "hint": ""}', {})
+
+
+def test_an_empty_file_is_a_file_whatever_its_type() -> None:
+    download = started()
+    download.accept_head(head(200, content_length="0", content_type="text/html"))
+    assert download.result("/in/f1").bytes == 0
 
 
 def test_a_chunked_body_ends_with_its_last_chunk_whatever_content_length_says() -> None:
