@@ -75,12 +75,11 @@ class FileVersion:
 
 
 def download_url(link: DownloadLink, settings: Settings) -> Secret:
-    """The download URL: from the service's response, or else from extra ``download_url``.
+    """The download URL of a link.
 
     :raises ConfigurationError: if there is none, or it would expose the token.
     """
-    template = settings.download_url
-    url = link.url_with_token or (template.replace("{token}", quote(link.token, safe="")) if template else "")
+    url = link.url_with_token or ""
     problem = advice = ""
     if not url:
         problem = "the service's response has a download token but no download URL"

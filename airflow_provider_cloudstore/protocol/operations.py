@@ -317,8 +317,11 @@ class CreateDownloadLink(Operation[DownloadLink]):
     }
 
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
-        """The link, if the response contains a token."""
-        return results.find_link(self.subject, reading.response, reading.content.data, settings.token_path, reading.secrets)
+        """The link, if the response contains a token; its URL is the response's, or else that of extra ``download_url``."""
+        link = results.find_link(self.subject, reading.response, reading.content.data, settings.token_path, reading.secrets)
+        if link and not link.url_with_token and settings.download_url:
+            return replace(link, url_with_token=settings.download_url.replace("{token}", _encode(link.token)))
+        return link
 
     def result(self, found: DownloadLink, reading: Reading) -> DownloadLink:
         """The link."""

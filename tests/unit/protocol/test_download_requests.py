@@ -18,8 +18,8 @@ ETAG = '"v1"'
 NOW = pendulum.datetime(2026, 1, 1)
 
 
-def link(url: str | None = URL, token: str = "t0ken-of-a-link") -> DownloadLink:
-    return DownloadLink("f1", token, url, NOW, None)
+def link(url: str | None = URL) -> DownloadLink:
+    return DownloadLink("f1", "t0ken-of-a-link", url, NOW, None)
 
 
 def head(status: int, **headers: str) -> Response:
@@ -350,10 +350,7 @@ def test_a_redirect_over_plain_http_is_followed_where_the_connection_allows_it()
         download.follow_redirect(head(302, location="ftp://cdn.internal/x"))
 
 
-def test_a_token_becomes_a_url_by_the_response_or_else_by_the_connection() -> None:
-    own = settings(download_url="https://dl.example.com/{token}/file")
-    assert download_url(link(), own).reveal() == URL
-    assert download_url(link(None, "a/b+c"), own).reveal() == "https://dl.example.com/a%2Fb%2Bc/file"
+def test_a_link_without_a_url_is_an_error_that_names_the_extra() -> None:
     with pytest.raises(exceptions.ConfigurationError, match="'download_url'") as missing:
         download_url(link(None), settings())
     assert "t0ken" not in str(missing.value)
