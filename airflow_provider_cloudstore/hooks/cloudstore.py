@@ -193,7 +193,13 @@ class CloudStoreHook(BaseHook):
     def _downloads(self) -> DownloadClient:
         from airflow_provider_cloudstore.clients.streaming import DownloadClient
 
-        return DownloadClient(self._http, self.create_download_link, longest_pause=time_budget, count=count_download)
+        return DownloadClient(
+            self._http,
+            self.create_download_link,
+            longest_pause=time_budget,
+            count=count_download,
+            on_report=self.log.info,
+        )
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available: whether a download link for it can be created.

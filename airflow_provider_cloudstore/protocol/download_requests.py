@@ -31,6 +31,7 @@ from airflow_provider_cloudstore.protocol.urls import is_loopback, url_problem
 
 MAX_REDIRECTS = 5
 _PROGRESS = 64 * 1024  # new bytes after which attempts are counted anew
+_REPORT_SECONDS = 30.0
 _OPERATION = "download"
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII | re.IGNORECASE)
@@ -170,6 +171,7 @@ class Download:
         self._path = ""  # of the download URL
         self._whole = Response(200, {}, b"", 0, 0)  # the head of the response that the file began with
         self._beginning = bytearray()
+        self._reported: tuple[float, int] | None = None  # when the last line was logged, and how many bytes had come
 
     def start_attempt(self, link: DownloadLink) -> Request:
         """The first request of the next attempt.
@@ -294,6 +296,19 @@ class Download:
         self._beginning += piece[: _ERROR_BYTES - len(self._beginning)]
         self.position += len(piece)
         self.received += len(piece)
+
+    def report(self, now: float) -> str:
+        """A line for the log, every 30 seconds from the first call on; else empty.
+
+        :param now: the time in seconds, of any clock.
+        """
+        since, before = self._reported = self._reported or (now, self.received)
+        if now - since < _REPORT_SECONDS:
+            return ""
+        self._reported = now, self.received
+        end, rate = self.position + self.bytes_wanted, (self.received - before) / (now - since) / 1000
+        many = f"{self.position:,} bytes of an unknown number" if end == math.inf else f"{self.position:,} of {end:,} bytes"
+        return f"{_OPERATION} '{redact(self.file_id, self.settings.secrets)}': {many}, {rate:,.0f} kB/s"
 
     def finish_attempt(self, failure: TransportFailure | None) -> None:
         """Check that the attempt downloaded all of its bytes.
