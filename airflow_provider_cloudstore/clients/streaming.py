@@ -34,6 +34,8 @@ class DownloadClient:
     :param create_link: creates a link; its errors are final.
     :param longest_pause: returns the seconds that no pause may exceed.
     :param count: is told how many bytes each download received.
+    :param on_report: called with a log line every 30 seconds of a download.
+    :param clock: returns the time in seconds.
     """
 
     client: BlockingClient
@@ -41,6 +43,8 @@ class DownloadClient:
     _: KW_ONLY
     longest_pause: Callable[[], float] = lambda: DEFAULT_BUDGET
     count: Callable[[int], None] = lambda count: None
+    on_report: Callable[[str], None] = lambda line: None
+    clock: Callable[[], float] = time.monotonic
 
     def run(
         self, download: Download, sink: Sink, link: DownloadLink | None = None, *, on_retry: Callable[[str], None]
@@ -54,6 +58,7 @@ class DownloadClient:
         :raises CloudStoreError: if the download failed permanently, or ran out of attempts or time.
         :raises OSError: if the sink does.
         """
+        download.report(self.clock())  # from here on, 30 seconds
         try:
             while True:
                 link = link or self.create_link(download.file_id)
@@ -80,8 +85,7 @@ class DownloadClient:
                     return self._read_body(download, sink, exchange, head)
             request = download.request()
 
-    @staticmethod
-    def _read_body(download: Download, sink: Sink, exchange: Exchange, head: Response) -> None:
+    def _read_body(self, download: Download, sink: Sink, exchange: Exchange, head: Response) -> None:
         download.accept_head(head)
         if download.position == 0:
             sink.restart()
@@ -90,4 +94,6 @@ class DownloadClient:
                 return download.finish_attempt(piece)
             download.accept_body(piece)
             sink.write(piece)
+            if line := download.report(self.clock()):
+                self.on_report(line)
         return download.finish_attempt(None)

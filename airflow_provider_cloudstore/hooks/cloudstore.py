@@ -159,7 +159,7 @@ class CloudStoreHook(BaseHook):
             it ends with ``/``, the file's name is its id, percent-encoded.
         :param expected_sha256: the SHA-256 to verify, in hexadecimal digits; none by default.
         :param link: a link that was just created, to be used first.
-        :returns: the file's path, size and SHA-256.
+        :returns: the file's path, the name that its host gave it, its size and SHA-256.
         :raises ConfigurationError: if neither the response nor the connection gives a download URL.
         :raises ChecksumError: if the SHA-256 differs.
         :raises RequestRejectedError: if the download's host rejects new links.
@@ -193,7 +193,13 @@ class CloudStoreHook(BaseHook):
     def _downloads(self) -> DownloadClient:
         from airflow_provider_cloudstore.clients.streaming import DownloadClient
 
-        return DownloadClient(self._http, self.create_download_link, longest_pause=time_budget, count=count_download)
+        return DownloadClient(
+            self._http,
+            self.create_download_link,
+            longest_pause=time_budget,
+            count=count_download,
+            on_report=self.log.info,
+        )
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available: whether a download link for it can be created.

@@ -145,7 +145,7 @@ class DownloadLinkOperator(WaitingOperator):
     """Create a time-limited download token for a file (``GET /file/download``).
 
     The return value is the token; the XCom ``download_link`` is ``{"file_id", "token", "url_with_token", "created_at",
-    "expires_at"}``.
+    "expires_at"}``. Its URL is the response's, or else that of the connection's extra ``download_url``; None without either.
     Airflow stores and shows XComs in clear text: anyone who can read them can download the file until the token expires.
     Asset events of the task's ``outlets`` hold the id under ``file_id``, but not the token.
 
@@ -170,4 +170,8 @@ class DownloadLinkOperator(WaitingOperator):
         self._push(context, XCOM_DOWNLOAD_LINK, link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
         self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)
+        if not link.url_with_token:
+            self.log.info(
+                "url_with_token is null: the response has no URL, and extra 'download_url' of the connection is not set"
+            )
         return link.token

@@ -19,7 +19,7 @@ class DownloadFileOperator(RedactingOperator, WaitingOperator):
 
     The target is either complete or absent. A broken download resumes, with a new link if the old one has expired. The size is
     verified, and so is the SHA-256 if you give one. Memory use does not depend on the file's size.
-    The XCom is ``{"file_id", "path", "bytes", "sha256"}``.
+    The XCom is ``{"file_id", "path", "name", "bytes", "sha256"}``; ``name`` is the one that the host gave the file, or None.
 
     The download URL is taken from the service's response, or else from the connection's extra ``download_url``.
 

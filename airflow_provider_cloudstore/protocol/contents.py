@@ -47,7 +47,7 @@ _NAMES_OF_ERRORS = ("error", "code", "error_code", "errorcode")  # whose text is
 _CODINGS = ("gzip", "x-gzip", "deflate")
 _OTHER_CODINGS = ("br", "compress", "x-compress", "zstd", "dcb", "dcz", "exi", "aes128gcm")  # all others are none (IANA)
 _UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
-_PAGE_TYPES = ("text/html", "application/xhtml")
+PAGE_TYPES = ("text/html", "application/xhtml")
 _from_json = json.JSONDecoder(strict=False).decode  # careless services send raw line breaks inside strings
 
 
@@ -244,7 +244,7 @@ def read_content(response: Response) -> Content:
     with suppress(ValueError, RecursionError):
         data = _from_json(text)
         return Content(data, signs=read_signs(data))
-    is_page = text.startswith("<") or response.headers.get("content-type", "").lower().startswith(_PAGE_TYPES)
+    is_page = text.startswith("<") or response.headers.get("content-type", "").lower().startswith(PAGE_TYPES)
     if is_page:
         kind = "XML" if text.startswith("<?xml") else "a web page"
         return Content(text, f"{kind} in place of the service's response", is_web_page=True)

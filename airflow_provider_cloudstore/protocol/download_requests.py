@@ -11,16 +11,19 @@ import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from email.message import Message
+from email.utils import collapse_rfc2231_value
 from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.contents import PAGE_TYPES, read_content
 from airflow_provider_cloudstore.protocol.failures import advice_on, error_of
 from airflow_provider_cloudstore.protocol.guards import validate_file_id
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import USER_AGENT
+from airflow_provider_cloudstore.protocol.operations import MAX_MESSAGE_LENGTH, USER_AGENT, Reading
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -29,14 +32,19 @@ from airflow_provider_cloudstore.protocol.urls import is_loopback, url_problem
 
 MAX_REDIRECTS = 5
 _PROGRESS = 64 * 1024  # new bytes after which attempts are counted anew
+_REPORT_SECONDS = 30.0
 _OPERATION = "download"
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII | re.IGNORECASE)
 _LENGTH = re.compile("[0-9]{1,18}")
+_WEB_PAGE = re.compile(r"(<\?xml[^>]*>\s*)?<(!doctype\s+)?html[\s>]", re.IGNORECASE)
+_ERROR_BYTES = 64 * 1024  # JSON of this size or more is no error
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _LINK_REJECTED = (401, 403, 404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _ON_NO_FILE = "Check that the download URL leads to the file itself, and that no proxy or login page responds instead."
-_ON_REDIRECT = "Downloads follow a few redirects, over https or on this machine only."
+_ON_NO_CONTENT = f"{_ON_NO_FILE} If it is the file, set expected_sha256, or end the target in .html, .htm or .json as it fits."
+_ON_REDIRECT = "Downloads follow a few redirects, over https, on this machine, or over http where extra 'allow_http' is true."
 _ON_REJECTED_LINK = (
     "The link was new. Check extra 'download_url' of the connection if it is set; "
     "otherwise ask whoever runs the service why its download host rejects links."
@@ -69,12 +77,11 @@ class FileVersion:
 
 
 def download_url(link: DownloadLink, settings: Settings) -> Secret:
-    """The download URL: from the service's response, or else from extra ``download_url``.
+    """The download URL of a link.
 
     :raises ConfigurationError: if there is none, or it would expose the token.
     """
-    template = settings.download_url
-    url = link.url_with_token or (template.replace("{token}", quote(link.token, safe="")) if template else "")
+    url = link.url_with_token or ""
     problem = advice = ""
     if not url:
         problem = "the service's response has a download token but no download URL"
@@ -93,6 +100,26 @@ def _percent_encoded(url: str) -> Secret:
     parts = urlsplit(url)
     path, query = (quote(part, safe="!$%&'()*+,/:;=?@[]~") for part in (parts.path, parts.query))  # keeps what is encoded
     return Secret(urlunsplit((parts.scheme, parts.netloc, path, query, "")))
+
+
+def _length(head: Response) -> int | None:
+    """How many bytes a body has; None if its chunks tell, or nothing does."""
+    length = "" if "transfer-encoding" in head.headers else head.headers.get("content-length", "")
+    return int(length) if _LENGTH.fullmatch(length) else None
+
+
+def _own_name(head: Response) -> str | None:
+    """The last part of the name in ``Content-Disposition`` (RFC 6266); None if there is none."""
+    header = Message()
+    header["Content-Disposition"] = head.headers.get("content-disposition", "")
+    given: list[Any] = [value for key, value in header.get_params([], "content-disposition") if key.lower() == "filename"]
+    encoded = [value for value in given if isinstance(value, tuple)]  # filename*, which takes precedence
+    text = collapse_rfc2231_value([*encoded, *given, ""][0])
+    if not encoded:
+        with suppress(UnicodeError):  # many hosts send UTF-8, and http.client reads Latin-1
+            text = text.encode("latin-1").decode()
+    name = _CONTROLS.sub("", re.split(r"[/\\]", text)[-1]).strip()
+    return None if name in ("", ".", "..") else name
 
 
 def _validate_sha256(value: Any) -> str | None:
@@ -140,7 +167,12 @@ class Download:
         self._expected = _validate_sha256(expected_sha256)
         self._digest = hashlib.sha256()
         self._url = Secret("")
+        self._secrets = settings.secrets
         self._redirects = 0
+        self._path = ""  # of the download URL
+        self._whole = Response(200, {}, b"", 0, 0)  # the head of the response that the file began with
+        self._beginning = bytearray()
+        self._reported: tuple[float, int] | None = None  # when the last line was logged, and how many bytes had come
 
     def start_attempt(self, link: DownloadLink) -> Request:
         """The first request of the next attempt.
@@ -148,6 +180,8 @@ class Download:
         :raises ConfigurationError: if the link has no usable URL.
         """
         self._url, self._redirects = download_url(link, self.settings), 0
+        self._secrets = (*self.settings.secrets, *link.secrets)
+        self._path = urlsplit(self._url.reveal()).path
         self.attempts = self.attempts.next()
         self._began_at = self._furthest
         if not self._is_resumable:
@@ -160,6 +194,7 @@ class Download:
 
     def _restart(self) -> None:
         self.position, self._digest, self.version = 0, hashlib.sha256(), None
+        self._beginning = bytearray()
 
     @property
     def then(self) -> str:
@@ -187,7 +222,7 @@ class Download:
         with suppress(ValueError):  # then it is no URL, as url_problem says
             url = urljoin(source, url).partition("#")[0]
         self._redirects += 1
-        problem = url_problem(url, allow_loopback=is_local)
+        problem = url_problem(url, allow_http=self.settings.allow_http, allow_loopback=is_local)
         if problem or self._redirects > MAX_REDIRECTS:
             what = f"the target of the redirect {problem}" if problem else f"more than {MAX_REDIRECTS} redirects"
             raise self._error(exceptions.BadRequestError, f"HTTP {head.status}: {what}", head, _ON_REDIRECT)
@@ -199,10 +234,6 @@ class Download:
 
         :raises CloudStoreError: if it does not; ``retryable`` says whether to make another attempt.
         """
-        if head.status in (200, 206) and head.headers.get("content-encoding", "identity").lower() != "identity":
-            raise self._error(
-                exceptions.InvalidResponseError, f"HTTP {head.status} with an unrequested Content-Encoding", head, _ON_NO_FILE
-            )
         if head.status == 200 and self._block is None:
             self._accept_whole(head)
         elif head.status in (200, 206, 416):
@@ -211,16 +242,15 @@ class Download:
             raise self._rejected(head)
 
     def _accept_whole(self, head: Response) -> None:
-        is_chunked = "transfer-encoding" in head.headers
-        length = "" if is_chunked else head.headers.get("content-length", "")
-        total = int(length) if _LENGTH.fullmatch(length) else None
-        if total is None and not is_chunked and not self._expected:
+        total = _length(head)
+        if total is None and "transfer-encoding" not in head.headers and not self._expected:
             reason = "HTTP 200 with neither Content-Length nor chunks, so that a truncated file would go unnoticed"
             raise self._error(
                 exceptions.InvalidResponseError, f"{reason}; expected_sha256 makes it acceptable", head, _ON_NO_FILE
             )
         self._restart()
         self.version = FileVersion.from_headers(head.headers, total)
+        self._whole = head
 
     def _accept_range(self, head: Response) -> None:
         content_range = head.headers.get("content-range", "")
@@ -228,7 +258,8 @@ class Download:
         first, last, total = map(int, found.groups()) if found else (-1, -1, 0)
         version = FileVersion.from_headers(head.headers, total)
         is_requested = (first, last + 1) == (self.position, min(total, self._end))
-        is_empty_file = head.status == 416 and content_range == "bytes */0"
+        # A server without ranges sends an empty file as it is, and one with ranges has none to send.
+        is_empty_file = (head.status, _length(head)) == (200, 0) or (head.status == 416 and content_range in ("", "bytes */0"))
         if not (is_requested or is_empty_file) or self.version not in (None, version):
             raise self._unexpected(head)
         self.version = version
@@ -263,8 +294,22 @@ class Download:
     def accept_body(self, piece: bytes) -> None:
         """Count and digest the next bytes of the body."""
         self._digest.update(piece)
+        self._beginning += piece[: _ERROR_BYTES - len(self._beginning)]
         self.position += len(piece)
         self.received += len(piece)
+
+    def report(self, now: float) -> str:
+        """A line for the log, every 30 seconds from the first call on; else empty.
+
+        :param now: the time in seconds, of any clock.
+        """
+        since, before = self._reported = self._reported or (now, self.received)
+        if now - since < _REPORT_SECONDS:
+            return ""
+        self._reported = now, self.received
+        end, rate = self.position + self.bytes_wanted, (self.received - before) / (now - since) / 1000
+        many = f"{self.position:,} bytes of an unknown number" if end == math.inf else f"{self.position:,} of {end:,} bytes"
+        return f"{_OPERATION} '{redact(self.file_id, self.settings.secrets)}': {many}, {rate:,.0f} kB/s"
 
     def finish_attempt(self, failure: TransportFailure | None) -> None:
         """Check that the attempt downloaded all of its bytes.
@@ -289,12 +334,35 @@ class Download:
 
         :param path: where it was written to.
         :raises ChecksumError: if its SHA-256 is not the expected one.
+        :raises InvalidResponseError: if it is a web page or an error in place of the file, and no SHA-256 is expected.
         """
         digest = self._digest.hexdigest()
         if self._expected and digest != self._expected:
             reason = f"the SHA-256 of the {self.position:,} bytes is {digest}, not {self._expected}"
             raise self._error(exceptions.ChecksumError, reason)
-        return DownloadedFile(self.file_id, path, self.position, digest)
+        if not self._expected and (what := self._in_place_of_the_file(path)):
+            raise self._error(exceptions.InvalidResponseError, f"HTTP 200 with {what}", self._whole, _ON_NO_CONTENT)
+        name = _own_name(self._whole)
+        return DownloadedFile(self.file_id, path, name and redact(name, self._secrets), self.position, digest)
+
+    def _in_place_of_the_file(self, path: str) -> str:
+        """The web page or the error that a host may have sent with HTTP 200; empty if this is the file."""
+        if not self.position or "content-disposition" in self._whole.headers:
+            return ""
+        whole = replace(self._whole, body=bytes(self._beginning))
+        content = read_content(whole)
+        is_error = self.position < _ERROR_BYTES and (content.signs.is_error or content.signs.mentions_error)
+        if is_error and not self._is_named(path, ".json"):
+            words = Reading(whole, content, self._secrets).safe(content.message or content.keys)
+            return f"an error in place of the file: {words[:MAX_MESSAGE_LENGTH]}"
+        is_page = whole.headers.get("content-type", "").lower().startswith(PAGE_TYPES) or (
+            isinstance(content.data, str) and _WEB_PAGE.match(content.data)
+        )
+        return "a web page in place of the file" if is_page and not self._is_named(path, ".html", ".htm") else ""
+
+    def _is_named(self, path: str, *endings: str) -> bool:
+        """Whether the target or the download URL has one of these endings. Where a redirect leads to says nothing."""
+        return path.lower().endswith(endings) or self._path.lower().endswith(endings)
 
     def _error(
         self,

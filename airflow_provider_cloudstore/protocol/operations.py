@@ -25,7 +25,7 @@ from airflow_provider_cloudstore.protocol.storable import Json, storable
 T = TypeVar("T")
 
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
-_MAX_MESSAGE_LENGTH = 300
+MAX_MESSAGE_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class Operation(ABC, Generic[T]):
         if link:  # the message may repeat the download token
             reading = replace(reading, secrets=(*reading.secrets, *link.secrets))
         # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
-        message = reading.safe(content.message)[:_MAX_MESSAGE_LENGTH]
+        message = reading.safe(content.message)[:MAX_MESSAGE_LENGTH]
         names_keys = not content.problem and 200 <= response.status < 300
         if seen.signal is Signal.NO_RESULT and not isinstance(content.data, dict):  # a text that is no token
             message = ""
@@ -325,8 +325,11 @@ class CreateDownloadLink(Operation[DownloadLink]):
     }
 
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
-        """The link, if the response contains a token."""
-        return results.find_link(self.subject, reading.response, reading.content.data, settings.token_path, reading.secrets)
+        """The link, if the response contains a token; its URL is the response's, or else that of extra ``download_url``."""
+        link = results.find_link(self.subject, reading.response, reading.content.data, settings.token_path, reading.secrets)
+        if link and not link.url_with_token and settings.download_url:
+            return replace(link, url_with_token=settings.download_url.replace("{token}", _encode(link.token)))
+        return link
 
     def must_hold_result(self, settings: Settings) -> bool:
         """True: without a token there is no link."""

@@ -91,8 +91,8 @@ class DownloadLink(_Result):
 
     :param file_id: the file.
     :param token: the token. It is a secret: anyone who has it can download the file.
-    :param url_with_token: the URL to download from, where the service gives one. Airflow redacts rendered fields by key
-        name: by this one the URL is hidden in the fields of the tasks that consume it.
+    :param url_with_token: the URL to download from: the service's, or else that of extra ``download_url``; None without either.
+        Airflow redacts rendered fields by key name: by this one the URL is hidden in the fields of the tasks that consume it.
     :param created_at: when the response arrived (UTC).
     :param expires_at: when the token expires (UTC), if the response says so.
     """
@@ -115,12 +115,14 @@ class DownloadedFile(_Result):
 
     :param file_id: the file.
     :param path: where it is, as specified by the target.
+    :param name: the name that its host gave it (``Content-Disposition``), without a path; None if it gave none.
     :param bytes: its size.
     :param sha256: its SHA-256, in hexadecimal.
     """
 
     file_id: str
     path: str
+    name: str | None
     bytes: int
     sha256: str
 

@@ -203,6 +203,12 @@ def test_a_copy_into_a_folder_is_named_by_the_id_and_stays_there(
     assert len([*tmp_path.iterdir()]) == 3
 
 
+def test_an_empty_file_of_a_host_without_ranges_is_read_as_empty(emulator: Emulator, fs: CloudStoreFileSystem) -> None:
+    emulator.fault("status", operation="download", status=200, times=0)
+    path = ObjectStoragePath("cloudstore://cloudstore_default@/f1")
+    assert (path.read_bytes(), path.stat().st_size, fs.cat("f1"), fs.info("f1")["size"]) == (b"", 0, b"", 0)
+
+
 def test_the_root_is_a_folder_and_nothing_can_be_written(fs: CloudStoreFileSystem, tmp_path: Path) -> None:
     for root in ("", "/", "cloudstore://", "cloudstore://cloudstore_default@/"):
         assert (fs.isdir(root), fs.isfile(root)) == (True, False)  # so that a reader lists it, and is told that it cannot

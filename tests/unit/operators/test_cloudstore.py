@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,7 @@ from airflow_provider_cloudstore.compat import AirflowFailException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.hooks import connection
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperator, DownloadLinkOperator, RemoteUrlUploadOperator
 from tests.dag_runs import run_dag
 from tests.dags import operator_dags as dags
@@ -77,6 +79,32 @@ def test_a_link_is_a_token_for_one_task_and_a_whole_link_for_another(emulator: E
     assert (link["file_id"], link["token"]) == ("f1", token)
     assert link["url_with_token"] == f"{emulator.url}/download?download_token={token}"
     assert datetime.fromisoformat(link["created_at"]) < datetime.fromisoformat(link["expires_at"])
+
+
+def test_a_link_without_a_url_has_that_of_the_connection_or_the_log_says_that_there_is_none(
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    emulator.fault("status", operation="link", times=0, status=200, body=json.dumps({"download_token": "t0ken+"}))
+    extra = {"download_url": f"{emulator.url}/get?t={{token}}"}
+    caplog.set_level(logging.INFO)
+    for given, url in (({}, None), (extra, f"{emulator.url}/get?t=t0ken%2B")):
+        connection = json.loads(emulator.connection) | {"extra": given}
+        monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+        pushed: dict[str, Any] = {}
+        context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value, pushed=pushed: pushed.update({key: value}))}
+        caplog.clear()
+        assert DownloadLinkOperator(task_id="link", file_id="f1", wait_for_file=bool(url)).execute(context) == "t0ken+"
+        logged = caplog.text + capsys.readouterr().out  # Airflow 2 logs by the first way, Airflow 3 by the second
+        assert ("url_with_token is null: the response has no URL, and extra 'download_url'" in logged) is (url is None)
+        assert pushed["download_link"]["url_with_token"] == asyncio.run(url_of_a_link()) == url
+
+
+async def url_of_a_link() -> str | None:
+    async with CloudStoreAsyncHook() as hook:
+        return (await hook.create_download_link("f1")).url_with_token
 
 
 def test_a_link_is_not_stored_where_xcoms_are_off(emulator: Emulator) -> None:

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import logging
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore import exceptions, stores
+from airflow_provider_cloudstore.clients import streaming
 from airflow_provider_cloudstore.compat import AirflowFailException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks import cloudstore as hooks
@@ -38,7 +42,7 @@ def test_a_file_is_downloaded_once_it_is_there_and_no_link_is_stored(
     run = run_dag(dags.download, {"source": emulator.serve(DATA), "target": str(target), "sha256": SHA256})
     assert run.state == "success", run
     file_id = emulator.state()["files"][0]["file_id"]
-    assert run.values["download"] == {"file_id": file_id, "path": str(target), "bytes": len(DATA), "sha256": SHA256}
+    assert run.values["download"] == {"file_id": file_id, "path": str(target), "name": None, "bytes": len(DATA), "sha256": SHA256}
     assert run.values["use"] == len(DATA)
     assert target.read_bytes() == DATA
     (token,) = {token["token"] for token in emulator.state()["tokens"]}
@@ -80,6 +84,41 @@ def test_a_service_that_gives_no_url_needs_the_extra(emulator: Emulator, monkeyp
     connection["extra"] = {"download_url": f"{emulator.url}/download?download_token={{token}}"}
     monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
     assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
+
+
+def test_the_result_has_the_name_that_the_host_gives_the_file(emulator: Emulator, tmp_path: Path) -> None:
+    emulator.put_file(b"", "f1")
+    named = {"Content-Disposition": 'attachment; filename="report 2026.csv"'}
+    emulator.fault("status", operation="download", status=200, headers=named, body="a,b")
+    file = DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/").execute({})
+    assert [*file] == ["file_id", "path", "name", "bytes", "sha256"]
+    assert (file["path"], file["name"], file["bytes"]) == (f"{tmp_path}/f1", "report 2026.csv", 3)
+
+
+def test_a_long_download_is_seen_in_the_tasks_log(
+    emulator: Emulator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    emulator.put_file(DATA, "f1")
+    caplog.set_level(logging.INFO)
+    clock = itertools.count(0, 30).__next__
+    monkeypatch.setattr(streaming, "DownloadClient", partial(streaming.DownloadClient, clock=clock))
+    DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/f1").execute({})
+    logged = caplog.text + capsys.readouterr().out  # Airflow 2 logs by the first way, Airflow 3 by the second
+    assert re.search(r"download 'f1': [0-9]{2,3},[0-9]{3} of 300,000 bytes, [0-9]+ kB/s", logged)
+
+
+def test_a_page_in_place_of_the_file_leaves_the_target_as_it_was(emulator: Emulator, tmp_path: Path) -> None:
+    emulator.put_file(DATA, "f1")
+    (tmp_path / "f1").write_bytes(b"before")
+    page = {"Content-Type": "text/html; charset=utf-8"}
+    emulator.fault("status", operation="download", status=200, headers=page, body="<html>Sign in</html>")
+    with pytest.raises(exceptions.InvalidResponseError, match="a web page in place of the file"):
+        DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/f1").execute({})
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("f1", b"before")]
 
 
 def test_a_pause_that_does_not_fit_into_the_time_left_ends_the_download(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 from typing import Any
 
@@ -10,15 +11,15 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.download_requests import MAX_REDIRECTS, Download, FileVersion, download_url
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import DownloadLink
-from tests.support import settings
+from tests.support import TOKEN, settings
 
 URL = "https://cdn.example.com/d/t0ken-of-a-link?sig=a%2Bb"
 ETAG = '"v1"'
 NOW = pendulum.datetime(2026, 1, 1)
 
 
-def link(url: str | None = URL, token: str = "t0ken-of-a-link") -> DownloadLink:
-    return DownloadLink("f1", token, url, NOW, None)
+def link(url: str | None = URL) -> DownloadLink:
+    return DownloadLink("f1", "t0ken-of-a-link", url, NOW, None)
 
 
 def head(status: int, **headers: str) -> Response:
@@ -128,7 +129,6 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
         (head(400), exceptions.BadRequestError, False),
         (head(412), exceptions.RequestRejectedError, False),
         (head(204), exceptions.InvalidResponseError, False),
-        (head(200, content_length="3", content_encoding="gzip"), exceptions.InvalidResponseError, False),
         (head(200, content_length="3, 4"), exceptions.InvalidResponseError, False),
         (head(200), exceptions.InvalidResponseError, False),
     ],
@@ -157,6 +157,170 @@ def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known()
     download.accept_body(b"c")
     assert download.result("").bytes == 3
     assert started(expected_sha256=" ").result("").bytes == 0
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "UTF-8"])
+def test_a_file_that_is_stored_encoded_is_downloaded_as_its_bytes_come(coding: str) -> None:
+    for download, first in (
+        (started(), head(200, content_length="3", content_encoding=coding)),
+        (started(block=range(3)), head(206, content_range="bytes 0-2/3", content_encoding=coding)),
+    ):
+        download.accept_head(first)
+        download.accept_body(b"\x1f\x8b\x08")
+        download.finish_attempt(None)
+        assert download.result("").sha256 == hashlib.sha256(b"\x1f\x8b\x08").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ('attachment; filename="report 2026.csv"', "report 2026.csv"),
+        ("attachment; filename=report 2026.csv", "report 2026.csv"),
+        ("inline; FileName=a.csv; size=3", "a.csv"),
+        ('attachment; filename="a;b\\"c.csv"', 'a;b"c.csv'),
+        ("attachment; filename=\"e.csv\"; filename*=UTF-8''%E2%82%AC%20b.csv", "€ b.csv"),
+        ("attachment; filename*=iso-8859-1'en'%A3.csv; filename=l.csv", "£.csv"),
+        ('attachment; filename="€ ü.csv"'.encode().decode("latin-1"), "€ ü.csv"),
+        ('attachment; filename="ü.csv"', "ü.csv"),
+        ('attachment; filename="../../etc/passwd"', "passwd"),
+        ('attachment; filename="C:\\\\exports\\\\a.csv"', "a.csv"),
+        ("attachment; filename*=UTF-8''..%2Fb%00%0Ac.csv", "bc.csv"),
+        (f'attachment; filename="{TOKEN}-t0ken-of-a-link.csv"', "***-***.csv"),
+        ('attachment; filename="a/.."', None),
+        ('attachment; filename=""', None),
+        ("attachment", None),
+        ("", None),
+    ],
+)
+def test_the_files_own_name_is_the_last_part_of_the_one_that_the_host_gives(header: str, name: str | None) -> None:
+    download = started()
+    download.accept_head(head(200, content_length="0", content_disposition=header))
+    assert download.result("/target").name == name
+
+
+def test_the_files_own_name_is_that_of_the_version_which_was_downloaded() -> None:
+    download = interrupted({"etag": ETAG, "content_disposition": "attachment; filename=old"})
+    download.start_attempt(link())
+    download.accept_head(head(206, content_range="bytes 5-9/10", etag=ETAG))
+    assert download.result("").name == "old"
+    download.accept_head(head(200, content_length="0", content_disposition="attachment; filename=new"))
+    assert download.result("").name == "new"
+    download.accept_head(head(200, content_length="0"))
+    assert download.result("").to_dict() == {
+        "file_id": "f1", "path": "", "name": None, "bytes": 0, "sha256": hashlib.sha256(b"").hexdigest()
+    }  # fmt: skip
+
+
+PAGE = b"<!DOCTYPE html>\n<html><body>Sign in</body></html>"
+ERROR = b'{"_status": "error", "response": "link t0ken-of-a-link expired"}'
+NO_FILES = {
+    "a page": (PAGE, {"content_type": "text/html; charset=utf-8"}),
+    "a page that is no HTML": (b"Please sign in", {"content_type": "TEXT/HTML"}),
+    "a page without a type": (b"\xef\xbb\xbf\n<HTML lang=en>" + b"x" * 100_000, {}),
+    "a page of another type": (b'<?xml version="1.0"?>\n' + PAGE, {"content_type": "application/octet-stream"}),
+    "a compressed page": (gzip.compress(PAGE), {"content_encoding": "gzip"}),
+    "an error": (ERROR, {"content_type": "application/json"}),
+    "an error without a type": (b'{"error": "expired"}', {}),
+    "a compressed error": (gzip.compress(ERROR), {"content_encoding": "gzip", "content_type": "application/json"}),
+    "an error that is called a page": (ERROR, {"content_type": "text/html"}),
+}
+
+
+def downloaded(body: bytes, headers: dict[str, str], *, url: str = URL, target: str = "/in/f1", **more: Any) -> Any:
+    """The result of a download that breaks in the middle and continues."""
+    download = Download("f1", settings(), **more)
+    download.start_attempt(link(url))
+    download.accept_head(head(200, content_length=str(len(body)), etag=ETAG, **headers))
+    download.accept_body(body[:10])
+    with pytest.raises(exceptions.TransientServiceError):
+        download.finish_attempt(None)
+    download.start_attempt(link(url))
+    download.accept_head(head(206, content_range=f"bytes 10-{len(body) - 1}/{len(body)}", etag=ETAG))
+    download.accept_body(body[10:])
+    download.finish_attempt(None)
+    return download.result(target)
+
+
+@pytest.mark.parametrize(("body", "headers"), NO_FILES.values(), ids=NO_FILES)
+def test_a_page_or_an_error_in_place_of_the_file_is_no_file(body: bytes, headers: dict[str, str]) -> None:
+    for more in ({}, {"target": "/in/html"}, {"target": "s3://bucket/f.csv", "url": "https://h/json?name=a.html&b=c.json"}):
+        with pytest.raises(exceptions.InvalidResponseError, match=r"in place of the file.*\n.*expected_sha256") as failed:
+            downloaded(body, headers, **more)
+        assert (failed.value.status, failed.value.retryable) == (200, False)
+        assert "t0ken" not in str(failed.value)
+
+
+@pytest.mark.parametrize(("body", "headers"), NO_FILES.values(), ids=NO_FILES)
+def test_a_page_or_an_error_is_the_file_where_something_says_so(body: bytes, headers: dict[str, str]) -> None:
+    assert downloaded(body, headers, expected_sha256=hashlib.sha256(body).hexdigest())
+    assert downloaded(body, headers | {"content_disposition": "attachment"})
+
+
+@pytest.mark.parametrize("ending", [".html", ".HTM", ".json"])
+@pytest.mark.parametrize("place", ["target", "url"])
+def test_a_page_or_an_error_is_the_file_where_a_name_says_so(ending: str, place: str) -> None:
+    wanted: Any = {"target": f"s3://bucket/f{ending}"} if place == "target" else {"url": f"https://h/f{ending}?sig=1"}
+    page, error = NO_FILES["a page"], NO_FILES["an error"]
+    same, other = (error, page) if ending == ".json" else (page, error)
+    assert downloaded(*same, **wanted).bytes == len(same[0])
+    with pytest.raises(exceptions.InvalidResponseError):
+        downloaded(*other, **wanted)
+
+
+def test_a_page_that_a_redirect_leads_to_is_no_file_whatever_its_url() -> None:
+    download = started()
+    assert download.follow_redirect(head(302, location="/login.html"))
+    download.accept_head(head(200, content_length=str(len(PAGE)), content_type="text/html"))
+    download.accept_body(PAGE)
+    download.finish_attempt(None)
+    with pytest.raises(exceptions.InvalidResponseError, match="a web page in place of the file"):
+        download.result("/in/f1")
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b'<?xml version="1.0"?><html-export/>', {"content_type": "application/xml"}),
+        (b"<svg/>" + PAGE, {}),
+        (b'{"status": "done", "rows": [{"error": "x"}]}', {}),
+        (b'[{"error": "x"}, {"error": "y"}]', {}),
+        (ERROR + b" " * 2**16, {}),
+        (ERROR + b"\n" + ERROR, {}),
+        (b"\x1f\x8b" + b"x" * 100, {"content_encoding": "gzip"}),
+    ],
+)
+def test_what_is_neither_a_page_nor_an_error_is_the_file(body: bytes, headers: dict[str, str]) -> None:
+    assert downloaded(body, headers).sha256 == hashlib.sha256(body).hexdigest()
+
+
+def test_the_words_of_an_error_in_place_of_the_file_are_shown_without_the_links_token() -> None:
+    with pytest.raises(exceptions.InvalidResponseError, match=r"an error in place of the file: link \*\*\* expired"):
+        downloaded(ERROR, {})
+    with pytest.raises(exceptions.InvalidResponseError, match="an error in place of the file: it has the keys code, hint"):
+        downloaded(b'{"code": 404, "hint": ""}', {})
+
+
+def test_an_empty_file_is_a_file_whatever_its_type() -> None:
+    download = started()
+    download.accept_head(head(200, content_length="0", content_type="text/html"))
+    assert download.result("/in/f1").bytes == 0
+
+
+def test_a_long_download_says_every_30_seconds_how_far_it_is() -> None:
+    download = started()
+    download.accept_head(head(200, content_length="10000000", etag=ETAG))
+    assert download.report(100.0) == ""
+    download.accept_body(b"x" * 6_000_000)
+    assert download.report(129.9) == ""
+    assert download.report(130.0) == "download 'f1': 6,000,000 of 10,000,000 bytes, 200 kB/s"
+    assert download.report(130.1) == ""
+    with pytest.raises(exceptions.TransientServiceError):
+        download.finish_attempt(None)
+    download.start_attempt(link())
+    download.accept_head(head(200, transfer_encoding="chunked"))
+    download.accept_body(b"x" * 30_000)
+    assert download.report(160.0) == "download 'f1': 30,000 bytes of an unknown number, 1 kB/s"
+    assert download.report(190.0) == "download 'f1': 30,000 bytes of an unknown number, 0 kB/s"
 
 
 def test_a_chunked_body_ends_with_its_last_chunk_whatever_content_length_says() -> None:
@@ -193,10 +357,17 @@ def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> 
     assert not refused.value.retryable
 
 
-def test_a_token_becomes_a_url_by_the_response_or_else_by_the_connection() -> None:
-    own = settings(download_url="https://dl.example.com/{token}/file")
-    assert download_url(link(), own).reveal() == URL
-    assert download_url(link(None, "a/b+c"), own).reveal() == "https://dl.example.com/a%2Fb%2Bc/file"
+def test_a_redirect_over_plain_http_is_followed_where_the_connection_allows_it() -> None:
+    download = Download("f1", settings(allow_http=True))
+    download.start_attempt(link("http://files.internal/d?t=1"))
+    for location in ("/same-host", "http://files.internal:8080/x", "http://cdn.internal/x"):
+        assert download.follow_redirect(head(302, location=location))
+    assert download.request().url == "http://cdn.internal/x"
+    with pytest.raises(exceptions.BadRequestError, match="scheme 'ftp'"):
+        download.follow_redirect(head(302, location="ftp://cdn.internal/x"))
+
+
+def test_a_link_without_a_url_is_an_error_that_names_the_extra() -> None:
     with pytest.raises(exceptions.ConfigurationError, match="'download_url'") as missing:
         download_url(link(None), settings())
     assert "t0ken" not in str(missing.value)
@@ -262,9 +433,10 @@ def test_a_host_without_ranges_is_an_error_that_names_the_download(status: int, 
     assert not failed.value.retryable
 
 
-def test_an_empty_file_has_no_block() -> None:
+@pytest.mark.parametrize("response", [head(416, content_range="bytes */0"), head(416), head(200, content_length="0")])
+def test_an_empty_file_has_no_block(response: Response) -> None:
     download = started(block=range(1))
-    download.accept_head(head(416, content_range="bytes */0"))
+    download.accept_head(response)
     assert download.bytes_wanted == 0
     download.finish_attempt(None)
     assert download.version == FileVersion(0, "", "")

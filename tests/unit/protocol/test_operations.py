@@ -19,7 +19,7 @@ from airflow_provider_cloudstore.protocol.operations import (
     Parameter,
     UploadFromUrl,
 )
-from tests.support import CALLS, method_of, settings, store_file
+from tests.support import CALLS, method_of, response, result_of, settings, store_file
 from tests.wire.failure_table import row_for
 
 each = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -47,6 +47,21 @@ def test_only_a_source_url_holds_secrets() -> None:
 def test_what_an_upload_task_returns_is_no_file_id_and_the_error_says_where_that_is() -> None:
     with pytest.raises(InvalidInputError, match=r'a string, not dict; nothing was sent\.\n.* upload.output\["file_id"\]'):
         CreateDownloadLink(settings(), {"url": "https://h/f", "response": {}})
+
+
+@pytest.mark.parametrize(
+    ("body", "template", "url"),
+    [
+        ({"token": "a/b+c"}, "https://dl.example.com/{token}/file", "https://dl.example.com/a%2Fb%2Bc/file"),
+        ({"token": "t", "url": "https://h/u"}, "https://dl.example.com/{token}", "https://h/u"),
+        (b"https://h/u", "https://dl.example.com/{token}", "https://h/u"),
+        ({"token": "t"}, "", None),
+    ],
+)
+def test_a_link_has_the_url_of_the_response_or_else_of_the_connection(body: Any, template: str, url: str | None) -> None:
+    own = settings(download_url=template)
+    link = result_of(CreateDownloadLink(own, "f1"), response(200, body), own)
+    assert (link.url_with_token, link.to_dict()["url_with_token"]) == (url, url)
 
 
 def test_every_operation_is_registered() -> None:

@@ -130,7 +130,7 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
             client.run(Download("f1", own), target, on_retry=print)
         except exceptions.CloudStoreError as error:
             return error
-        return target.decode()
+        return target.decode("latin-1")
 
     own = replace(own, allow_http=True)
     numbers, url = itertools.count(1), url or f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from typing import Any
 
@@ -56,6 +57,16 @@ def test_a_file_that_was_replaced_meanwhile_is_not_mixed(serve: Serve) -> None:
     server = serve(cut(70_000, TAG), changed, response("200 OK", 'ETag: "v2"', body=DATA[::-1]))
     assert download_from(server.url) == DATA[::-1]
     assert len(server.requests) == 3
+
+
+def test_a_file_that_is_stored_gzipped_comes_as_it_is_stored(serve: Serve) -> None:
+    stored = gzip.compress(b"a,b\n" * 1000)
+    headers = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(stored)}\r\n{TAG}\r\n\r\n".encode()
+    rest_of_it = f"Content-Range: bytes 10-{len(stored) - 1}/{len(stored)}\r\nContent-Length: {len(stored) - 10}"
+    resumed = f"HTTP/1.1 206 Partial\r\nContent-Encoding: gzip\r\n{TAG}\r\n{rest_of_it}\r\n\r\n".encode()
+    server = serve(headers + stored[:10], resumed + stored[10:])
+    assert download_from(server.url).encode("latin-1") == stored
+    assert len(server.requests) == 2
 
 
 def test_a_redirect_is_followed_without_a_secret_and_logged_without_one(serve: Serve, logged: pytest.LogCaptureFixture) -> None:
