@@ -70,7 +70,9 @@ def test_a_response_of_a_real_service_is_read_rightly(row: dict[str, Any]) -> No
         assert not isinstance(got, CloudStoreError)
         assert getattr(got, "file_id", "") == row.get("file_id", VALUES["file_id"] if row["operation"] == "link" else "")
         if "token" in row:
-            assert (got.token, got.url_with_token) == (row["token"], row.get("url"))
+            assert got.token == row["token"]
+        if "url" in row:
+            assert got.url_with_token == row["url"]
         if "expires" in row:
             assert got.expires_at == pendulum.parse(row["expires"])
         return
