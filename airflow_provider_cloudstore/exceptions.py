@@ -256,17 +256,17 @@ class BadRequestError(
 
 
 class AuthenticationError(
-    RequestRejectedError,
-    PermanentError,
-    effect=NO_EFFECT,
-    retried=False,
-    about=CONNECTION,
-    worth_waiting=False,
-    counted_as="unauthorized",
+    RequestRejectedError, effect=NO_EFFECT, retried=False, about=CONNECTION, worth_waiting=False, counted_as="unauthorized"
 ):
-    """HTTP 401, and the connection holds no newer token, or that was rejected as well."""
+    """HTTP 401, or words that mean it, and the connection holds no newer token, or that was rejected as well.
 
-    hint = "Set the connection's password to a valid access token. It was read once more, and no newer token works."
+    Airflow's retries apply: a rotation may be under way.
+    """
+
+    hint = (
+        "Set the connection's password to a valid access token. It was read once more, and no newer token works; Airflow's "
+        "retries read it again."
+    )
 
 
 class ChecksumError(PermanentError, effect=NO_EFFECT, retried=False, about=SUBJECT, worth_waiting=False, counted_as="error"):
@@ -298,29 +298,29 @@ class BatchInterruptedError(
     """A batch ended early, and a retry resumes it.
 
     :param cause: ``terminated``, ``timeout`` (``execution_timeout`` was nearly over), ``service`` (it failed for every URL),
-        ``rate_limit`` (it accepted nothing but asked to wait), ``store`` (the manifest could not be copied, or the receipts not
-        be read or written), or ``superseded`` (a newer try has taken over).
+        ``rate_limit`` (it accepted nothing but asked to wait), ``token`` (it refused the token), ``store`` (the manifest could
+        not be copied, or the receipts not be read or written), or ``superseded`` (a newer try has taken over).
     """
 
     hint = _RESUMES
     hints: ClassVar[Mapping[str, str]] = {
         "service": f"Check the connection's host, and ask whoever runs the service if this persists. {_RESUMES}",
         "rate_limit": f"Lower requests_per_second or max_concurrency, or ask whoever runs the service for its limit. {_RESUMES}",
+        "token": f"Set the connection's password to a valid access token. {_RESUMES}",
         "store": f"Nothing is sent that cannot be recorded. {_RESUMES}",
         "superseded": "Another try of this task has taken over; this one has stopped sending.",
     }
 
 
 class BatchStoppedError(PermanentError, effect=NO_EFFECT, retried=False, about=TASK, worth_waiting=False, counted_as="error"):
-    """A batch stopped until somebody has mended the cause; then clear the task, and it resumes.
+    """A batch stopped until somebody has fixed the cause; then clear the task, and it resumes.
 
-    :param cause: ``token`` (the service refuses it), ``refused`` (``max_consecutive_failures`` URLs in a row), or ``receipts``
-        (they are damaged or missing, or cannot be written).
+    :param cause: ``refused`` (``max_consecutive_failures`` URLs in a row), or ``receipts`` (they are damaged or missing, or
+        cannot be written).
     """
 
     hint = "Fix the cause, then clear the task: it resumes."
     hints: ClassVar[Mapping[str, str]] = {
-        "token": "Set the connection's password to a valid access token, then clear the task: it resumes.",
         "refused": "Correct the manifest or the connection, then clear the task: it resumes.",
     }
 

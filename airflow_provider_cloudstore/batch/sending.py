@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _READ_AHEAD = 256
+_TOKEN_REFUSALS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Sender:
     _queue: deque[Entry] = field(default_factory=deque, init=False)
     _refusals: int = field(default=0, init=False)
     """Consecutive ones."""
+    _token_refusals: int = field(default=0, init=False)
 
     async def run(self) -> None:
         """Send until nothing is left or an error ends the batch, then wait for the requests in flight."""
@@ -105,7 +107,7 @@ class Sender:
             self._record_failure(entry, outcome)
             return
         self.ledger.record(entry, Status.QUEUED, url=outcome.url, file_id=outcome.file_id, response=outcome.response)
-        self._refusals = 0
+        self._refusals = self._token_refusals = 0
 
     async def _outcome(self, upload: UploadFromUrl) -> RemoteUpload | CloudStoreError:
         """How an upload ends. An attempt is made when the throttle allows it, and one without effect is not counted."""
@@ -134,13 +136,24 @@ class Sender:
         :raises CloudStoreError: if the connection cannot be used, so that all others would fail, too.
         """
         if isinstance(error, exceptions.AuthenticationError):
-            raise exceptions.BatchStoppedError(error.reason, operation="batch upload", status=error.status, cause="token")
+            self._queue.appendleft(entry)
+            self._count_token_refusal(error)
+            return
         if not error.sent:
             raise error
         status = Status.UNKNOWN if error.may_have_effect else Status.FAILED
         self.ledger.record(entry, status, url=error.subject, error=error.reason)
         if error.is_about(SUBJECT):
             self._count_refusal(error)
+
+    def _count_token_refusal(self, error: CloudStoreError) -> None:
+        """End the batch after the second one without a success between: a rotation may be under way."""
+        self._token_refusals += 1
+        if self._token_refusals == _TOKEN_REFUSALS:
+            ended = exceptions.BatchInterruptedError(
+                error.reason, operation="batch upload", status=error.status, message=error.message, cause="token"
+            )
+            self.throttle.fail(ended)
 
     def _count_refusal(self, error: CloudStoreError) -> None:
         """End the batch after too many in a row."""

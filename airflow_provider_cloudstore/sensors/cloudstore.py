@@ -25,8 +25,8 @@ class FileAvailableSensor(BaseSensorOperator):
     yet"; 429, 5xx and an unreachable service are waited out. A response that says nothing about the file (a web page, a
     redirect, 403, 405 and the like) ends the wait after three such polls in a row, at least 30 seconds from first to last; in
     ``mode="reschedule"``, which keeps nothing between polls, only ``timeout`` does. Any other error ends the wait at once.
-    ``soft_fail`` is Airflow's: it skips the task also after a permanent error, such as an invalid connection or a rejected
-    token. Asset events of the task's ``outlets`` hold the id under ``file_id``.
+    ``soft_fail`` is Airflow's: it skips the task also after a permanent error, such as an invalid connection, but not after a
+    rejected token. Asset events of the task's ``outlets`` hold the id under ``file_id``.
 
     :param file_id: the file (templated).
     :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.

@@ -10,7 +10,6 @@ from typing import Any
 
 import pendulum
 import pytest
-from airflow.exceptions import AirflowSkipException
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import (
@@ -149,10 +148,10 @@ def test_the_timeout_of_a_deferred_wait_includes_its_polls_on_the_worker(monkeyp
 
 
 @on_both
-def test_with_soft_fail_a_refused_token_skips_too(worker: Worker, emulator: Emulator, deferrable: bool) -> None:
+def test_a_refused_token_fails_the_sensor_also_with_soft_fail(worker: Worker, emulator: Emulator, deferrable: bool) -> None:
     emulator.fault(**LATE)
     emulator.fault("status", status=401, times=0)
-    with pytest.raises(AirflowSkipException):
+    with pytest.raises(exceptions.AuthenticationError):
         worker.run(sensor(deferrable, soft_fail=True))
     assert emulator.state()["requests"] == {"link": 2}
 

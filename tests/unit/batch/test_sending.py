@@ -125,10 +125,14 @@ def test_neither_lines_without_a_url_nor_failures_of_the_service_count_as_refuse
     assert counts(report) == {"failed": 40, "unknown": 10, "queued": 10}
 
 
+REFUSED_IN_WORDS = response(200, body=b'{"status": "error", "message": "access_token expired"}')
+
+
 @pytest.mark.parametrize(
     ("answer", "kind", "cause"),
     [
-        (401, exceptions.BatchStoppedError, "token"),
+        (401, exceptions.BatchInterruptedError, "token"),
+        (REFUSED_IN_WORDS, exceptions.BatchInterruptedError, "token"),
         (TransportFailure(FailureKind.PROXY_REFUSED, "the proxy refused the credentials"), exceptions.ConfigurationError, ""),
     ],
 )
@@ -137,5 +141,18 @@ def test_a_connection_that_is_refused_ends_the_batch_and_leaves_the_rest_unsent(
 ) -> None:
     _, report = send(urls(100), lambda url, now: answer if number_of(url) >= 40 else 200, max_concurrency=1)
     assert isinstance(report.error, kind)
-    assert (getattr(report.error, "cause", ""), report.error.permanent) == (cause, True)
+    assert (report.error.cause, report.error.permanent) == (cause, not cause)
     assert counts(report) == {"queued": 40, "unsent": 60}
+
+
+def test_a_token_that_is_refused_once_is_tried_again_and_a_success_begins_the_count_anew() -> None:
+    refused = set[str]()
+
+    def answer(url: str, now: float) -> Answer:
+        if number_of(url) % 3 or url in refused:
+            return 200
+        refused.add(url)
+        return 401
+
+    _, report = send(urls(12), answer, max_concurrency=1)
+    assert (len(refused), counts(report)) == (4, {"queued": 12})
