@@ -13,18 +13,22 @@ from requests.utils import get_environ_proxies, select_proxy
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings, validate_proxy
+from airflow_provider_cloudstore.protocol.urls import is_loopback
 
 
 def environment_proxy(url: str) -> Secret | None:
     """The proxy that the environment defines for a URL (``HTTPS_PROXY``, ``ALL_PROXY``, ``NO_PROXY`` and the like), or None.
 
+    This machine needs none, whatever ``NO_PROXY`` says: a proxy would look for the service on its own.
+
     :raises ConfigurationError: if it is no proxy that both clients can use.
     """
-    proxy = select_proxy(url, get_environ_proxies(url))
+    host = urlsplit(url).hostname or ""
+    proxy = None if is_loopback(host) else select_proxy(url, get_environ_proxies(url))
     try:
         return validate_proxy(proxy) if proxy else None
     except ConfigurationError as error:
-        reason, advice = error.reason, error.advice
+        reason, advice = error.reason, f"{error.advice} To use none, add {host} to NO_PROXY in the environment."
     raise ConfigurationError(f"the proxy that the environment defines {reason}", advice=advice)
 
 

@@ -65,12 +65,13 @@ def _parsed(conn_id: str, connection: Connection | None) -> tuple[Settings, list
             port=connection.port,
             password=connection.password,
             extra=extra,
+            conn_type=connection.conn_type,
         )
         if not settings.proxy:
             from airflow_provider_cloudstore.clients.route import environment_proxy
 
             settings = replace(settings, proxy=environment_proxy(settings.base_url), proxy_is_inherited=True)
-        return replace(settings, conn_id=conn_id), warnings_about(connection.conn_type, extra)
+        return replace(settings, conn_id=conn_id), warnings_about(connection.conn_type, extra, connection.login)
     except ConfigurationError as error:
         named = replace(error, operation="connection", subject=conn_id)
     raise named

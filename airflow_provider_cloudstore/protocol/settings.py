@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Self
-from urllib.parse import SplitResult, unquote, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urlunsplit
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.extras import EXTRAS, Extras
@@ -30,6 +30,9 @@ _HOST_ADVICE = (
     "Set the host to the base URL, such as https://files.example.com:8443/prefix, and the password to the token. "
     'Plain http to another machine needs extra "allow_http": true.'
 )
+_SCHEMES = ("http", "https")
+_TYPE_WITH_SCHEME = re.compile(r"(?:.*[^a-z])?(https?)")  # http, or cloudstore+http
+_BARE_IPV6 = re.compile(r"[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*")  # as Airflow has it of a URI
 _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 
 
@@ -50,20 +53,28 @@ class Settings(Extras):
 
     @classmethod
     def from_connection(
-        cls, *, host: str | None, schema: str | None, port: int | None, password: str | None, extra: Mapping[str, Any]
+        cls,
+        *,
+        host: str | None,
+        schema: str | None,
+        port: int | None,
+        password: str | None,
+        extra: Mapping[str, Any],
+        conn_type: str | None = None,
     ) -> Self:
         """Read the fields of an Airflow connection.
 
-        :param host: the base URL, with or without scheme, port and path prefix; the default scheme is ``https``.
-        :param schema: the scheme, if the host has none.
+        :param host: the base URL, with or without scheme, port and path prefix.
+        :param schema: the scheme, ``http`` or ``https``, or more of the path prefix, which is what a URI has after the host.
         :param port: the port, if the host has none; 0, which a form may send for an empty field, counts as none.
         :param password: the access token.
         :param extra: the optional settings; an absent, null or empty key keeps its default, but an empty
             ``protected_folder_ids`` is an error.
+        :param conn_type: names the scheme if host and schema do not, such as ``http``; else it is ``https``.
         :raises ConfigurationError: if a field is invalid, or an unknown extra resembles ``protected_folder_ids``.
         """
         read = _read_extras(extra)
-        base_url = _base_url(host, schema, port, allow_http=read["allow_http"])
+        base_url = _base_url(host, schema, port, conn_type, allow_http=read["allow_http"])
         return cls(base_url=base_url, access_token=_access_token(password), **read)
 
     @property
@@ -101,30 +112,36 @@ def _text(value: Any, name: str) -> str:
     return value or ""
 
 
-def _base_url(host: Any, schema: Any, port: Any, *, allow_http: bool) -> str:
-    url = _text(host, "host").strip()
-    if not url:
+def _base_url(host: Any, schema: Any, port: Any, conn_type: Any, *, allow_http: bool) -> str:
+    text, more = _text(host, "host").strip(), _text(schema, "schema").strip().strip("/")
+    if not text:
         raise ConfigurationError("the connection has no host", advice=_HOST_ADVICE)
-    if "://" not in url:
-        url = f"{_text(schema, 'schema').strip() or 'https'}://{url}"
+    named, prefix = (more.lower(), "") if more.lower() in _SCHEMES else ("", quote(more))
+    scheme, _, address = text.rpartition("://")
+    if _BARE_IPV6.fullmatch(address):
+        address = f"[{address}]"
+    by_type = _TYPE_WITH_SCHEME.fullmatch(str(conn_type))
+    url = f"{scheme or named or (by_type[1] if by_type else 'https')}://{address}"
     try:
         parts = split_url(url)
         netloc = f"{parts.netloc}:{port}" if port and parts.port is None else parts.netloc
-        url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, parts.fragment))
-        problem = url_problem(url, allow_http=allow_http) or _base_problem(parts)
+        url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, parts.fragment)).rstrip("/")
+        problem = url_problem(url, allow_http=allow_http) or _base_problem(parts, named, prefix)
     except AmbiguousUrlError as error:
         problem = str(error)
     if problem:
         raise ConfigurationError(f"the connection's host {redact_url(url)} {problem}", advice=_HOST_ADVICE)
-    return url.rstrip("/")
+    return f"{url}/{prefix}".rstrip("/")
 
 
-def _base_problem(parts: SplitResult) -> str:
+def _base_problem(parts: SplitResult, named: str, prefix: str) -> str:
     if parts.query or parts.fragment:
         return "contains a query or a fragment"
+    if named not in ("", parts.scheme):
+        return f"contradicts its schema '{named}'"
     if not _PATH.fullmatch(parts.path):
         return "contains a character in its path that must be percent-encoded"
-    if parts.path.rstrip("/").endswith(API_PREFIX):
+    if f"{parts.path}/{prefix}".rstrip("/").endswith(API_PREFIX):
         return f"must end before {API_PREFIX}, which is appended"
     return ""
 
@@ -132,7 +149,8 @@ def _base_problem(parts: SplitResult) -> str:
 def _access_token(value: Any) -> Secret:
     password = _text(value, "password")
     if not password:
-        raise ConfigurationError("the connection has no password", advice="Set it to the service's access token.")
+        advice = "Set it to the service's access token; in a URI: cloudstore://:TOKEN@files.example.com."
+        raise ConfigurationError("the connection has no password", advice=advice)
     if re.search("[\\s\x00-\x1f\x7f\ud800-\udfff]", password):
         problem = "contains a space, line break or control character, or is not valid Unicode"
         advice = "Set the password to the token alone."
@@ -284,7 +302,9 @@ def _unknown(extra: Mapping[str, Any]) -> list[str]:
     return sorted(extra.keys() - EXTRAS.keys() - copies)
 
 
-def warnings_about(conn_type: Any, extra: Mapping[str, Any]) -> list[str]:
-    """Likely mistakes in a connection that works: another type, and unknown extras."""
+def warnings_about(conn_type: Any, extra: Mapping[str, Any], login: Any = None) -> list[str]:
+    """Likely mistakes in a connection that works: another type, a login, and unknown extras."""
     found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
+    if login:
+        found.append("has a login, which is not used: the API takes the token alone")
     return found + [f"has the unknown extra {key!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for key in _unknown(extra)]

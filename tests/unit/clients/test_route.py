@@ -41,10 +41,27 @@ def test_the_environments_proxy_is_the_one_that_requests_takes(
     assert environment_proxy("https://files.example.com") == (Secret(expected) if expected else None)
 
 
-def test_a_proxy_that_is_not_supported_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "127.1.2.3", "localhost:8080", "LOCALHOST", "a.localhost", "[::1]:8080"])
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"])
+@pytest.mark.parametrize("proxy", [P, "socks5h://proxy:1080"])
+def test_the_environments_proxy_is_not_used_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch, host: str, name: str, proxy: str
+) -> None:
+    monkeypatch.setenv(name, proxy)
+    for scheme in ("http", "https"):
+        assert environment_proxy(f"{scheme}://{host}/x") is None
+
+
+def test_a_proxy_that_is_not_supported_is_refused_without_its_password_and_with_what_to_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks5://me:hunter2@proxy:1080")
-    with pytest.raises(ConfigurationError, match=r"the environment defines has the scheme .*must be http or https") as failed:
-        environment_proxy("https://files.example.com")
+    words = (
+        r"(?s)the environment defines has the scheme 'socks5', but must be http or https.*"
+        "Set extra 'proxy' .* To use none, add files.example.com to NO_PROXY in the environment"
+    )
+    with pytest.raises(ConfigurationError, match=words) as failed:
+        environment_proxy("https://files.example.com:8443/x?sig=hunter2")
     assert "hunter2" not in str(failed.value)
 
 

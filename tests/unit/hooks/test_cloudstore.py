@@ -117,11 +117,27 @@ def test_both_hooks_refuse_a_connection_that_cannot_be_used(
         assert "hunter2x" not in str(refused.value)
 
 
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "socks5://127.0.0.1:9"])
+def test_both_hooks_reach_a_service_on_this_machine_without_the_environments_proxy(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    store_file(emulator)
+
+    async def poll() -> exceptions.CloudStoreError | None:
+        async with CloudStoreAsyncHook() as hook:
+            return await hook.poll_file("f1")
+
+    assert CloudStoreHook().create_download_link("f1").token
+    assert asyncio.run(poll()) is None
+
+
 def test_a_hook_warns_of_another_type_and_of_a_misspelt_extra(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(CloudStoreHook, "log", logging.getLogger("test"))  # Airflow's own does not propagate
-    connect(monkeypatch, conn_type="http", host="files.example.com", password="token", extra={"owner": "me", "timeout": 6})
+    connect(monkeypatch, conn_type="http", host="https://a", password="token", extra={"owner": "me", "timeout": 6})
     assert CloudStoreHook().settings.timeout == 6
     assert "Connection 'cloudstore_default' has the type 'http', not 'cloudstore'" in caplog.text
     assert "Connection 'cloudstore_default' has the unknown extra 'owner'." in caplog.text

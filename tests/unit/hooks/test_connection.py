@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.compat import get_async_connection
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.exceptions import ConfigurationError, InvalidInputError
 from airflow_provider_cloudstore.hooks import connection
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import RENEW_SECONDS, SharedConnection, mask, shared_connection
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -57,6 +57,11 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     source = Source()
     monkeypatch.setattr(connection, "read_connection_async", source.read)
     return source
+
+
+def read_uri(monkeypatch: pytest.MonkeyPatch, uri: str) -> tuple[Settings, list[str]]:
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", uri)
+    return connection.read_connection("cloudstore_default", CloudStoreHook.get_connection)
 
 
 async def token_of(user: SharedConnection) -> str:
@@ -224,6 +229,54 @@ def test_each_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_masked_
     assert emulator.state()["requests"] == {"link": 4 * USERS}  # half of them were rejected
     warnings = [record.getMessage() for record in caplog.records if record.name == connection.__name__]
     assert len([warning for warning in warnings if "has the type 'http'" in warning]) == len(warnings) == 2
+
+
+@pytest.mark.parametrize(
+    ("uri", "base_url"),
+    [
+        ("cloudstore://https://:T@files.example.com/prefix", "https://files.example.com/prefix"),
+        ("cloudstore://https://:T@files.example.com:8443/a/b%20c/?max_attempts=4", "https://files.example.com:8443/a/b%20c"),
+        ("cloudstore://:T@files.example.com/prefix", "https://files.example.com/prefix"),
+        ("cloudstore://:T@files.example.com:8443/https", "https://files.example.com:8443"),
+        ("cloudstore://:T@https%3A%2F%2Ffiles.example.com%3A8443%2Fprefix", "https://files.example.com:8443/prefix"),
+        ("cloudstore://:T@files.example.com%2Fprefix?max_attempts=4", "https://files.example.com/prefix"),
+        ("cloudstore://:T@files.example.com/?__extra__=%7B%22max_attempts%22%3A+4%7D", "https://files.example.com"),
+        ("http://:T@127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("HTTP://:T@127.0.0.1:8080/prefix", "http://127.0.0.1:8080/prefix"),
+        ("https://:T@files.example.com/prefix", "https://files.example.com/prefix"),
+        ("http://:T@files.example.com/https", "https://files.example.com"),
+        ("http://https://:T@files.example.com/prefix", "https://files.example.com/prefix"),
+        ("cloudstore+http://:T@localhost:8080", "http://localhost:8080"),
+        ("cloudstore-http://:T@localhost:8080", "http://localhost:8080"),
+        ("cloudstore://http://:T@[::1]:8080/prefix", "http://[::1]:8080/prefix"),
+    ],
+)
+def test_every_part_of_a_connection_uri_is_honoured(monkeypatch: pytest.MonkeyPatch, uri: str, base_url: str) -> None:
+    found, _ = read_uri(monkeypatch, uri)
+    assert (found.base_url, found.access_token.reveal(), found.max_attempts) == (base_url, "T", 4)
+
+
+@pytest.mark.parametrize(
+    ("uri", "says"),
+    [
+        ("http://:hunter2@files.example.com", 'exposes the token in transit.*extra "allow_http": true'),
+        ("cloudstore://ftp://:hunter2@files.example.com/prefix", "ftp://files.example.com has the scheme 'ftp'"),
+        ("cloudstore://http://:hunter2@127.0.0.1/https", "contradicts its schema 'https'"),
+        ("CLOUDSTORE://https://:hunter2@files.example.com/prefix", "has the scheme 'cloudstore'"),
+        ("cloudstore://hunter2@files.example.com", "no password.*in a URI: cloudstore://:TOKEN@files.example.com"),
+    ],
+)
+def test_a_part_of_a_connection_uri_that_would_be_lost_is_an_error_that_says_what_to_write(
+    monkeypatch: pytest.MonkeyPatch, uri: str, says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"(?s){says}") as refused:
+        read_uri(monkeypatch, uri)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_login_is_told_not_to_be_used_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, warnings = read_uri(monkeypatch, "cloudstore://me2:T@host")
+    assert warnings == ["has a login, which is not used: the API takes the token alone"]
 
 
 def test_what_holds_a_masked_token_is_not_registered_once_more_unless_it_may_be_too_short(

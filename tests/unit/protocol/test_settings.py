@@ -12,8 +12,8 @@ from airflow_provider_cloudstore.protocol.settings import Settings, read_extra, 
 
 
 def read(host: str | None = "files.example.com", password: str | None = "token", **more: Any) -> Settings:
-    schema, port = more.pop("schema", None), more.pop("port", None)
-    return Settings.from_connection(host=host, schema=schema, port=port, password=password, extra=more)
+    fields = {name: more.pop(name, None) for name in ("conn_type", "schema", "port")}
+    return Settings.from_connection(host=host, password=password, extra=more, **fields)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,12 @@ def read(host: str | None = "files.example.com", password: str | None = "token",
         ("files.example.com", {"port": 0}, "https://files.example.com"),
         ("files.example.com/a", {"port": 8443}, "https://files.example.com:8443/a"),
         ("files.example.com:1", {"port": 8443}, "https://files.example.com:1"),
-        ("[::1]", {"port": 80, "schema": "http"}, "http://[::1]:80"),
+        ("[::1]", {"port": 80, "schema": "HTTP"}, "http://[::1]:80"),
+        ("https://files.example.com", {"schema": "https"}, "https://files.example.com"),
+        ("files.example.com/a", {"schema": "/b c/@d/"}, "https://files.example.com/a/b%20c/%40d"),
+        ("127.0.0.1", {"conn_type": "http"}, "http://127.0.0.1"),
+        ("files.example.com", {"conn_type": "http", "schema": "https"}, "https://files.example.com"),
+        ("https://files.example.com", {"conn_type": "http"}, "https://files.example.com"),
         ("http://localhost:8080", {}, "http://localhost:8080"),
         ("http://a.localhost", {}, "http://a.localhost"),
         ("http://files.example.com", {"allow_http": "TRUE"}, "http://files.example.com"),
@@ -45,7 +50,10 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
         ("host/é", {}, "must be percent-encoded"),
         (5, {}, "must be a string"),
         ("host", {"schema": ["hunter2"]}, "must be a string"),
-        ("host", {"schema": "hunter 2"}, "no scheme"),
+        ("https://host", {"schema": "http"}, "https://host contradicts its schema 'http'"),
+        ("cloudstore://https", {"schema": "/:hunter2@host/x"}, "the scheme 'cloudstore'"),
+        ("host", {"schema": "a/cloud/api/v2/"}, "must end before"),
+        ("files.example.com", {"conn_type": "http"}, "exposes the token"),
         ("https://user:hunter2@host", {}, r"^the connection's host https://\*\*\*@host contains a user name or password"),
         ("https://host?token=hunter2", {}, "contains a query"),
         ("ftp://host", {}, "the scheme 'ftp'"),
@@ -68,7 +76,7 @@ def test_a_host_that_cannot_be_used_is_refused_with_what_to_write(host: str | No
 )
 def test_a_token_that_cannot_be_one_is_refused_without_being_shown(password: str | None) -> None:
     says = (
-        "^the connection has no password"
+        "^the connection has no password.*\nSet it to the service's access token; in a URI: cloudstore://:TOKEN@files.example.com"
         if not password
         else "^the access token in the connection's .*\nSet the password to the token alone"
     )

@@ -84,5 +84,5 @@ def test_a_redirect_is_followed_without_a_secret_and_logged_without_one(serve: S
 def test_a_proxy_of_the_environment_is_that_of_the_downloads_host(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     server = serve(response("200 OK", body="abc"))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("NO_PROXY")
     assert download_from(server.url, proxy=Secret("http://127.0.0.1:9"), proxy_is_inherited=True) == "abc"
