@@ -91,7 +91,8 @@ SLOW := test-airflow-new test-airflow-old test-airflow-middle test-distributed t
   test-neighbours test-readers test-site test-triggerer test-typed test-ui test-wheel
 PATHS_airflow-new := $(filter-out %/__pycache__/ %/killed_batch/,$(wildcard tests/airflow/*/))
 ON_airflow-new := $(NEW)-lineage
-PATHS_airflow-old := $(PATHS_airflow-new)
+# And the examples and guides, with the imports of Airflow 2.
+PATHS_airflow-old := $(PATHS_airflow-new) tests/docs/dags_examples tests/docs/guides
 ON_airflow-old := $(OLD)-lineage
 # Airflow 3.0 resumes deferred tasks in a way of its own.
 PATHS_airflow-middle := tests/airflow/waiting

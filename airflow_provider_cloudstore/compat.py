@@ -42,25 +42,13 @@ else:
     from airflow.hooks.base import BaseHook
 
 if TYPE_CHECKING or _AIRFLOW >= (3,):
-    from airflow.sdk import (
-        Asset,
-        BaseOperator,
-        BaseSensorOperator,
-        Connection,
-        Context,
-        ObjectStoragePath,
-        XComArg,
-        get_current_context,
-    )
+    from airflow.sdk import BaseOperator, Context, ObjectStoragePath, XComArg, get_current_context
     from airflow.sdk.log import mask_secret
 else:
-    from airflow.datasets import Dataset as Asset
     from airflow.io.path import ObjectStoragePath
     from airflow.models.baseoperator import BaseOperator
-    from airflow.models.connection import Connection
     from airflow.models.xcom_arg import XComArg
     from airflow.operators.python import get_current_context
-    from airflow.sensors.base import BaseSensorOperator
     from airflow.utils.context import Context
     from airflow.utils.log.secrets_masker import mask_secret
 
@@ -68,23 +56,28 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
     from airflow.providers.common.compat.openlineage.facet import Dataset
     from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Asset, BaseSensorOperator, Connection
     from airflow.sdk.observability.stats import Stats
     from airflow.triggers.base import BaseTrigger, TriggerEvent
 else:
-    # A DAG file does not pay for these.
+    # A DAG file that does not need these does not pay for them.
     _LOADED_WHEN_USED = {
-        "BaseTrigger": "airflow.triggers.base",
-        "Dataset": "airflow.providers.common.compat.openlineage.facet",
-        "OperatorLineage": "airflow.providers.openlineage.extractors",
-        "Stats": "airflow.sdk.observability.stats" if _AIRFLOW >= (3, 2) else "airflow.stats",
-        "TriggerEvent": "airflow.triggers.base",
-        "get_hook_lineage_collector": "airflow.providers.common.compat.lineage.hook",
+        "Asset": "airflow.sdk.Asset" if _AIRFLOW >= (3,) else "airflow.datasets.Dataset",
+        "BaseSensorOperator": "airflow.sdk.BaseSensorOperator" if _AIRFLOW >= (3,) else "airflow.sensors.base.BaseSensorOperator",
+        "BaseTrigger": "airflow.triggers.base.BaseTrigger",
+        "Connection": "airflow.sdk.Connection" if _AIRFLOW >= (3,) else "airflow.models.connection.Connection",
+        "Dataset": "airflow.providers.common.compat.openlineage.facet.Dataset",
+        "OperatorLineage": "airflow.providers.openlineage.extractors.OperatorLineage",
+        "Stats": "airflow.sdk.observability.stats.Stats" if _AIRFLOW >= (3, 2) else "airflow.stats.Stats",
+        "TriggerEvent": "airflow.triggers.base.TriggerEvent",
+        "get_hook_lineage_collector": "airflow.providers.common.compat.lineage.hook.get_hook_lineage_collector",
     }
 
     def __getattr__(name: str) -> Any:
         if name not in _LOADED_WHEN_USED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_LOADED_WHEN_USED[name]), name)
+        module, _, attribute = _LOADED_WHEN_USED[name].rpartition(".")
+        return getattr(import_module(module), attribute)
 
 
 __all__ = [

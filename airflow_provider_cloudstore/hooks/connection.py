@@ -8,13 +8,17 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from airflow_provider_cloudstore import compat
-from airflow_provider_cloudstore.compat import AirflowNotFoundException, Connection, get_async_connection, mask_secret
+from airflow_provider_cloudstore.compat import AirflowNotFoundException, get_async_connection, mask_secret
 from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.compat import Connection
 
 log = logging.getLogger(__name__)
 
