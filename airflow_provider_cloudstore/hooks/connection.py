@@ -36,6 +36,7 @@ def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -
     :param get_connection: reads it.
     :raises ConfigurationError: if it is not defined or invalid.
     """
+    _validate(conn_id)
     connection = None
     with suppress(AirflowNotFoundException):
         connection = get_connection(conn_id)
@@ -46,6 +47,7 @@ def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -
 
 async def read_connection_async(conn_id: str) -> tuple[Settings, list[str]]:
     """As :func:`read_connection`, on an event loop."""
+    _validate(conn_id)
     connection = None
     with suppress(AirflowNotFoundException):
         connection = await get_async_connection(conn_id)
@@ -54,11 +56,18 @@ async def read_connection_async(conn_id: str) -> tuple[Settings, list[str]]:
     return settings, warnings
 
 
+def _validate(conn_id: object) -> None:
+    """Reject what an upstream task returned in place of a connection's id."""
+    if not isinstance(conn_id, str):
+        raise ConfigurationError(f"cloudstore_conn_id must be a string, not {type(conn_id).__name__}", operation="connection")
+
+
 def _parsed(conn_id: str, connection: Connection | None) -> tuple[Settings, list[str]]:
     try:
         if connection is None:
             raise ConfigurationError(
                 "it is not defined, or Airflow cannot parse it",
+                inconclusive=True,  # Airflow's command line rotates a token by deleting the connection and adding it
                 advice=f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable "
                 f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with no other keys than those of a connection.",
             )

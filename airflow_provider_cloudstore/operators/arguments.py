@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 _PATH = re.compile(r"(?!https?:|ftp:)(?:[a-z][a-z0-9+.-]*://)?(?:(?!://).)*", re.IGNORECASE | re.DOTALL)
@@ -21,14 +23,16 @@ def validate_flags(**flags: object) -> None:
             raise ValueError(f"{name} must be True or False, not {value!r}")
 
 
-def validate_positive(**numbers: object) -> None:
-    """Reject what is no duration or rate.
+def validate_positive(name: str, value: object) -> float:
+    """A rate, or a duration in seconds.
 
-    :raises ValueError: if one is not a number above 0.
+    :param value: a number, or a ``timedelta``, as Airflow's own sensors take it.
+    :raises ValueError: if it is not above 0, or infinite.
     """
-    for name, value in numbers.items():
-        if not isinstance(value, (int, float)) or not value > 0:
-            raise ValueError(f"{name} must be a number above 0, not {value!r}")
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if not isinstance(number, (int, float)) or not 0 < number < math.inf:
+        raise ValueError(f"{name} must be a number above 0, not {value!r}")
+    return number
 
 
 def validate_whole_number(name: str, value: object, least: int, most: int | None = None) -> None:

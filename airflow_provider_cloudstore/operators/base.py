@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import BaseOperator
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 # In front of a field's text while Airflow renders it: no Python literal begins like this, and Jinja's native types leave the text
 # alone that is none.
 _TEXT = "?"
+
+
+def known_context(context: Context | None) -> Context:
+    """The context that Airflow passed; an empty one where a unit test of a DAG passes something else."""
+    return context if isinstance(context, Mapping) else {}
 
 
 def render_as_text(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import BaseOperator
 from airflow_provider_cloudstore.operators import arguments
-from airflow_provider_cloudstore.operators.base import RedactingOperator
+from airflow_provider_cloudstore.operators.base import RedactingOperator, known_context
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         if max_consecutive_failures is not None:
             arguments.validate_whole_number("max_consecutive_failures", max_consecutive_failures, 1)
         if requests_per_second is not None:
-            arguments.validate_positive(requests_per_second=requests_per_second)
+            arguments.validate_positive("requests_per_second", requests_per_second)
         self.urls: Any = urls
         self.receipts = receipts
         self.url_column = url_column
@@ -114,6 +114,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue every upload that no earlier try has finished."""
+        context = known_context(context)
         return self._finalize(context, asyncio.run(self._job(context).run()))
 
     def on_kill(self) -> None:

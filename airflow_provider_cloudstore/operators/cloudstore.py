@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.operators.arguments import validate_flags
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, RedactingOperator
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, RedactingOperator, known_context
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
@@ -120,6 +120,7 @@ class RemoteUrlUploadOperator(RedactingOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue the upload."""
+        context = known_context(context)
         from airflow_provider_cloudstore.operators.send_once import send_once
 
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url

@@ -62,8 +62,10 @@ class DownloadFileOperator(RedactingOperator, WaitingOperator):
     def execute(self, context: Context) -> Any:
         """Download the file, with ``wait_for_file`` once it is available."""
         from airflow_provider_cloudstore.hooks.targets import resolve_target
+        from airflow_provider_cloudstore.protocol.download_requests import validate_sha256
 
         resolve_target(self.target, self.file_id)  # a mistake is reported before the wait
+        validate_sha256(self.expected_sha256)
         return super().execute(context)
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:

@@ -97,11 +97,11 @@ def send_once(send: Callable[[], dict[str, Any]], context: Context, url: str, *,
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
     """
     store: Any = context.get("task_state_store")
-    if store is None:
+    stored = None if store is None else store.get(STATE_KEY)
+    if store is None or not isinstance(stored, (dict, type(None))):  # what returns something else is no store
         return send()
     ti, subject, now = context["ti"], redact_url(url), datetime.now(UTC).isoformat(timespec="seconds")
     record = UploadRecord(url_digest(url), ti.try_number, ti.max_tries, now)
-    stored = store.get(STATE_KEY)
     earlier = UploadRecord.from_json(stored) if stored else None
     if earlier and earlier.settles(record):
         if earlier.result is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, conf
 from airflow_provider_cloudstore.operators.arguments import validate_positive
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, known_context
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -30,18 +30,17 @@ class WaitingOperator(CloudStoreOperator):
         *,
         file_id: str | int | XComArg,
         wait_for_file: bool = False,
-        poll_interval: float = 10.0,
-        timeout: float = 3600.0,
+        poll_interval: float | timedelta = 10.0,
+        timeout: float | timedelta = 3600.0,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        validate_positive(poll_interval=poll_interval, timeout=timeout)
         self.file_id: Any = file_id
         self.wait_for_file = wait_for_file
-        self.poll_interval = poll_interval
-        self.timeout = timeout
+        self.poll_interval = validate_positive("poll_interval", poll_interval)
+        self.timeout = validate_positive("timeout", timeout)
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
 
@@ -51,13 +50,14 @@ class WaitingOperator(CloudStoreOperator):
         with self._open_hook() as hook:
             if self.wait_for_file:
                 link = self._wait(hook, self.timeout, deferrable=self.deferrable)
-            return self._use_link(context, hook, link)
+            return self._use_link(known_context(context), hook, link)
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
+    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> Any:
         """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
+        self.file_id = file_id or self.file_id  # the one that was waited for, whatever its template renders to by now
         with self._open_hook() as hook:
             link = self._wait(hook, _RESUMED_SECONDS, deferrable=False, event=event)
-            return self._use_link(context, hook, link)
+            return self._use_link(known_context(context), hook, link)
 
     def _wait(
         self, hook: CloudStoreHook, timeout: float, *, deferrable: bool, event: Mapping[str, Any] | None = None
@@ -68,7 +68,7 @@ class WaitingOperator(CloudStoreOperator):
         with counted_wait():
             if event is not None:
                 validate_event(event)
-            wait = FileWait(self.file_id, self.poll_interval, timeout, datetime.now(UTC))
+            wait = FileWait(self.file_id, self.poll_interval, timeout, datetime.now(UTC), allowed=self.timeout)
             return poll_until_available(self, hook, wait, deferrable=deferrable)
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> Any:
@@ -88,18 +88,21 @@ def poll_until_available(task: BaseOperator, hook: CloudStoreHook, wait: FileWai
         if line := wait.not_yet(found, now):
             task.log.info(line)
         if deferrable and wait.should_defer(now, found):
-            _defer(task, hook.cloudstore_conn_id, wait)
+            _defer(task, hook.cloudstore_conn_id, wait, now + timedelta(seconds=found.retry_after or 0))
         pause = wait.pause(now, found)
         time.sleep(min(1.0, pause) if deferrable else pause)
     return found
 
 
-def _defer(task: BaseOperator, conn_id: str, wait: FileWait) -> NoReturn:
+def _defer(task: BaseOperator, conn_id: str, wait: FileWait, not_before: datetime) -> NoReturn:
     from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger  # Airflow's triggers are slow to import
 
     task.defer(
-        trigger=FileAvailableTrigger(conn_id, wait.file_id, wait.interval, wait.timeout, wait.began.isoformat()),
+        trigger=FileAvailableTrigger(
+            conn_id, wait.file_id, wait.interval, wait.timeout, wait.began.isoformat(), not_before=not_before.isoformat()
+        ),
         method_name="execute_complete",
+        kwargs={"file_id": wait.file_id},
         timeout=timedelta(seconds=wait.timeout) + _GRACE,
     )
 

@@ -122,7 +122,11 @@ def _own_name(head: Response) -> str | None:
     return None if name in ("", ".", "..") else name
 
 
-def _validate_sha256(value: Any) -> str | None:
+def validate_sha256(value: Any) -> str | None:
+    """An expected SHA-256 in lower case, or None if none is expected.
+
+    :raises InvalidInputError: if it is none.
+    """
     text = value.strip() if isinstance(value, str) else value
     if text in (None, ""):
         return None
@@ -164,7 +168,7 @@ class Download:
         self.position = self._furthest = self._began_at = block.start if block else 0
         self._block = block
         self._end = block.stop if block else math.inf
-        self._expected = _validate_sha256(expected_sha256)
+        self._expected = validate_sha256(expected_sha256)
         self._digest = hashlib.sha256()
         self._url = Secret("")
         self._secrets = settings.secrets

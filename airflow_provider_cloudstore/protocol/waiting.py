@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError, RateLimitError
 from airflow_provider_cloudstore.protocol.guards import validate_file_id
 
 _JITTER = 0.2
@@ -32,7 +32,9 @@ class FileWait:
     :param interval: seconds between two polls, on average.
     :param timeout: maximum seconds to wait.
     :param began: when the wait began (UTC).
-    :param remembered: whether this state survives between polls; if not, inconclusive responses do not end the wait.
+    :param remembered: whether this state survives between polls; if not, inconclusive responses do not end the wait, and when it
+        ends is not known here.
+    :param allowed: the seconds that were allowed in all, for the message, if not ``timeout``.
     :raises InvalidInputError: if it is no file id.
     """
 
@@ -41,6 +43,7 @@ class FileWait:
     timeout: float
     began: datetime
     remembered: bool = True
+    allowed: float | None = None
     _reason: str = field(default="", init=False)
     _inconclusive: int = field(default=0, init=False)
     _inconclusive_since: datetime | None = field(default=None, init=False)
@@ -77,7 +80,8 @@ class FileWait:
         return not self.remembered or self._inconclusive < INCONCLUSIVE_POLLS or lasted < INCONCLUSIVE_SECONDS
 
     def _describe(self, error: CloudStoreError) -> str:
-        ends = f"polling every {self.interval:g} s until {self.deadline:%Y-%m-%d %H:%M:%S} UTC"
+        until = f" until {self.deadline:%Y-%m-%d %H:%M:%S} UTC" if self.remembered else ""
+        ends = f"polling every {self.interval:g} s{until}"
         if error.inconclusive and self.remembered:
             return (
                 f"The response is inconclusive about file '{self.file_id}' ({error.reason}); {ends}, "
@@ -87,12 +91,17 @@ class FileWait:
 
     def timed_out(self) -> FileWaitTimeoutError:
         """The error of a wait that ended without the file."""
-        reason = f"the file was not available within {self.timeout:g} s; last response: {self._reason or 'none'}"
+        seconds = self.timeout if self.allowed is None else self.allowed
+        reason = f"the file was not available within {seconds:g} s; last response: {self._reason or 'none'}"
         return FileWaitTimeoutError(reason, operation="wait", subject=self.file_id)
 
-    def first_pause(self, now: datetime) -> float:
-        """Seconds until the first poll of a trigger: spread over the interval, after the scheduler has settled the deferral."""
-        return self._until_deadline(now, SETTLE_SECONDS + random.uniform(0, self.interval))
+    def first_pause(self, now: datetime, not_before: datetime) -> float:
+        """Seconds until the first poll of a trigger: spread over the interval, after the scheduler has settled the deferral.
+
+        :param not_before: when the pause is over that the service asked for on the worker (UTC).
+        """
+        asked = max(0.0, (not_before - now).total_seconds())
+        return self._until_deadline(now, max(SETTLE_SECONDS, asked) + random.uniform(0, self.interval))
 
     def pause(self, now: datetime, error: CloudStoreError) -> float:
         """Seconds until the next poll: the interval with some jitter, or ``Retry-After`` if longer, but not past the deadline."""
@@ -100,8 +109,9 @@ class FileWait:
         return self._until_deadline(now, wanted)
 
     def should_defer(self, now: datetime, error: CloudStoreError) -> bool:
-        """Whether a deferrable wait has polled on the worker for long enough; it does not wait there for a ``Retry-After``."""
-        return (now - self.began).total_seconds() >= ON_WORKER_SECONDS or error.retry_after is not None
+        """Whether a deferrable wait has polled on the worker for long enough; it does not wait out a pause there."""
+        asks_to_pause = error.retry_after is not None or isinstance(error, RateLimitError)
+        return (now - self.began).total_seconds() >= ON_WORKER_SECONDS or asks_to_pause
 
     def _until_deadline(self, now: datetime, wanted: float) -> float:
         return max(0.0, min(wanted, (self.deadline - now).total_seconds()))

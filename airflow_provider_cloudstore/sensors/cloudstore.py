@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator, conf
 from airflow_provider_cloudstore.operators.arguments import validate_positive
-from airflow_provider_cloudstore.operators.base import render_as_text
+from airflow_provider_cloudstore.operators.base import known_context, render_as_text
 from airflow_provider_cloudstore.operators.waiting import poll_until_available, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
@@ -45,8 +45,10 @@ class FileAvailableSensor(BaseSensorOperator):
         cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
+        for name in ("poke_interval", "timeout"):
+            if name in kwargs:
+                validate_positive(name, kwargs[name])
         super().__init__(**kwargs)
-        validate_positive(poke_interval=self.poke_interval)
         self.file_id: Any = file_id
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
@@ -79,16 +81,17 @@ class FileAvailableSensor(BaseSensorOperator):
                 if line := wait.not_yet(found, datetime.now(UTC)):
                     self.log.info(line)
                 return False
-        self._file_available(context)
+        self._file_available(context, wait.file_id)
         return True
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
-        """Resume after a deferred wait."""
+    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> None:
+        """Resume after a deferred wait for a file, whatever its id's template renders to by now."""
         from airflow_provider_cloudstore.metrics import counted_wait
+        from airflow_provider_cloudstore.protocol.guards import validate_file_id
 
         with counted_wait():
             validate_event(event)
-        self._file_available(context)
+        self._file_available(context, file_id or validate_file_id(self.file_id))
 
     def _begin_wait(self) -> FileWait:
         from airflow_provider_cloudstore.protocol.waiting import FileWait
@@ -96,10 +99,8 @@ class FileAvailableSensor(BaseSensorOperator):
         remembered = self.deferrable or not self.reschedule  # in mode="reschedule", each poll runs in a process of its own
         return FileWait(self.file_id, self.poke_interval, self.timeout, datetime.now(UTC), remembered)
 
-    def _file_available(self, context: Context) -> None:
+    def _file_available(self, context: Context, file_id: str) -> None:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
-        from airflow_provider_cloudstore.protocol.guards import validate_file_id
 
-        file_id = validate_file_id(self.file_id)
         self.log.info("File '%s' is available", file_id)
-        attach_file_id(self, context, file_id)
+        attach_file_id(self, known_context(context), file_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,19 +24,23 @@ class FileAvailableTrigger(BaseTrigger):
     :param poll_interval: seconds between two polls.
     :param timeout: maximum seconds to wait.
     :param began: when the wait began, so that it ends on time after a restart: ISO 8601 with a UTC offset.
+    :param not_before: before when the service asked not to be polled, likewise; empty if it did not.
     """
 
-    def __init__(self, cloudstore_conn_id: str, file_id: str, poll_interval: float, timeout: float, began: str) -> None:
+    def __init__(
+        self, cloudstore_conn_id: str, file_id: str, poll_interval: float, timeout: float, began: str, *, not_before: str = ""
+    ) -> None:
         super().__init__()
         self.cloudstore_conn_id = cloudstore_conn_id
         self.file_id = file_id
         self.poll_interval = poll_interval
         self.timeout = timeout
         self.began = began
+        self.not_before = not_before
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The trigger's path and arguments, which Airflow stores in clear text: they contain no secret."""
-        names = ("cloudstore_conn_id", "file_id", "poll_interval", "timeout", "began")
+        names = ("cloudstore_conn_id", "file_id", "poll_interval", "timeout", "began", "not_before")
         return f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -44,16 +49,27 @@ class FileAvailableTrigger(BaseTrigger):
         try:
             wait = FileWait(self.file_id, self.poll_interval, self.timeout, datetime.fromisoformat(self.began))
             # Before the connection is read, so that a triggerer that starts thousands of these is not blocked by all at once.
-            await asyncio.sleep(wait.first_pause(datetime.now(UTC)))
-            async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
-                await self._poll(hook, wait)
+            not_before = datetime.fromisoformat(self.not_before or self.began)
+            await asyncio.sleep(wait.first_pause(datetime.now(UTC), not_before))
+            await self._poll(wait)
         except CloudStoreError as error:
             event = {"status": "failed", "error": error.to_dict()}
         yield TriggerEvent(event)
 
-    async def _poll(self, hook: CloudStoreAsyncHook, wait: FileWait) -> None:
-        while (missing := await hook.poll_file(wait.file_id)) is not None:
-            now = datetime.now(UTC)
-            if line := wait.not_yet(missing, now):
-                self.log.info(line)
-            await asyncio.sleep(wait.pause(now, missing))
+    async def _poll(self, wait: FileWait) -> None:
+        async with AsyncExitStack() as opened:
+            hook: CloudStoreAsyncHook | None = None
+            while True:
+                missing: CloudStoreError | None
+                try:
+                    if hook is None:
+                        hook = await opened.enter_async_context(CloudStoreAsyncHook(self.cloudstore_conn_id))
+                    missing = await hook.poll_file(wait.file_id)
+                except CloudStoreError as error:  # of a connection that is away for a moment, or invalid
+                    missing = error
+                if missing is None:
+                    return
+                now = datetime.now(UTC)
+                if line := wait.not_yet(missing, now):
+                    self.log.info(line)
+                await asyncio.sleep(wait.pause(now, missing))

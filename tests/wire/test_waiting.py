@@ -165,7 +165,7 @@ def test_a_lagging_replica_does_not_end_the_wait_between_the_trigger_and_the_fre
     assert task.execute_complete({}, {"status": "available"}) == emulator.state()["tokens"][0]["token"]
     monkeypatch.setattr(operators_waiting, "_RESUMED_SECONDS", 0.2)
     emulator.fault(**LATE, times=0)
-    with pytest.raises(exceptions.FileWaitTimeoutError):
+    with pytest.raises(exceptions.FileWaitTimeoutError, match=rf"not available within {task.timeout:g} s"):
         task.execute_complete({}, {"status": "available"})
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -7,6 +9,8 @@ import pytest
 from airflow_provider_cloudstore.operators.arguments import parse_urls
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
+
+ONE = timedelta(minutes=1)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +46,16 @@ def test_opting_in_to_resending_takes_a_bool(value: Any) -> None:
 
 def test_what_is_no_number_of_seconds_is_refused_in_words_of_our_own() -> None:
     arguments: Any
-    for arguments in ({"timeout": "60"}, {"timeout": float("nan")}, {"poll_interval": 0}):
+    for arguments in ({"timeout": "60"}, {"timeout": math.nan}, {"timeout": math.inf}, {"poll_interval": 0}, {"timeout": -ONE}):
         with pytest.raises(ValueError, match=rf"{next(iter(arguments))} must be a number above 0"):
             DownloadLinkOperator(task_id="link", file_id="f1", **arguments)
-    with pytest.raises(ValueError, match="poke_interval must be a number above 0"):
-        FileAvailableSensor(task_id="sensor", file_id="f1", poke_interval=0)
+    for arguments in ({"poke_interval": 0}, {"timeout": math.inf}, {"timeout": math.nan}):
+        with pytest.raises(ValueError, match=rf"{next(iter(arguments))} must be a number above 0"):
+            FileAvailableSensor(task_id="sensor", file_id="f1", **arguments)
+
+
+def test_a_duration_is_seconds_or_a_timedelta() -> None:
+    link = DownloadLinkOperator(task_id="link", file_id="f1", timeout=30 * ONE, poll_interval=ONE)
+    assert (link.timeout, link.poll_interval) == (1800.0, 60.0)
+    sensor = FileAvailableSensor(task_id="sensor", file_id="f1", timeout=30 * ONE, poke_interval=ONE)
+    assert (sensor.timeout, sensor.poke_interval) == (1800.0, 60.0)

@@ -3,12 +3,13 @@ from __future__ import annotations
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from airflow_provider_cloudstore.compat import AirflowFailException, BaseOperator
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.exceptions import InvalidInputError
+from airflow_provider_cloudstore.exceptions import ConfigurationError, InvalidInputError
 from airflow_provider_cloudstore.operators import cloudstore as operators
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
@@ -93,12 +94,46 @@ def test_what_may_be_an_id_is_polled(emulator: Emulator, value: str) -> None:
     assert [token["file_id"] for token in emulator.state()["tokens"]] == [value]
 
 
-def test_the_id_of_a_deferred_wait_is_checked_again_when_it_resumes(emulator: Emulator) -> None:
-    sensor = FileAvailableSensor(task_id="wait", file_id="f1")
-    sensor.execute_complete({}, {"status": "available"})
-    sensor.file_id = "{'file_id': 'f1'}"  # what its template renders to by now
+def test_the_file_that_was_waited_for_is_the_one_that_a_resumed_wait_is_about(emulator: Emulator) -> None:
+    store_file(emulator, file_id="f1")
+    event = {"status": "available"}
+    for task in (
+        FileAvailableSensor(task_id="wait", file_id="rendered anew", outlets=[]),
+        DownloadLinkOperator(task_id="link", file_id="rendered anew", wait_for_file=True),
+    ):
+        task.execute_complete({}, event, file_id="f1")
+    assert [token["file_id"] for token in emulator.state()["tokens"]] == ["f1"]
     with pytest.raises(InvalidInputError):
-        sensor.execute_complete({}, {"status": "available"})
+        FileAvailableSensor(task_id="wait", file_id="{'file_id': 'f1'}").execute_complete({}, event)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [{}, None, MagicMock(), MagicMock(spec=dict), {"task_state_store": MagicMock()}],
+    ids=["{}", "None", "mock", "mock of a dict", "mock of a store"],
+)
+def test_execute_works_with_the_contexts_that_unit_tests_pass(emulator: Emulator, tmp_path: Path, context: Any) -> None:
+    store_file(emulator, file_id="f1")
+    source = emulator.serve(b"x")
+    tasks: list[Any] = [
+        RemoteUrlUploadOperator(task_id="upload", url=source),
+        RemoteUrlBatchUploadOperator(task_id="batch", urls=[source], receipts=str(tmp_path / "receipts")),
+        FileAvailableSensor(task_id="wait", file_id="f1"),
+        FileAvailableSensor(task_id="wait", file_id="f1", deferrable=True),
+        DownloadLinkOperator(task_id="link", file_id="f1", wait_for_file=True),
+        DownloadFileOperator(task_id="file", file_id="f1", target=str(tmp_path / "file")),
+        DeleteFolderOperator(task_id="delete", folder_id="staging"),
+    ]
+    for task in tasks:
+        task.execute(context)
+    assert {name: count for name, count in emulator.state()["effects"].items() if name != "link"} == {"upload": 2, "delete": 1}
+
+
+def test_a_wrong_checksum_is_refused_before_the_wait(emulator: Emulator) -> None:
+    task = DownloadFileOperator(task_id="file", file_id="f1", target="x", expected_sha256="abc", wait_for_file=True)
+    with pytest.raises(InvalidInputError, match="expected_sha256 must be 64 hexadecimal digits"):
+        task.execute({})
+    assert emulator.state()["requests"] == {}
 
 
 def test_only_operators_whose_fields_hold_urls_need_what_airflow_does_not_document(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,3 +176,9 @@ def test_a_target_that_is_no_path_is_refused_before_anything_is_sent(emulator: E
     with pytest.raises(InvalidInputError, match=r"target is .*nothing was sent"):
         DownloadFileOperator(task_id="file", file_id="f1", target=target).execute({})
     assert emulator.state()["requests"] == {}
+
+
+@pytest.mark.parametrize("conn_id", [None, 5, ["a"]])
+def test_a_connection_id_that_is_no_text_is_a_permanent_error(conn_id: Any) -> None:
+    with pytest.raises(ConfigurationError, match="cloudstore_conn_id must be a string, not"):
+        DeleteFolderOperator(task_id="delete", folder_id="a", cloudstore_conn_id=conn_id).execute({})

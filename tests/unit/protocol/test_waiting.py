@@ -107,17 +107,28 @@ def test_pauses_are_spread_around_the_interval() -> None:
     pauses = [wait.pause(NOW, exceptions.NotFoundError("x")) for _ in range(500)]
     assert 8 <= min(pauses) < 8.5
     assert 11.5 < max(pauses) <= 12
-    firsts = [wait.first_pause(NOW) for _ in range(500)]  # the scheduler must have settled the deferral
+    firsts = [wait.first_pause(NOW, NOW) for _ in range(500)]  # the scheduler must have settled the deferral
     assert 10 <= min(firsts) < 10.5
     assert 19.5 < max(firsts) <= 20
-    assert begun(10, 2).first_pause(NOW) == 2
+    assert begun(10, 2).first_pause(NOW, NOW) == 2
+    asked = [begun(10).first_pause(NOW, after(40)) for _ in range(100)]  # not before the service's pause is over
+    assert 40 <= min(asked) <= max(asked) <= 50
 
 
 def test_a_deferrable_wait_polls_on_the_worker_for_five_seconds() -> None:
     wait, missing = begun(10), exceptions.NotFoundError("x")
     assert not wait.should_defer(after(4), missing)
     assert wait.should_defer(after(5), missing)
-    assert wait.should_defer(NOW, exceptions.RateLimitError("x", retry_after=30))  # such a pause is for the triggerer
+    for limited in (exceptions.RateLimitError("x", retry_after=30), exceptions.RateLimitError("x")):
+        assert wait.should_defer(NOW, limited)  # a pause is for the triggerer
+
+
+def test_what_a_wait_says_is_the_time_that_was_allowed_in_all_and_the_deadline_only_where_it_is_known() -> None:
+    missing = exceptions.NotFoundError("a")
+    resumed = FileWait("f1", 5, 60, NOW, allowed=3600)
+    with pytest.raises(exceptions.FileWaitTimeoutError, match="not available within 3600 s; last response: a"):
+        resumed.not_yet(missing, after(60))
+    assert begun(remembered=False).not_yet(missing, NOW) == "File 'f1' is not available yet (a); polling every 5 s"
 
 
 def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_cloudstore.compat import BaseHook
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
+from airflow_provider_cloudstore.hooks import connection
 from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 from tests.support import store_file
@@ -40,7 +41,7 @@ def run(emulator: Emulator, interval: float = 0.05, timeout: float = 20.0, ago: 
     began = datetime.now(UTC) - timedelta(seconds=ago)
     path, kwargs = FileAvailableTrigger("cloudstore_default", "f1", interval, timeout, began.isoformat()).serialize()
     assert path == "airflow_provider_cloudstore.triggers.cloudstore.FileAvailableTrigger"
-    assert kwargs.keys() == {"cloudstore_conn_id", "file_id", "poll_interval", "timeout", "began"}
+    assert kwargs.keys() == {"cloudstore_conn_id", "file_id", "poll_interval", "timeout", "began", "not_before"}
     stored = json.dumps(kwargs)
     assert emulator.access_token not in stored
 
@@ -111,3 +112,29 @@ def test_the_event_loop_does_not_wait_while_the_connection_is_read(emulator: Emu
     store_file(emulator)
     assert run(emulator) == {"status": "available"}
     assert not in_the_loop
+
+
+def test_a_connection_that_is_deleted_and_added_again_ends_no_wait(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT")
+    store_file(emulator)
+    reads = list[str]()
+    original = BaseHook.get_connection
+
+    def read(conn_id: str) -> Any:
+        reads.append(conn_id)
+        if len(reads) == 2:
+            monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
+        return original(conn_id)
+
+    monkeypatch.setattr(connection, "get_async_connection", lambda conn_id: asyncio.to_thread(read, conn_id))
+    assert run(emulator) == {"status": "available"}
+    assert len(reads) == 2
+
+
+def test_a_connection_that_does_not_come_back_ends_it(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT")
+    monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.2)
+    event = run(emulator)
+    assert event["error"]["kind"] == "ConfigurationError"
+    assert "it is not defined" in event["error"]["reason"]
+    assert emulator.state()["requests"] == {}
