@@ -1,4 +1,4 @@
-"""Reads a batch's URLs from a list, or from a manifest: text with a URL a line, CSV or JSON Lines.
+"""Reads a batch's URLs from a list, or from a manifest: text with a URL a line, CSV, JSON Lines, or a URL list for transfers.
 
 A file that cannot be read reliably to its end is refused, with its name and line, before anything is sent.
 """
@@ -27,6 +27,8 @@ _GZIP = b"\x1f\x8b"
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 _CSV_NAME = re.compile(r"\.[ct]sv(\.gz)?$", re.IGNORECASE)
 _DELIMITERS = ",\t;"
+_NO_DELIMITER = "\x1f"  # no text has one, and the csv module needs one
+_URL_LIST = "TsvHttpData-1.0"  # of Google's Storage Transfer Service: the first line, before rows without a header
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class FileManifest:
 
     :param path: the file, plain or gzip; opening and reading it blocks.
     :param name: its path as text, for messages.
-    :param column: the column of a CSV, or the key in JSON, that holds the URL.
+    :param column: the column of a CSV (without case), or the key in JSON, that holds the URL.
     :raises InvalidInputError: if it is not a file.
     :raises BatchInterruptedError: if it cannot be copied, which may pass.
     """
@@ -105,7 +107,7 @@ class FileManifest:
                 if parse is None:
                     parse = self._parser(text)
                     if isinstance(parse, _Csv):
-                        continue  # the header
+                        continue  # the first line is no row
                 yield parse(number, line)
             return
         except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -136,12 +138,17 @@ class FileManifest:
             return lambda number, line: Entry(number, line.strip())
         if first.startswith("{"):
             return self._json_entry
+        if first == _URL_LIST:
+            return _Csv(["url", "size", "MD5"], "\t", "url")
         for delimiter in _DELIMITERS:
             header = [title.strip() for title in first.replace('"', "").split(delimiter)]
-            if header.count(self._column) == 1:
-                return _Csv(header, delimiter, self._column)
-        csv_like = f"CSV whose header names the column '{self._column}' once (url_column names another)"
-        raise self._refused(f"is neither text with a URL a line, nor JSON Lines, nor {csv_like}, in UTF-8")
+            found = [title for title in header if title.lower() == self._column.lower()]
+            if len(found) == 1:
+                return _Csv(header, delimiter if len(header) > 1 else _NO_DELIMITER, found[0])
+        csv_like = f"a list for transfers ({_URL_LIST}), nor CSV whose header names the column '{self._column}' once"
+        raise self._refused(
+            f"is neither text with a URL a line, nor JSON Lines, nor {csv_like} (url_column names another), in UTF-8"
+        )
 
     def _json_entry(self, number: int, line: str) -> Entry:
         try:

@@ -33,10 +33,10 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
     with the first twenty failures. A URL's credentials are redacted everywhere, receipts included.
 
     :param urls: a list of URLs, or the path of a manifest, read through Airflow's ``ObjectStoragePath`` (templated): text with
-        a URL a line, CSV, or JSON Lines, plain or gzip.
+        a URL a line, CSV, JSON Lines, or a Storage Transfer URL list (``TsvHttpData-1.0``), plain or gzip.
     :param receipts: a folder that every worker shares, for the outcome of every URL (templated): what the batch remembers. None
         means no memory: a retry sends every URL again.
-    :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
+    :param url_column: the column of a CSV (without case), or the key in JSON, that holds the URL.
     :param max_concurrency: maximum number of requests in flight, up to 500.
     :param requests_per_second: a steady rate for the whole batch; None for no limit.
     :param max_consecutive_failures: end the batch when the service refused this many requests in a row; None for never.

@@ -77,6 +77,16 @@ MANIFESTS: dict[str, tuple[bytes, list[Outcome], bytes]] = {
         [("https://h/a", FAILED), ("line 3", FAILED), ("https://h/b", Status.QUEUED), ("https://h/c", Status.UNKNOWN)],
         b'id,url,note\r\n1,https://h/a,"one, \xff"\r\n2\r\n',
     ),
+    "single.csv": (
+        b"URL\r\nhttps://h/a,1\r\nhttps://h/b,2\r\n",
+        [("https://h/a,1", Status.QUEUED), ("https://h/b,2", FAILED)],
+        b"URL\r\nhttps://h/b,2\r\n",
+    ),
+    "list.tsv": (
+        b"TsvHttpData-1.0\nhttps://h/a\t1357\twHENa08V36iPYAsOa2JAdw==\nhttps://h/b\t2\nhttps://h/c\n",
+        [("https://h/a", FAILED), ("https://h/b", Status.QUEUED), ("https://h/c", FAILED)],
+        b"TsvHttpData-1.0\nhttps://h/a\t1357\twHENa08V36iPYAsOa2JAdw==\nhttps://h/c\n",
+    ),
     "urls.txt": (
         b"# ours\nhttps://h/a?s=1\n\nnot-a-url\n# more\nhttps://h/b",
         [("https://h/a?s=1", Status.QUEUED), ("not-a-url", FAILED), ("https://h/b", FAILED)],

@@ -100,6 +100,11 @@ FORMATS = [
     ("urls.Csv.GZ", b'"id","url"\n1,http://h/1\n2,"http://h/2"'),
     ("urls.tsv", CSV.replace(b",", b"\t")),
     ("urls.csv", CSV.replace(b",", b";")),
+    ("urls.csv", CSV.replace(b"url", b"URL")),
+    ("urls.tsv", b"Url\tid\nhttp://h/1\t1\nhttp://h/2\t2"),
+    ("urls.csv", b'"Url"\nhttp://h/1\n"http://h/2"\n'),
+    ("list.tsv", b"TsvHttpData-1.0\nhttp://h/1\t1357\twHENa08V36iPYAsOa2JAdw==\nhttp://h/2\n"),
+    ("list", b"TsvHttpData-1.0\nhttp://h/1\t1357\nhttp://h/2\t\tyHENa08V36iPYAsOa2JAdw==\n"),
 ]
 
 
@@ -127,6 +132,7 @@ def test_json_lines_are_objects_with_a_named_key() -> None:
     [
         b"id;link\n1;http://h/1\n",
         b"url,url \n",
+        b"URL,id,url\n",
         b"u:hunter2@h/1,h/?sig=hunter2,7\n",
         "http://u:hunter2@h/1".encode("utf-16"),
     ],
@@ -134,7 +140,8 @@ def test_json_lines_are_objects_with_a_named_key() -> None:
 @pytest.mark.parametrize("name", ["urls", "urls.csv.gz"])
 def test_what_begins_like_no_format_is_refused_and_not_shown(content: bytes, name: str) -> None:
     refused = refusal_of(content, name)
-    assert "is neither text with a URL a line, nor JSON Lines, nor CSV whose header names the column 'url' once" in refused
+    assert "is neither text with a URL a line, nor JSON Lines, nor a list for transfers (TsvHttpData-1.0)" in refused
+    assert "nor CSV whose header names the column 'url' once (url_column names another), in UTF-8" in refused
     assert "hunter2" not in refused
 
 
@@ -162,6 +169,21 @@ def test_a_row_with_more_fields_than_the_header_is_a_bad_line_and_no_cut_url() -
     problem = "the line has 3 fields and the header 2: quote values that hold the delimiter"
     content = b"id,url\n1,http://h/w_1,h_1/x.png\n0,http://h/0"
     assert read(content, "urls.csv") == [(2, None, problem), (3, "http://h/0", "")]
+
+
+@pytest.mark.parametrize("header", [b"url\n", b'"URL"\n'])
+def test_a_single_column_has_no_delimiter(header: bytes) -> None:
+    content = header + b'http://h/w_1,h_1;q\tx.png\n"http://h/a,b"\nhttp://h/0,\n'
+    assert urls_of(content, "urls.csv") == ["http://h/w_1,h_1;q\tx.png", "http://h/a,b", "http://h/0,"]
+
+
+def test_a_line_of_a_url_list_that_has_no_url_or_too_many_fields_is_a_bad_line() -> None:
+    content = b"TsvHttpData-1.0\n\t1357\nhttp://h/1,a;b\t1\tx\ty\nhttp://h/2,a;b\t1\n"
+    assert read(content) == [
+        (2, None, "the line has no value in column 'url'"),
+        (3, None, "the line has 4 fields and the header 3: quote values that hold the delimiter"),
+        (4, "http://h/2,a;b", ""),
+    ]
 
 
 @pytest.mark.parametrize("row", ['5,"http://h/5', '5,"http://h/"5', '5,http://h/5,"two\nlines"'])
