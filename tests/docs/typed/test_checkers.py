@@ -27,7 +27,7 @@ REJECTED = TYPED / "rejected.py"
 AIRFLOWS_OWN = {
     "reportMissingTypeStubs": r'Stub file not found for "airflow\.',
     "reportArgumentType": r'parameter "params" of type "ParamsDict"|^Argument of type "object \| Any"',
-    "reportUnknownMemberType": r'^Type of "(expand|open|read|readline|decode|test)" is partially unknown',
+    "reportUnknownMemberType": r'^Type of "(expand|open|read|readline|decode|short_circuit|test)" is partially unknown',
     # What ObjectStoragePath.open() returns is an object to checkers.
     "reportUnknownArgumentType": r'Argument type is ("Unknown \| Any"|unknown\s+Argument corresponds to parameter "links")',
     "reportAttributeAccessIssue": r'attribute "decode" for class "object"',
