@@ -141,7 +141,7 @@ class FileManifest:
         if first == _URL_LIST:
             return _Csv(["url", "size", "MD5"], "\t", "url")
         for delimiter in _DELIMITERS:
-            header = [title.strip() for title in first.replace('"', "").split(delimiter)]
+            header = [title.strip() for title in next(csv.reader([first], delimiter=delimiter))]
             found = [title for title in header if title.lower() == self._column.lower()]
             if len(found) == 1:
                 return _Csv(header, delimiter if len(header) > 1 else _NO_DELIMITER, found[0])

@@ -215,3 +215,8 @@ def test_a_line_without_end_takes_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
     finally:
         tracemalloc.stop()
+
+
+def test_a_title_may_hold_the_delimiter_in_quotes() -> None:
+    content = b'"Name, title",url,thumbnail\n"Doe, J",http://h/1,http://h/thumb\n'
+    assert urls_of(content, "urls.csv") == ["http://h/1"]
