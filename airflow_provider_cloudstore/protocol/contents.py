@@ -35,6 +35,7 @@ _SUCCESS_WORDS = ("ok", "success", "successful", "succeeded", "true")
 _NO_ERROR = ("", "0", "none", "null", "false", *_SUCCESS_WORDS)
 _ERRORS = ("error", "errors")
 _BARE_ERRORS = ("false", "error")
+_SIGNS = frozenset((*_STATES, *_FLAGS, *_FAILURE_FLAGS, *_CODES))
 _NAME = re.compile(r"(?!-?[0-9.]+$)[\w./:-]{1,80}")
 _NUMBER = re.compile(r"-?[0-9]+(\.0+)?")
 _WORDS = (
@@ -58,20 +59,20 @@ def lowered(value: Any) -> Fields | None:
     return {str(name).lower(): one for name, one in value.items()} if isinstance(value, dict) else None
 
 
-def top_level(data: Json) -> Fields:
-    """The fields at the top level of JSON. An object that is the only field of the top level is the top level itself."""
-    fields = lowered(data) or {}
-    while len(fields) == 1 and (inner := lowered(next(iter(fields.values())))):
-        fields = inner
-    return fields
-
-
 def fields_in(data: Json, places: Iterable[tuple[str, ...]] = PLACES) -> Iterator[Fields]:
-    """The fields at the top level and in the objects at those places."""
-    top, whole = top_level(data), lowered(data)
+    """The fields at the top level and in the objects at those places.
+
+    An object that is the only field of the top level is the top level itself.
+    """
+    top = whole = lowered(data) or {}
+    while len(top) == 1 and (inner := lowered(next(iter(top.values())))):
+        top = inner
     yield top
     for first, *more in places:
-        found = lowered((top if first in top else whole or {}).get(first))
+        around = top if first in top else whole
+        if first not in around:
+            continue
+        found = lowered(around[first])
         for name in more:
             found = lowered((found or {}).get(name))
         if found and found != top:
@@ -111,7 +112,8 @@ def read_signs(data: Json) -> Signs:
     says_error, says_success, codes = False, False, list[int | str]()
     top, *inner = fields_in(data, _SIGN_PLACES)
     for fields in (top, *inner):
-        for name, value in fields.items():
+        for name in _SIGNS & fields.keys():
+            value = fields[name]
             if name in _STATES or name in _FLAGS:
                 says_error = says_error or _fails(name, value)
                 says_success = says_success or value is True or _word(value) in _SUCCESS_WORDS
