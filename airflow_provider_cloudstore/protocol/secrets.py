@@ -28,7 +28,16 @@ _PATH_CREDENTIALS = re.compile(r"://[^/@]*(?::|%3a)(?!\d{1,5}/).*@", re.IGNORECA
 _CREDENTIAL = "(?:token|password|passwd|pwd|secret|signature|sig|credential|api[_-]?key|access[_-]?key|authorization)s?"
 _CREDENTIAL_NAME = re.compile(f".*{_CREDENTIAL}", re.IGNORECASE | re.DOTALL)
 _CREDENTIAL_FIELD = re.compile(f'{_CREDENTIAL}": ')
-_CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)[^&#;\s\"'<>]+", re.IGNORECASE)
+_CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)([^&#;\s\"'<>]+)", re.IGNORECASE)
+# Masking one would garble every log.
+_WORD = re.compile(
+    "true|false|yes|none|null|nil|undefined|nan|empty|unknown|enabled|disabled|required|optional"
+    "|default|auto|all|any|public|private|internal|external|anonymous|guest|users?|demo|sandbox"
+    "|prod|production|stage|staging|dev|development|test|testing|preview|local|live|main|master|latest|current"
+    "|files?|data|download|upload|raw|text|json|csv|xml|html|name|value|home|index|git|bearer|basic",
+    re.IGNORECASE,
+)
+_FILE_NAME = re.compile(r".+\.[a-z][a-z0-9]{1,4}", re.IGNORECASE | re.DOTALL)
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]{1,512}@")
 _SEPARATOR = re.compile("[&;]")
 _NO_PASSWORD = ("", "x-oauth-basic")  # the user is a token
@@ -162,6 +171,11 @@ def is_credential_name(name: str) -> bool:
     return bool(_CREDENTIAL_NAME.fullmatch(name))
 
 
+def is_word(text: str) -> bool:
+    """Whether ``text`` is a word that everybody writes, such as ``true``: no credential, whatever its parameter is called."""
+    return bool(_WORD.fullmatch(text))
+
+
 def has_credential_field(text: str) -> bool:
     """Whether a field in ``text`` has such a name.
 
@@ -173,15 +187,20 @@ def has_credential_field(text: str) -> bool:
 def redact_parameters(text: str) -> str:
     """``text`` without the credentials of the URLs in it: user info, and parameters whose names say that they hold one."""
     if "=" in text:
-        text = _CREDENTIAL_PARAMETER.sub(rf"\1{MASK}", text)
+        text = _CREDENTIAL_PARAMETER.sub(_masked_parameter, text)
     return _USER_INFO.sub(f"://{MASK}@", text) if "://" in text else text
+
+
+def _masked_parameter(found: re.Match[str]) -> str:
+    return found[0] if is_word(found[2].rstrip(".,)")) else found[1] + MASK  # the URL may end a clause
 
 
 def url_secrets(url: str) -> tuple[Secret, ...]:
     """The credentials in ``url``: user info, query and fragment, each as a whole; the password; parameters with such names.
 
     A user is one only where it may be a token: without a password, or with the one that stands for none. No other value is one
-    by itself: a file's name or id may also stand in a query, and masking it would mask the same text everywhere.
+    by itself: a file's name or id may also stand in a query, and masking it would mask the same text everywhere. So what the path
+    shows anyway, and a word that everybody writes, are none.
     """
     try:
         parts = urlsplit(url)
@@ -190,7 +209,13 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
     userinfo = parts.netloc.rpartition("@")[0]
     user, _, password = userinfo.partition(":")
     pairs = [pair.partition("=") for text in (parts.query, parts.fragment) if text for pair in _SEPARATOR.split(text)]
-    values = [value for name, _, value in pairs if is_credential_name(unquote(name)) or name.lower() == "key"]
+    values = [value for name, _, value in pairs if _is_credential(unquote(name), value)]
     pieces = [userinfo, user if password in _NO_PASSWORD else password, parts.query, parts.fragment, *values]
     found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}
-    return tuple(Secret(piece) for piece in sorted(found))
+    shown = {part for path in (parts.path, unquote(parts.path)) for part in (path, path.strip("/"), *path.split("/"))}
+    return tuple(Secret(piece) for piece in sorted(found - shown) if not is_word(piece))
+
+
+def _is_credential(name: str, value: str) -> bool:
+    """Whether a parameter holds one. ``key`` is also what object stores call the path of a file."""
+    return is_credential_name(name) or (name.lower() == "key" and not _FILE_NAME.fullmatch(value))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider_cloudstore.protocol.secrets import MASK, has_credential_field, is_credential_name
+from airflow_provider_cloudstore.protocol.secrets import MASK, has_credential_field, is_credential_name, is_word
 
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 
@@ -83,4 +83,5 @@ def _key(name: str, clean: Callable[[str], str]) -> str:
 
 
 def _is_credential(name: str, value: Any) -> bool:
-    return is_credential_name(name) and value is not None and not isinstance(value, bool)
+    says_nothing = value is None or isinstance(value, bool) or (isinstance(value, str) and is_word(value))
+    return is_credential_name(name) and not says_nothing

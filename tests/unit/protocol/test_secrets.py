@@ -13,6 +13,7 @@ from airflow_provider_cloudstore.protocol.secrets import (
     hides_secret,
     holds_credentials,
     redact,
+    redact_parameters,
     redact_path,
     redact_url,
     url_secrets,
@@ -137,6 +138,38 @@ def test_of_a_source_url_its_credentials_are_masked_and_the_rest_stays(
     assert [redact(f"({text})", secrets) for text in masked] == ["(***)"] * len(masked)
     assert [redact(f"({text})", secrets) for text in kept] == [f"({text})" for text in kept]
     assert urlsplit(url[0]).query == "" or redact(urlsplit(url[0]).query, secrets) == "***"
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://h/f?use_token=false&x=1", "false"),
+        ("https://h/f?key=production&x=1", "production"),
+        ("https://h/f?K%65y=Staging&x=1", "Staging"),
+        ("https://h/f?x=1&api_key=DEFAULT", "DEFAULT"),
+        ("https://h/f?download", "download"),
+        ("https://h/f#none", "none"),
+        ("https://git@h/f", "git"),
+        ("ftp://anonymous@h/f", "anonymous"),
+        ("https://h/2026/report?x=1&key=report", "report"),
+        ("https://h/2026/a%20b.csv?x=1&token=2026/a%20b.csv", "a b.csv"),
+        ("https://h/get?x=1&key=2026%2Freport.csv", "2026/report.csv"),
+    ],
+)
+def test_a_word_that_everybody_writes_and_a_files_name_are_no_secret(url: str, kept: str) -> None:
+    assert redact(f"{kept}, {redact_url(url)}", url_secrets(url)) == f"{kept}, {redact_url(url)}"
+
+
+@pytest.mark.parametrize("secret", ["AIzaSyB-9f8e", "my.password", "true-9f8e"])
+@pytest.mark.parametrize("name", ["k%65y", "Key", "use_token", "X-Amz-Signature"])
+def test_any_other_value_of_a_parameter_whose_name_says_so_is_a_secret(name: str, secret: str) -> None:
+    assert redact(f"({secret})", url_secrets(f"https://h/f?x=1&{name}={secret}")) == "(***)"
+
+
+def test_of_the_urls_in_a_text_the_credentials_are_masked_and_the_words_stay() -> None:
+    text = "see https://u:pw@h/f?use_token=false&sig=0a1b&token=True, and https://h/f?key=f1&secret=none;api_key=x"
+    shown = "see https://***@h/f?use_token=false&sig=***&token=True, and https://h/f?key=f1&secret=none;api_key=***"
+    assert redact_parameters(text) == shown
 
 
 def test_what_gives_access_in_a_url_is_found_encoded_and_decoded() -> None:

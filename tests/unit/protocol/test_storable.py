@@ -114,7 +114,8 @@ def test_a_field_whose_name_says_that_it_holds_a_credential_is_masked(name: str)
     assert storable([{"data": {name: value, "file_id": "f1"}} for value in values]) == [
         {"data": {name: "***", "file_id": "f1"}} for _ in values
     ]
-    assert storable({name: None}) == {name: None}
+    for said in (None, True, "false", "Production"):
+        assert storable({name: said}) == {name: said}
 
 
 @pytest.mark.parametrize("name", ["token_type", "file_id", "expires", "design", "author", "key"])
