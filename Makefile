@@ -2,14 +2,14 @@
 PYTHON ?= $(shell python3.11 -c "print('python3.11')" 2>/dev/null || echo python3)
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # The versions that CI tests and the README lists; without -py, an entry runs on $(PYTHON), which is 3.11 if installed.
-MATRIX := 2.11.2 3.0.6 3.1.8 3.2.2 3.3.2 3.3.2-py3.12 3.3.2-py3.13
-AIRFLOWS := 2.11.2 3.0.6 3.1.8 3.2.2 3.3.2
+MATRIX := 2.11.0 2.11.2 3.0.6 3.1.8 3.2.2 3.3.2 3.3.2-py3.12 3.3.2-py3.13
+AIRFLOWS := 2.11.0 2.11.2 3.0.6 3.1.8 3.2.2 3.3.2
 NEW := 3.3.2
-OLD := 2.11.2
+OLD := 2.11.0
 MIDDLE := 3.0.6
 # The protocol, the clients and the batch engine do not use Airflow: on these versions, their tests are left out. The oldest is tested
-# whole with the lowest dependencies (test-on-2.11.2-lowest).
-BETWEEN := $(filter-out $(NEW),$(AIRFLOWS))
+# whole, because what was pinned on its day are the floors.
+BETWEEN := $(filter-out $(NEW) $(OLD),$(AIRFLOWS))
 BIN := .venv/airflow-$(NEW)/bin
 SITE_BIN := .venv/airflow-$(NEW)-site/bin
 PACKAGE_BIN := .venv/airflow-$(NEW)-package/bin
@@ -37,8 +37,9 @@ help: ## list the targets
 
 # An environment, such as env-3.3.2 or env-3.3.2-site, whose last word says what it is for.
 EXTRAS := workbench:test,distributed,neighbours site:test,site,ui readers:test,readers lineage:test,lineage package:test,package
+COMMA := ,
 variant = $(lastword $(subst -, ,$1))
-bootstrap = $(PYTHON) scripts/bootstrap.py $1 $(if $(filter $(NEW),$1),dev,$(patsubst $(variant):%,%,$(filter $(variant):%,$(EXTRAS))))
+bootstrap = $(PYTHON) scripts/bootstrap.py $1 $(if $(filter $(NEW),$1),test$(COMMA)dev,$(patsubst $(variant):%,%,$(filter $(variant):%,$(EXTRAS))))
 env-%:
 	@$(call bootstrap,$*)
 chromium:
@@ -56,8 +57,8 @@ test-coverage: env-$(NEW) ## run test and test-in-time with at least 95 % branch
 	@$(BIN)/python -m pytest -m slow $(PARALLEL) $(PATHS_in-time) --cov $(COVERAGE)
 
 # An entry of the matrix: test-on-3.1.8, test-on-3.3.2-py3.13. Exit status 3 of bootstrap.py (Python not installed) is not a failure.
-test-on-%: ## run the fast tests on 3.1.8, 3.3.2-py3.13, 2.11.2-lowest (dependencies), 3.3.2-newest (pre-releases)
-	@$(PYTHON) scripts/bootstrap.py $* $(if $(filter $(NEW),$*),dev) || { status=$$?; [ $$status -eq 3 ] && exit 0; exit $$status; }; \
+test-on-%: ## run the fast tests with the dependencies of a release day: 3.1.8, 3.3.2-py3.13; or with the newest: 3.3.2-newest
+	@$(PYTHON) scripts/bootstrap.py $* $(if $(filter $(NEW),$*),test$(COMMA)dev) || { status=$$?; [ $$status -eq 3 ] && exit 0; exit $$status; }; \
 	$(if $(filter %-newest,$*),.venv/airflow-$*/bin/python scripts/newest.py $(NEW) || exit;) \
 	[ ! -d .venv/airflow-$* ] || .venv/airflow-$*/bin/python -m pytest $(if $(ARGS),$(ARGS),$(PARALLEL) $(if $(filter $*,$(BETWEEN)),$(ON_AIRFLOW)))
 
@@ -118,7 +119,6 @@ PATHS_ui := tests/ui
 WITH_ui := playwright
 # In an empty environment.
 PATHS_wheel := tests/project/packaging
-ON_wheel := $(AIRFLOWS)
 
 slow = echo "== Airflow $1"; $(call bootstrap,$1); $(if $(WITH_$2),$(call install,$1,$(WITH_$2));) $(call run_slow,$1,$2)
 install = .venv/airflow-$1/bin/python -m pip install -qq --disable-pip-version-check -c constraints/airflow-$1.txt $2
@@ -162,24 +162,22 @@ lint: env-$(NEW) ## run ruff (including layering), mypy strict, and actionlint a
 	@$(BIN)/actionlint
 	@$(BIN)/zizmor --offline --quiet .github
 
-# Two Airflow versions break with newer dependencies; the provider's own may be newer.
-AS_OF_3.0.6 := --exclude-newer 2025-09-01
-AS_OF_3.2.2 := --exclude-newer 2026-06-15
-# The newest file covers every extra; files without a date hold for every Python, by markers.
+# When Airflow's official constraints of a version were made: they pin what was newest on that day.
+DAY_2.11.0 := 2025-05-22
+DAY_2.11.2 := 2026-03-15
+DAY_3.0.6 := 2025-08-30
+DAY_3.1.8 := 2026-03-14
+DAY_3.2.2 := 2026-05-30
+DAY_3.3.2 := 2026-09-18
+# The newest file covers every extra. Files hold for every Python, by markers.
 EXTRAS_$(OLD) := --extra test --extra ui --extra lineage
-EXTRAS_$(NEW) := --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours --extra package --extra readers --extra site
-OURS := $(patsubst %,--exclude-newer-package apache-airflow-providers-%=2026-11-01,common-compat http)
-COMPILE := uv pip compile --quiet --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url
-constraints: $(addprefix constraints-,$(AIRFLOWS)) constraints-lowest ## pin the newest compatible dependencies, and the lowest (needs uv)
+EXTRAS_$(NEW) := --extra test --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours --extra package --extra readers --extra site
+COMPILE := uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url pyproject.toml -
+# First what Airflow and the package had on the day; then, with that, the newest test tools.
+constraints: $(addprefix constraints-,$(AIRFLOWS)) ## pin the dependencies of each Airflow's release day, and the newest test tools with them (needs uv)
 constraints-%:
-	@echo "apache-airflow==$*" | $(COMPILE) $(if $(AS_OF_$*),$(AS_OF_$*) $(OURS),--universal) $(or $(EXTRAS_$*),--extra test) \
-	  pyproject.toml - -o constraints/airflow-$*.txt
-# The runtime dependencies at their floors, without an HTTP provider that needs a newer aiohttp; then, with these, the newest test tools.
-LOWEST := constraints/airflow-$(OLD)-lowest.txt
-AS_OF_LOWEST := --exclude-newer-package apache-airflow-providers-http=2025-09-01
-constraints-lowest:
-	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) --resolution lowest-direct pyproject.toml - -o $(LOWEST)
-	@echo "apache-airflow==$(OLD)" | $(COMPILE) $(AS_OF_LOWEST) -c $(LOWEST) --extra test pyproject.toml - -o $(LOWEST)
+	@echo "apache-airflow==$*" | $(COMPILE) --exclude-newer $(DAY_$*) -o constraints/airflow-$*.txt
+	@echo "apache-airflow==$*" | $(COMPILE) -c constraints/airflow-$*.txt $(or $(EXTRAS_$*),--extra test) -o constraints/airflow-$*.txt
 
 clean: ## remove everything that make installed
 	rm -rf .venv .demo .site .up .npm

@@ -15,8 +15,7 @@ OURS, THEIRS = "airflow_provider_cloudstore.operators.cloudstore", "airflow.prov
 _CODE = """
 import importlib, sys, time
 import airflow.sdk
-from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator
-from airflow.sdk.configuration import conf
+from airflow.providers.common.compat.sdk import BaseHook, BaseOperator, conf
 began = time.process_time()
 importlib.import_module(sys.argv[1])
 print(time.process_time() - began)

@@ -6,7 +6,7 @@ import os
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Param, task
+from airflow.sdk import DAG, Param, task
 
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from datetime import datetime
 
-from airflow.providers.common.compat.sdk import DAG, Asset, Param
+from airflow.sdk import DAG, Asset, Param
 
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 

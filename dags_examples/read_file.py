@@ -10,8 +10,8 @@ import tempfile
 from datetime import datetime
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, ObjectStoragePath, Param, task
 from airflow.providers.common.io.operators.file_transfer import FileTransferOperator
+from airflow.sdk import DAG, ObjectStoragePath, Param, task
 
 
 @task

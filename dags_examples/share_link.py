@@ -6,7 +6,8 @@ import os
 from datetime import datetime
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Param, mask_secret, task
+from airflow.sdk import DAG, Param, task
+from airflow.sdk.log import mask_secret
 
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
 

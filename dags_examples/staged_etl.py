@@ -14,7 +14,7 @@ import tempfile
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, ObjectStoragePath, Param, task
+from airflow.sdk import DAG, ObjectStoragePath, Param, task
 
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,

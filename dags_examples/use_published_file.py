@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Asset, Param, get_current_context, task
+from airflow.sdk import DAG, Asset, Param, get_current_context, task
 
 from airflow_provider_cloudstore.assets.cloudstore import triggering_file_ids
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook

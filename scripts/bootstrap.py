@@ -9,9 +9,11 @@ import fcntl
 import glob
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
@@ -23,7 +25,7 @@ def main(name: str, extras: str = "test") -> int:
     """Create or update ``.venv/airflow-NAME``.
 
     :param name: an Airflow version that has a constraint file, followed by ``-pyX.Y`` for another Python or by any word for other
-        extras: ``3.3.2``, ``3.3.2-py3.13``, ``3.3.2-workbench``. ``2.11.2-lowest`` has a constraint file of its own.
+        extras: ``3.3.2``, ``3.3.2-py3.13``, ``3.3.2-workbench``.
     :param extras: the project's extras to install, separated by commas.
     :returns: the exit status.
     """
@@ -36,8 +38,7 @@ def main(name: str, extras: str = "test") -> int:
     if python is None:
         print(f"NOT RUN: Airflow {airflow} on Python {wanted}: no working python{wanted} on PATH or in pyenv", flush=True)
         return NO_PYTHON
-    own = ROOT / "constraints" / f"airflow-{name}.txt"
-    constraints = own if own.exists() else own.with_name(f"airflow-{airflow}.txt")
+    constraints = ROOT / "constraints" / f"airflow-{airflow}.txt"
     home = ROOT / ".venv" / f"airflow-{name}"
     home.parent.mkdir(exist_ok=True)
     with (home.parent / f"airflow-{name}.lock").open("w") as lock:
@@ -47,15 +48,7 @@ def main(name: str, extras: str = "test") -> int:
             return 0
         print(f"Setting up Airflow {airflow} in {home.relative_to(ROOT)}, once (about half a minute) ...", flush=True)
         subprocess.run([python, "-m", "venv", "--clear", str(home)], check=True)
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-c", str(constraints)]
-        # The build tools first: the checkout is then built without an isolated environment.
-        subprocess.run(
-            [*pip, "hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel", "uv"], check=True, cwd=ROOT
-        )
-        packages = ["-c", str(constraints), "--no-build-isolation", f"apache-airflow=={airflow}", "-e", f".[{extras}]"]
-        uv = [str(home / "bin" / "uv"), "pip", "install", "-q", "--compile-bytecode"]
-        if not (may_use_uv(home) and _run([*uv, *packages], home)):
-            subprocess.run([*pip, *packages], check=True, cwd=ROOT)
+        _fill(home, airflow, constraints, extras.split(","))
         stamp.write_text(expected)
     return 0
 
@@ -83,17 +76,53 @@ def may_use_uv(home: Path) -> bool:
     return "PIP_INDEX_URL" not in os.environ and subprocess.run(asked, capture_output=True, check=False).returncode != 0
 
 
-def _run(command: list[str], home: Path) -> bool:
-    done = subprocess.run(command, env=os.environ | {"VIRTUAL_ENV": str(home)}, check=False, cwd=ROOT)
-    if done.returncode:
+def _fill(home: Path, airflow: str, constraints: Path, extras: list[str]) -> None:
+    """Install Airflow with what its constraints pin, then the checkout without them: it must change nothing."""
+    project = _pyproject()["project"]
+    names = [re.split("[<>=]", requirement)[0] for requirement in project["dependencies"]]
+    tools = [requirement for extra in extras for requirement in project["optional-dependencies"][extra]]
+    pinned = ["-c", str(constraints)]
+    # The build tools first: the checkout is then built without an isolated environment.
+    build_tools = ["hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel", "uv"]
+    subprocess.run([*_pip(home), *pinned, *build_tools], check=True, cwd=ROOT)
+    _install(home, *pinned, f"apache-airflow=={airflow}", *names, *tools)
+    before = _freeze(home)
+    _install(home, "--no-build-isolation", "-e", ".")
+    if changed := sorted(_freeze(home) ^ before):
+        sys.exit(f"Installing the package changes what Airflow {airflow} was released with: {', '.join(changed)}")
+
+
+def _pip(home: Path) -> list[str]:
+    return [str(home / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+
+
+def _install(home: Path, *arguments: str) -> None:
+    uv = [str(home / "bin" / "uv"), "pip", "install", "-q", "--compile-bytecode"]
+    if may_use_uv(home):
+        if subprocess.run([*uv, *arguments], env=_in_environment(home), check=False, cwd=ROOT).returncode == 0:
+            return
         print("uv failed (see above); falling back to pip ...", flush=True)
-    return done.returncode == 0
+    subprocess.run([*_pip(home), *arguments], check=True, cwd=ROOT)
+
+
+def _freeze(home: Path) -> set[str]:
+    command = [str(home / "bin" / "uv"), "pip", "freeze", "--exclude-editable"]
+    done = subprocess.run(command, env=_in_environment(home), check=True, capture_output=True, text=True)
+    return set(done.stdout.splitlines())
+
+
+def _in_environment(home: Path) -> dict[str, str]:
+    return os.environ | {"VIRTUAL_ENV": str(home)}
+
+
+def _pyproject() -> dict[str, Any]:
+    import tomllib  # missing from the Pythons rejected above
+
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def _fingerprint(constraints: Path, python: str, extras: str) -> str:
-    import tomllib  # missing from the Pythons rejected above
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = _pyproject()
     asked = subprocess.run([python, "-c", "import sys; print(sys.version)"], check=True, capture_output=True, text=True)
     parts = [constraints.read_text(), str(project["project"]), str(project["build-system"]), asked.stdout, extras, str(ROOT)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

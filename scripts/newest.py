@@ -1,6 +1,6 @@
-"""Upgrades the runtime dependencies of an environment to the newest versions, pre-releases included, and prints these.
+"""Upgrades an environment to the newest of everything, with pre-releases of our own dependencies, and prints these.
 
-Everything else keeps its pinned version where it can: a failure of the tests is then due to one of the printed versions.
+It is what who installs without constraints gets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(airflow: str) -> int:
     requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     names = [re.split(r"[<>=]", requirement)[0] for requirement in requirements]
     names.remove("apache-airflow")
-    upgrades = [option for name in names for option in ("--upgrade-package", name, "--prerelease-package", f"{name}=allow")]
+    upgrades = ["--upgrade", *(option for name in names for option in ("--prerelease-package", f"{name}=allow"))]
     uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "-q", "--python", sys.executable, "--no-build-isolation"]
     done = subprocess.run([*uv, *upgrades, f"apache-airflow=={airflow}", "-e", ".[test]"], check=False, cwd=ROOT)
     for name in names:

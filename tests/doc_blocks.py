@@ -9,12 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.real_airflow import AIRFLOW_2
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
+INSTALL = ROOT / "docs" / "start" / "install.md"
+ON_AIRFLOW_2: dict[str, str] = dict(
+    re.findall(r"^\| `(from airflow\.sdk[\w.]* import \w+)` \| `(.+)` \|$", INSTALL.read_text(), re.MULTILINE)
+)
+"""For each import of the examples and pages what to write on Airflow 2, as the page about the installation says."""
+
 _FRAGMENTS = {
     "download.md-0": """\
-from airflow.providers.common.compat.sdk import task
+from airflow.sdk import task
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
 
 upload = RemoteUrlUploadOperator(task_id="upload", url="https://example.com/a.csv")
@@ -74,6 +82,30 @@ def commands(block: Block) -> list[str]:
 PYTHON = [block for page in PAGES for block in blocks(page)]
 
 
+def for_this_airflow(code: str) -> str:
+    """Code of a page or an example with the imports of this Airflow."""
+
+    def exchanged(found: re.Match[str]) -> str:
+        return "\n".join(ON_AIRFLOW_2[f"from {found[1]} import {name}"] for name in found[2].split(", "))
+
+    return re.sub(r"^from (airflow\.sdk[\w.]*) import (.+)$", exchanged, code, flags=re.MULTILINE) if AIRFLOW_2 else code
+
+
+def names_in(code: str, file: Path) -> dict[str, Any]:
+    """What the code of a DAG file defines.
+
+    :param file: where it is.
+    """
+    names: dict[str, Any] = {"__name__": file.stem, "__file__": str(file)}
+    exec(compile(for_this_airflow(code), str(file), "exec"), names)
+    return names
+
+
+def example(file: Path) -> dict[str, Any]:
+    """What an example defines."""
+    return names_in(file.read_text(), file)
+
+
 def code_of(name: str) -> str:
     """The code of the block with that name."""
     return next(block.code for block in PYTHON if block.name == name)
@@ -88,7 +120,5 @@ def dag_of(name: str, code: str | None = None) -> Any:
     file = Path(os.environ["AIRFLOW_HOME"]) / "dags" / "blocks" / f"{re.sub(r'[.-]', '_', name)}.py"
     for earlier in file.parent.glob("*.py"):
         earlier.unlink()
-    file.write_text(code or code_of(name))
-    names: dict[str, Any] = {"__name__": file.stem, "__file__": str(file)}
-    exec(compile(file.read_text(), str(file), "exec"), names)
-    return names["dag"]
+    file.write_text(for_this_airflow(code or code_of(name)))
+    return names_in(file.read_text(), file)["dag"]

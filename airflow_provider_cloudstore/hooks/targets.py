@@ -12,7 +12,7 @@ from typing import Any
 from airflow_provider_cloudstore.compat import AirflowException, ObjectStoragePath, get_current_context
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.file_uris import segment
-from airflow_provider_cloudstore.protocol.guards import validate_present
+from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 from airflow_provider_cloudstore.stores import validate_target
 
@@ -49,7 +49,7 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     :param file_id: names the file if the target ends with ``/``.
     :raises InvalidInputError: if it names no file, or as :func:`object_path`; nothing was sent.
     """
-    text = str(target) if hasattr(target, "open") else validate_present(target, "target")
+    text = validate_text(str(target) if hasattr(target, "open") else target, "target")
     if text.endswith("/"):
         text += segment(file_id)
     if not hasattr(target, "protocol"):

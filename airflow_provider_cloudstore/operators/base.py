@@ -30,7 +30,8 @@ def render_as_text(
     """
     if not isinstance(content, str) or id(content) in (seen_oids or ()):  # seen: what an upstream task returned is no template
         return render(content, context, jinja_env, seen_oids)
-    return render(f"{_TEXT}{content}", context, jinja_env, seen_oids).removeprefix(_TEXT)
+    # Added, and not formatted: a member of an enumeration of strings is its value.
+    return render(_TEXT + content, context, jinja_env, seen_oids).removeprefix(_TEXT)
 
 
 class CloudStoreOperator(BaseOperator):

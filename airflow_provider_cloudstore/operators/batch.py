@@ -180,9 +180,9 @@ def open_receipts(text: str | None, context: Context) -> Receipts:
     from airflow_provider_cloudstore.batch.recording import Receipts, Try
     from airflow_provider_cloudstore.exceptions import InvalidInputError
     from airflow_provider_cloudstore.hooks.targets import object_path
-    from airflow_provider_cloudstore.protocol.guards import validate_present
+    from airflow_provider_cloudstore.protocol.guards import validate_text
 
-    place = validate_present(text, "receipts")
+    place = validate_text(text, "receipts")
     path = object_path(place, "receipts")
     if not path.protocol and not place.startswith("/"):
         raise InvalidInputError("receipts is a relative path: make it absolute, so that every worker finds it")

@@ -19,11 +19,12 @@ from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.contents import PAGE_TYPES, read_content
 from airflow_provider_cloudstore.protocol.failures import advice_on, error_of
 from airflow_provider_cloudstore.protocol.guards import validate_file_id
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import MAX_MESSAGE_LENGTH, USER_AGENT, Reading
-from airflow_provider_cloudstore.protocol.results import PAGE_TYPES, DownloadedFile, DownloadLink, read_content
+from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.signals import is_rate_limit, of_failure, of_status, retry_after
@@ -352,7 +353,7 @@ class Download:
             return ""
         whole = replace(self._whole, body=bytes(self._beginning))
         content = read_content(whole)
-        is_error = self.position < _ERROR_BYTES and (content.is_error or content.mentions_error)
+        is_error = self.position < _ERROR_BYTES and (content.signs.is_error or content.signs.mentions_error)
         if is_error and not self._is_named(path, ".json"):
             words = Reading(whole, content, self._secrets).safe(content.message or content.keys)
             return f"an error in place of the file: {words[:MAX_MESSAGE_LENGTH]}"

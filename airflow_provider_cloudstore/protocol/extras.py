@@ -48,8 +48,14 @@ class Extras:
     )
     token_path: tuple[str, ...] = _extra((), "dotted path", "Token path", "Dotted path to the download token in a response.")
     file_id_path: tuple[str, ...] = _extra((), "dotted path", "File id path", "Dotted path to the id in an upload's response.")
+    success_when: tuple[tuple[tuple[str, ...], str], ...] = _extra(
+        (), "conditions", "Success when", "What a JSON response holds exactly if it is a success, such as ocs.meta.status=ok."
+    )
     not_found_pattern: re.Pattern[str] | None = _extra(
         None, "pattern", "Not-found pattern", 'Regular expression, without case: an error that it matches means "not found".'
+    )
+    token_refused_pattern: re.Pattern[str] | None = _extra(
+        None, "pattern", "Token-refused pattern", "Regular expression, without case: an error that it matches means HTTP 401."
     )
     download_url: str = _extra("", "download URL", "Download URL", "URL to download from, with {token} as placeholder.")
 

@@ -65,6 +65,12 @@ MEANINGS: dict[Signal, Meaning] = {
     Signal.NO_RESULT: Meaning(
         exceptions.InvalidResponseError, says="{}, but the response contains no download token", inconclusive=True
     ),
+    Signal.NOT_YET: Meaning(exceptions.NotFoundError, says="{}: the file is not ready yet"),
+    Signal.NO_EVIDENCE: Meaning(
+        exceptions.TransientServiceError,
+        exceptions.OutcomeUnknownError,
+        says="{}, but the response has no file id where extra 'file_id_path' leads",
+    ),
 }
 
 _ADVICE = {

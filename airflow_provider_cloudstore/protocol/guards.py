@@ -22,10 +22,8 @@ _ZEROS: tuple[Callable[[str], float], ...] = (float, float.fromhex, lambda text:
 # What Python, SQL, JSON, Jinja and pandas render for a missing value, without brackets and quotes.
 _NOTHING = frozenset({"", "none", "null", "undefined", "false", "nil", "nan", "-nan", "nat"})
 _WRAPPING = re.compile(r"[\s\[\](){}<>\"'`,]+")
-# The text of a dict, a list or a tuple, of what a mapped task returned, of bytes, or of an object.
-_DATA = re.compile(
-    r"""\[.*\]|[{(].*['":,].*[})]|Lazy\w*Sequence\(.*\)|b(['"]).*\1|<.* at 0x[0-9a-f]+>""", re.DOTALL | re.IGNORECASE
-)
+# The text of a dict, a list or a tuple, of what a mapped task returned or another object that holds data, and of bytes.
+_DATA = re.compile(r"""\[.*\]|[{(].*['":,].*[})]|\w+\([\[{<].*\)|b(['"]).*\1|<.*>""", re.DOTALL | re.IGNORECASE)
 _MAX_BITS = 4096  # Python refuses to print much longer numbers
 # Line breaks and other controls, bidirectional ones included, and half characters.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -67,7 +65,7 @@ def validate_present(value: Any, field: str) -> str:
     elif isinstance(value, str):
         text = value.strip()
     elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MAX_BITS:
-        text = str(value)
+        text = str(int(value))
     else:
         reason = f"{field} must be a string, not {type(value).__name__}"
         raise InvalidInputError(reason, advice=_ONE_OF_MANY.get(field, ""))
@@ -84,20 +82,27 @@ def validate_present(value: Any, field: str) -> str:
     return text
 
 
+def validate_text(value: Any, field: str) -> str:
+    """``value`` as a string that is not the text of something else: the guard of ids and paths.
+
+    :param value: what was given or rendered.
+    :param field: its name, for the message.
+    :raises InvalidInputError: as :func:`validate_present`; or if a template printed a list, a dict, a float or a boolean.
+    """
+    text = validate_present(value, field)
+    if _DATA.fullmatch(text) or text.lower() == "true" or _is_printed_float(text):
+        advice = _ONE_OF_MANY.get(field, "Check what its template renders.")
+        raise InvalidInputError(f"{field} is the text of a list, a dict or another value", advice=advice)
+    return text
+
+
 def validate_file_id(value: Any) -> str:
     """The id of a file.
 
     :param value: what was given or rendered.
-    :raises InvalidInputError: as :func:`validate_present`; or if the text is plainly that of something else, such as a dict.
+    :raises InvalidInputError: as :func:`validate_text`.
     """
-    return _validate_id(value, "file_id")
-
-
-def _validate_id(value: Any, field: str) -> str:
-    text = validate_present(value, field)
-    if _DATA.fullmatch(text) or text.lower() == "true" or _is_printed_float(text):
-        raise InvalidInputError(f"{field} is the text of a list, a dict or another value, not an id", advice=_ONE_OF_MANY[field])
-    return text
+    return validate_text(value, "file_id")
 
 
 def _is_printed_float(text: str) -> bool:
@@ -113,9 +118,9 @@ def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
 
     :param value: what was given or rendered.
     :param protected: ids that are never deleted; case and surrounding slashes do not matter.
-    :raises InvalidInputError: as :func:`validate_file_id`; if the id is not plainly that of one folder; or if it is protected.
+    :raises InvalidInputError: as :func:`validate_text`; if the id is not plainly that of one folder; or if it is protected.
     """
-    folder_id = _validate_id(value, "folder_id")
+    folder_id = validate_text(value, "folder_id")
     if problem := folder_id_problem(folder_id):
         raise InvalidInputError(
             f"folder_id {folder_id!r} is refused: {problem}, and deletion is permanent",

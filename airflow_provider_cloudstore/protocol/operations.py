@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
-from pendulum import from_timestamp
+from pendulum import UTC, DateTime
 
 from airflow_provider_cloudstore import __version__, exceptions
 from airflow_provider_cloudstore.exceptions import BASE_URL_ADVICE, CONNECTION, CloudStoreError
 from airflow_provider_cloudstore.protocol import failures, guards, results, signals
 from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.contents import Content, read_content
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.results import Content, DownloadLink, FolderDeletion, RemoteUpload
+from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 from airflow_provider_cloudstore.protocol.signals import Seen, Signal
@@ -104,8 +105,6 @@ class Operation(ABC, Generic[T]):
     """Whether its subject must exist in the service; an upload's is created."""
     missing_is_success: ClassVar[bool] = False
     """Whether it is done if its subject does not exist, and the caller says so or an earlier attempt may have done it."""
-    needs_result: ClassVar[bool] = False
-    """Whether a success must hold what :meth:`find` looks for."""
     advice: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error, where the hint of its class does not fit."""
 
@@ -161,11 +160,9 @@ class Operation(ABC, Generic[T]):
         secrets = (*settings.secrets, *refused, *self.secrets)
         if isinstance(outcome, TransportFailure):
             return self._unanswered(outcome, settings, attempts, secrets)
-        reading = Reading(outcome, results.read_content(outcome), secrets)
+        reading = Reading(outcome, read_content(outcome), secrets)
         found = self.find(reading, settings)
-        seen = signals.of_response(
-            self, outcome, reading.content, has_result=found is not None, pattern=settings.not_found_pattern
-        )
+        seen = signals.of_response(self, outcome, reading.content, settings, has_result=found is not None)
         if seen.signal is Signal.SUCCESS:
             return self.result(found, reading)
         may_be_missing = self.missing_is_success and (self._ignore_missing or attempts.in_doubt)
@@ -176,6 +173,10 @@ class Operation(ABC, Generic[T]):
     def find(self, reading: Reading, settings: Settings) -> Any:
         """What the operation asked for, or None; beside it, an ``error`` is a warning."""
         return None
+
+    def must_hold_result(self, settings: Settings) -> bool:
+        """Whether a success must hold what :meth:`find` looks for."""
+        return False
 
     @abstractmethod
     def result(self, found: Any, reading: Reading) -> T:
@@ -200,9 +201,12 @@ class Operation(ABC, Generic[T]):
         if link:  # the message may repeat the download token
             reading = replace(reading, secrets=(*reading.secrets, *link.secrets))
         # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
-        message = "" if seen.signal is Signal.NO_RESULT else reading.safe(content.message)[:MAX_MESSAGE_LENGTH]
-        says_keys = seen.signal in (Signal.STATED_ERROR, Signal.OTHER_ERROR, Signal.NO_RESULT)
-        detail = message or (reading.safe(content.keys) if says_keys else "")
+        message = reading.safe(content.message)[:MAX_MESSAGE_LENGTH]
+        names_keys = not content.problem and 200 <= response.status < 300
+        if seen.signal is Signal.NO_RESULT and not isinstance(content.data, dict):  # a text that is no token
+            message = ""
+        keys = reading.safe(content.keys) if names_keys and (not message or seen.signal is Signal.NO_RESULT) else ""
+        detail = "; ".join(filter(None, (message, keys)))
         pause = signals.retry_after(response)
         return self._error(seen, settings, attempts, reading.secrets, detail=detail, message=message, pause=pause)
 
@@ -269,7 +273,7 @@ class DeleteFolder(Operation[FolderDeletion]):
 
     def result(self, found: None, reading: Reading) -> FolderDeletion:
         """The deletion, with the service's response."""
-        return FolderDeletion(self.subject, from_timestamp(reading.response.sent), reading.stored(), reading.existed)
+        return FolderDeletion(self.subject, DateTime.fromtimestamp(reading.response.sent, UTC), reading.stored(), reading.existed)
 
 
 class UploadFromUrl(Operation[RemoteUpload]):
@@ -290,9 +294,13 @@ class UploadFromUrl(Operation[RemoteUpload]):
         """The file's id, checked against the access token alone: a source URL may well name the file."""
         return results.find_file_id(reading.content.data, settings.file_id_path, (settings.access_token,))
 
+    def must_hold_result(self, settings: Settings) -> bool:
+        """Whether the connection's owner says where the id is."""
+        return bool(settings.file_id_path)
+
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """The queued upload, with the service's response."""
-        file_id, sent = found or "", from_timestamp(reading.response.sent)
+        file_id, sent = found or "", DateTime.fromtimestamp(reading.response.sent, UTC)
         return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.stored(file_id))
 
 
@@ -303,7 +311,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     method, path = "GET", f"{API_PREFIX}/file/download"
     parameters = (FILE_ID,)
     token_in_query = idempotent = True
-    has_subject = needs_result = True
+    has_subject = True
     advice: ClassVar = {
         exceptions.InvalidResponseError: (
             f"{exceptions.InvalidResponseError.hint} "
@@ -322,6 +330,10 @@ class CreateDownloadLink(Operation[DownloadLink]):
         if link and not link.url_with_token and settings.download_url:
             return replace(link, url_with_token=settings.download_url.replace("{token}", _encode(link.token)))
         return link
+
+    def must_hold_result(self, settings: Settings) -> bool:
+        """True: without a token there is no link."""
+        return True
 
     def result(self, found: DownloadLink, reading: Reading) -> DownloadLink:
         """The link."""

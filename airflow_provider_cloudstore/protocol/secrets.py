@@ -18,7 +18,11 @@ MASK = "***"
 # The characters that requests and yarl (aiohttp) do not encode in a given URL.
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
-_HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~-]*")
+_HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~@-]*")
+# Scheme, whatever may be user info, what cannot be part of it, and query or fragment: an "@" there might end user info, too.
+_UNCLEAR = re.compile(
+    r"([a-z][a-z0-9+.-]*://)([^?#]*@)?([\w.-]+(?::[0-9]*)?(?:/[\w./~!$&'()*+,;=:%\\-]*)?)([?#][^@]*)?", re.IGNORECASE
+)
 # A colon before an "@" that is not before a port: s3://KEY:SECRET@bucket/key. A raw "/" or "@" may be in the secret.
 _PATH_CREDENTIALS = re.compile(r"://[^/@]*(?::|%3a)(?!\d{1,5}/).*@", re.IGNORECASE | re.DOTALL)
 _CREDENTIAL = "(?:token|password|passwd|pwd|secret|signature|sig|credential|api[_-]?key|access[_-]?key|authorization)s?"
@@ -121,12 +125,15 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
 def redact_url(url: str) -> str:
     """``url`` without possible credentials: user info, query and fragment. Scheme, host, port and path remain.
 
-    :param url: an absolute URL. One that parsers split differently is masked completely, and so is what is not a URL, except a
-        host with a path whose scheme is missing.
+    :param url: an absolute URL. Of one that parsers split differently, what follows its last ``@`` is shown; what is not a URL is
+        masked completely, except a host with a path whose scheme is missing.
     """
     try:
         parts = split_url(url)
     except AmbiguousUrlError:
+        if unclear := _UNCLEAR.fullmatch(url):
+            scheme, user_info, shown, rest = unclear.groups()
+            return f"{scheme}{f'{MASK}@' if user_info else ''}{shown}{f'?{MASK}' if rest else ''}"
         return url if _HOST_AND_PATH.fullmatch(url) else MASK
     netloc = parts.netloc.rpartition("@")[2]
     if "@" in parts.netloc:

@@ -212,6 +212,14 @@ def _path(value: Any) -> tuple[str, ...]:
     return tuple(value.split("."))
 
 
+def _conditions(value: Any) -> tuple[tuple[tuple[str, ...], str], ...]:
+    written = [one.partition("=") for one in value.split("|")] if isinstance(value, str) else []
+    conditions = tuple((tuple(path.strip().split(".")), wanted.strip()) for path, _, wanted in written)
+    if not conditions or not all(wanted and all(path) for path, wanted in conditions):
+        raise ConfigurationError("must be path=value, such as status=1 or ocs.meta.status=ok, with alternatives joined by |")
+    return conditions
+
+
 def _pattern(value: Any) -> re.Pattern[str]:
     try:
         pattern = re.compile(value, re.IGNORECASE)
@@ -241,6 +249,7 @@ _PARSERS: dict[str, Callable[..., Any]] = {
     "proxy": validate_proxy,
     "folder ids": _protected,
     "dotted path": _path,
+    "conditions": _conditions,
     "pattern": _pattern,
     "download URL": _download_url,
 }

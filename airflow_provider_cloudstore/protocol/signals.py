@@ -1,22 +1,27 @@
 """The first step of what an attempt means: which signal its response, or its failure, is. ``failures.py`` says what follows.
 
-- An error that a 2xx response states as a number from 400 to 599 counts as that HTTP status. 408, 425, 429 and 5xx may be
-  stated of an upload that was queued: its outcome is in doubt.
-- An error envelope, or JSON with HTTP 400, whose words match extra ``not_found_pattern`` means that the subject is missing; it
-  overrides neither a 401 nor a number that a 2xx response states. An upload has no subject that could be missing.
-- A web page is never the service's word on a subject: it may be a front end's, or of another host.
+- What a 2xx response says of itself counts: extra ``success_when`` where it is set, else the signs of ``contents.py``. A number
+  from 400 to 599 counts as that HTTP status.
+- An upload that has an id was queued: whatever sign of an error stands beside it leaves it in doubt, and so does a missing id
+  where extra ``file_id_path`` says that there is one.
+- Words are the service's own: that the token is refused, that the subject is missing, that it failed inside. A web page is never
+  its word: it may be a front end's, or of another host.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cloudstore.protocol.contents import Content, Signs
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.results import Content
+from airflow_provider_cloudstore.protocol.results import is_pending, value_at
+from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.storable import Json
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
@@ -56,6 +61,10 @@ class Signal(Enum):
     """The same: a web page."""
     NO_RESULT = auto()
     """A success that lacks what the operation asked for."""
+    NO_EVIDENCE = auto()
+    """A success of an upload that lacks the id that the connection's owner says it has."""
+    NOT_YET = auto()
+    """The service is still working on what the operation asked for."""
 
 
 _OF_STATUS: dict[int, Signal] = {
@@ -74,6 +83,25 @@ _OF_CLASS = {3: Signal.REDIRECT, 4: Signal.REJECTED}  # all others are in doubt,
 _WITHOUT_SUBJECT = {Signal.MISSING: Signal.NO_SUCH_PATH}
 _OF_A_PAGE = {Signal.MISSING: Signal.NO_SUCH_PATH, Signal.BAD_SUBJECT: Signal.BAD_REQUEST}
 _OF_FAILURE = {FailureKind.OUTCOME_UNKNOWN: Signal.IN_DOUBT, FailureKind.PROXY_REFUSED: Signal.PROXY_REFUSED}
+# What the words of an error may make another signal of.
+_OPEN_TO_WORDS = {
+    Signal.STATED_ERROR, Signal.NO_RESULT, Signal.FORBIDDEN, Signal.MISSING, Signal.NO_SUCH_PATH, Signal.REJECTED,
+    Signal.BAD_SUBJECT, Signal.BAD_REQUEST,
+}  # fmt: skip
+_CREDENTIALS = (
+    r"(?:(?:access|auth|api|premium|bearer|session)[ _-]?)?"
+    r"(?<!download[ _-])(?<!share[ _-])(?<!file[ _-])(?:token|key|apikey|session|credentials?|authentication|login|ks)"
+)
+_REFUSED = r"(?:invalid|expired|bad|wrong|incorrect|revoked|not valid|no longer valid|could not (?:be )?validate)"
+_TOKEN_REFUSED = re.compile(
+    rf"\b{_REFUSED}[ _'\"]{{1,3}}(?:the |your |or expired )?{_CREDENTIALS}\b"
+    rf"|\b{_CREDENTIALS}['\"]?(?: \w+){{0,2}}[ _]{_REFUSED}\b"
+    r"|\b(?:require[sd]? log[ -]?in|log[ -]?in (?:is )?required|not logged in|re-?authenticate|un-?authori[sz]ed|unauthenticated"
+    r"|not authori[sz]ed|not authenticated|no_?auth|authentication (?:failed|required))\b",
+    re.IGNORECASE,
+)
+_OF_A_SOURCE = re.compile(r"\b(?:remote|source|url|uri|fetch\w*|origin|upstream|hoster?|returned|responded)\b|://", re.IGNORECASE)
+_INTERNAL = re.compile(r"\binternal\b|\bdatabase\b|\bserver error\b|\bunexpected\b|\btimed? ?out\b|DATABASE_ERROR", re.IGNORECASE)
 _MAX_RETRY_AFTER = 86_400.0  # seconds; a broken one must not delay a task for years
 _SECONDS = re.compile(r"\d+", re.ASCII)
 
@@ -102,50 +130,87 @@ def of_failure(failure: TransportFailure) -> Seen:
     return Seen(_OF_FAILURE.get(failure.kind, Signal.UNREACHABLE), failure.reason)
 
 
-def of_response(
-    operation: Operation[Any], response: Response, content: Content, *, has_result: bool, pattern: re.Pattern[str] | None
-) -> Seen:
+def of_response(operation: Operation[Any], response: Response, content: Content, settings: Settings, *, has_result: bool) -> Seen:
     """What a response means.
 
+    :param settings: the connection, whose extras say what this service's responses mean.
     :param has_result: whether it holds what the operation asked for: a file's id, or a download token.
-    :param pattern: what the message of an error matches that means "not found".
     """
     if 200 <= response.status < 300:
-        return _of_2xx(operation, response, content, has_result, pattern)
-    is_error = content.is_error or content.mentions_error or response.status == 400
-    if is_error and response.status != 401 and _says_missing(operation, content, pattern):
-        signal = Signal.MISSING
-    else:
-        signal = _of_other_status(operation, response, content, has_result)
+        return _of_2xx(operation, response, content, settings, has_result)
+    signal = _of_other_status(operation, response, content, has_result)
+    if 400 <= response.status < 500:
+        signal = _of_words(operation, signal, content, settings)
     return Seen(signal, f"HTTP {response.status}", response.status)
 
 
-def _of_2xx(
-    operation: Operation[Any], response: Response, content: Content, has_result: bool, pattern: re.Pattern[str] | None
-) -> Seen:
-    stated, reason = _stated(content), f"HTTP {response.status}"
-    if content.is_error or (content.mentions_error and not has_result):
+def _of_2xx(operation: Operation[Any], response: Response, content: Content, settings: Settings, has_result: bool) -> Seen:
+    reason, signs = f"HTTP {response.status}", content.signs
+    stated = _stated(content)
+    is_error = signs.is_error or (signs.mentions_error and not has_result)
+    if settings.success_when and isinstance(content.data, dict):
+        is_error = not _is_success(content.data, settings.success_when)
+    if is_error:
         reason += f", but the service reports an error{f' ({stated})' if stated else ''}"
-        signal = _of_error(operation, content, stated, has_result, pattern)
-    elif content.problem:
-        reason += f" with {content.problem}"
+        return Seen(_of_error(operation, content, stated, settings, has_result), reason, stated or response.status)
+    if content.problem:
         signal = Signal.WEB_PAGE if content.is_web_page else Signal.NOT_A_RESPONSE
-    else:
-        signal = Signal.NO_RESULT if operation.needs_result and not has_result else Signal.SUCCESS
-    return Seen(signal, reason, stated or response.status)
+        return Seen(signal, f"{reason} with {content.problem}", response.status)
+    return Seen(_of_success(operation, response, content, settings, has_result), reason, response.status)
 
 
-def _of_error(
-    operation: Operation[Any], content: Content, stated: int | None, has_result: bool, pattern: re.Pattern[str] | None
-) -> Signal:
+def _of_error(operation: Operation[Any], content: Content, stated: int | None, settings: Settings, has_result: bool) -> Signal:
     """What a 2xx response means that says that it is an error."""
-    if not operation.idempotent and (has_result or _leaves_in_doubt(stated)):
+    may_be_queued = not operation.idempotent and has_result
+    stated_signal = _about_subject(operation, of_status(stated), content) if stated else Signal.STATED_ERROR
+    signal = _of_words(operation, stated_signal, content, settings)
+    if may_be_queued or signal in (Signal.TOKEN_REFUSED, Signal.MISSING):
+        return Signal.IN_DOUBT if may_be_queued else signal
+    if not stated and (
+        _INTERNAL.search(content.words) or (not operation.idempotent and _is_unclear(content.signs, content.words))
+    ):
         return Signal.IN_DOUBT
-    if stated:
-        return _about_subject(operation, of_status(stated), content)
-    if _says_missing(operation, content, pattern):
-        return Signal.MISSING
-    return Signal.OTHER_ERROR if pattern else Signal.STATED_ERROR
+    return signal
+
+
+def _is_unclear(signs: Signs, words: str) -> bool:
+    """Whether nothing says that an upload failed, or nothing but a code of the service's own, without words."""
+    is_code_alone = not (signs.says_error or signs.mentions_error)
+    return is_code_alone and not (signs.codes and words)
+
+
+def _of_success(operation: Operation[Any], response: Response, content: Content, settings: Settings, has_result: bool) -> Signal:
+    """What a 2xx response means that shows no sign of an error."""
+    if has_result or not operation.must_hold_result(settings):
+        return Signal.SUCCESS
+    if not operation.idempotent:
+        return Signal.NO_EVIDENCE
+    if response.status == 202 or is_pending(content.data):
+        return Signal.NOT_YET
+    return _of_words(operation, Signal.NO_RESULT, content, settings) if isinstance(content.data, dict) else Signal.NO_RESULT
+
+
+def _of_words(operation: Operation[Any], signal: Signal, content: Content, settings: Settings) -> Signal:
+    """What a signal is after what the service says in words, which is shown whatever that is."""
+    if signal not in _OPEN_TO_WORDS or content.is_web_page:
+        return signal
+    for means, pattern in (
+        (Signal.TOKEN_REFUSED, settings.token_refused_pattern),
+        (Signal.MISSING, settings.not_found_pattern if operation.has_subject and isinstance(content.data, dict) else None),
+        (Signal.TOKEN_REFUSED, None if _OF_A_SOURCE.search(content.words) else _TOKEN_REFUSED),
+    ):
+        if pattern and content.message and pattern.search(content.message):
+            return means
+    return Signal.OTHER_ERROR if signal is Signal.STATED_ERROR and settings.not_found_pattern else signal
+
+
+def _is_success(data: Json, conditions: Iterable[tuple[tuple[str, ...], str]]) -> bool:
+    """Whether JSON holds what extra ``success_when`` says of a success: one of these values, compared as text without case."""
+    return any(_as_text(value_at(data, path)) == wanted.casefold() for path, wanted in conditions)
+
+
+def _as_text(value: Any) -> str:
+    return (str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)).strip().casefold()
 
 
 def _of_other_status(operation: Operation[Any], response: Response, content: Content, has_result: bool) -> Signal:
@@ -163,21 +228,10 @@ def _about_subject(operation: Operation[Any], signal: Signal, content: Content) 
     return signal if operation.has_subject else _WITHOUT_SUBJECT.get(signal, signal)
 
 
-def _says_missing(operation: Operation[Any], content: Content, pattern: re.Pattern[str] | None) -> bool:
-    """Whether the words of an error mean that the subject does not exist."""
-    is_envelope = operation.has_subject and isinstance(content.data, dict)
-    return bool(pattern and is_envelope and content.message and pattern.search(content.message))
-
-
 def _stated(content: Content) -> int | None:
     """The HTTP status that a 2xx response states; if it states several, the one in doubt."""
-    found = content.stated_statuses
-    return next(filter(_leaves_in_doubt, found), found[0]) if found else None
-
-
-def _leaves_in_doubt(stated: int | None) -> bool:
-    """Whether who states a status in a 2xx response may have queued an upload before it failed."""
-    return stated is not None and of_status(stated) in (Signal.IN_DOUBT, Signal.LIMITED)
+    found = content.signs.statuses
+    return next((one for one in found if of_status(one) is Signal.IN_DOUBT), found[0]) if found else None
 
 
 def is_rate_limit(response: Response) -> bool:

@@ -1,4 +1,4 @@
-"""Splits a URL only if every parser splits it alike: an ambiguous one is neither displayed nor sent, nor given a token."""
+"""Splits a URL only if every parser splits it alike: an ambiguous one is neither sent nor given a token."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from urllib.parse import SplitResult, urlsplit
 
 _SHAPE = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?P<rest>.*)", re.DOTALL)
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
+# Without a colon, or a name with a dot, this machine or an address, which are no user.
+_PLAIN_HOST = re.compile(r"[^@:]+|(?:[^@:]*\.[^@:]*|localhost|\[[^@]*\])(?::[0-9]+)?")
 
 
 class AmbiguousUrlError(ValueError):
@@ -20,9 +22,9 @@ class AmbiguousUrlError(ValueError):
 def split_url(url: str) -> SplitResult:
     """The parts of an absolute URL (RFC 3986 section 3), with a host and, if any, a port from 1 to 65535.
 
-    Most parsers take part of user info with a raw ``/`` or ``@`` for the host or the path. So an ``@`` in a path is rejected if
-    it could end such user info: after a colon in the authority, and unless it begins a segment, as in ``/@scope/package``. A
-    raw ``?`` or ``#`` in a password leaves no valid port, or ends up in the query, which is never displayed.
+    Most parsers take part of user info with a raw ``/`` or ``@`` for the host or the path. So an ``@`` in a path is rejected
+    unless what stands before the path is plainly a host. A raw ``?`` or ``#`` in a password leaves no valid port, or ends up in
+    the query, which is never displayed.
 
     :param url: the URL.
     :raises AmbiguousUrlError: if it is ambiguous or not a URL; the message says why.
@@ -36,16 +38,11 @@ def split_url(url: str) -> SplitResult:
     if " " in authority or not authority.isprintable():
         raise AmbiguousUrlError("contains a space or an invisible character in its host")
     user_info, _, address = authority.rpartition("@")
-    if "@" in user_info or ("@" in shape["path"] and _may_end_user_info(authority, shape["path"])):
+    if "@" in user_info or ("@" in shape["path"] and not _PLAIN_HOST.fullmatch(authority)):
         raise AmbiguousUrlError(
             "has an '@' that may end user info with a '/', '?', '#' or '@' in it: write those as %2F, %3F, %23, %40"
         )
     return _validated(url, address)
-
-
-def _may_end_user_info(authority: str, path: str) -> bool:
-    """Whether an ``@`` in a path may be that of the authority."""
-    return ":" in re.sub(r"\[.*\]", "", authority) or bool(re.search(r"(?<!/)@", path))
 
 
 def _validated(url: str, address: str) -> SplitResult:

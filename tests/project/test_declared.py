@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import sys
@@ -17,7 +18,8 @@ import airflow_provider_cloudstore
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FLOORS = dict(re.findall(r"^([\w.-]+)>=([\w.]+)$", "\n".join(PROJECT["dependencies"]), re.MULTILINE))
-MATRIX: list[str] = re.findall(r"^MATRIX := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split()
+MAKEFILE = (ROOT / "Makefile").read_text()
+MATRIX: list[str] = re.findall(r"^MATRIX := (.*)$", MAKEFILE, re.MULTILINE)[0].split()
 # Airflow 2.11 alone has the first two, and its connection form alone asks for them; pytest is there where the fixture is used,
 # and upath (universal_pathlib) alone loads its class of paths.
 OTHERS = {"flask_appbuilder", "wtforms", "pytest", "upath"}
@@ -36,19 +38,28 @@ def test_what_the_package_imports_is_declared_with_a_floor() -> None:
     assert imported - sys.stdlib_module_names - OTHERS - {"airflow_provider_cloudstore"} <= declared
 
 
-def test_the_floors_of_the_dependencies_are_tested_together() -> None:
-    pins = (ROOT / "constraints" / f"airflow-{MATRIX[0]}-lowest.txt").read_text()
+def test_the_floors_are_what_the_oldest_airflow_was_released_with_and_tested_together() -> None:
+    pins = (ROOT / "constraints" / f"airflow-{MATRIX[0]}.txt").read_text()
     tested = dict(re.findall(r"^([\w.-]+)==([\w.]+)", pins, re.MULTILINE))
     floors = FLOORS | {"apache-airflow": MATRIX[0]}
     assert {name: Version(tested[name]) for name in floors} == {name: Version(floor) for name, floor in floors.items()}
 
 
-def test_the_versions_of_the_readme_are_pinned_and_tested() -> None:
-    shown = re.findall(r"^\| (\d+\.\d+\.\d+) \| ([\d., ]+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    pairs = {(airflow, python) for airflow, pythons in shown for python in pythons.split(", ")}
+def test_the_readme_lists_what_is_pinned_and_tested_with_the_day_of_the_pins() -> None:
+    shown = re.findall(r"^\| (\d+\.\d+\.\d+) \| ([\d-]+) \| ([\d., ]+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    pairs = {(airflow, python) for airflow, _, pythons in shown for python in pythons.split(", ")}
     assert pairs == {(airflow, python or "3.11") for airflow, _, python in (name.partition("-py") for name in MATRIX)}
+    assert {airflow: day for airflow, day, _ in shown} == dict(re.findall(r"^DAY_(\S+) := (\S+)$", MAKEFILE, re.MULTILINE))
     for airflow, _ in pairs:
         assert f"\napache-airflow=={airflow}\n" in (ROOT / "constraints" / f"airflow-{airflow}.txt").read_text()
+
+
+def test_the_workflows_test_the_whole_matrix() -> None:
+    workflows = ROOT / ".github" / "workflows"
+    (tested,) = re.findall(r"^ +airflow: (\[.*\])$", (workflows / "tests.yml").read_text(), re.MULTILINE)
+    assert json.loads(tested) == MATRIX
+    released = re.findall(r'{ airflow: "(.+)", python: "(.+)" }', (workflows / "release.yml").read_text())
+    assert released == [(airflow, python or "3.11") for airflow, _, python in (name.partition("-py") for name in MATRIX)]
 
 
 def test_the_pins_name_no_index() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from airflow.providers.common.compat.lineage import hook as collectors
 from airflow.utils.state import TaskInstanceState
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -33,9 +32,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Any:
     except ImportError:  # Airflow before 3.2
         module = import_module("airflow.lineage.hook")
     collector = module.HookLineageCollector()
-    if AIRFLOW_2:
-        collector = collectors._add_asset_naming_compatibility_layer(collector)  # type: ignore[no-untyped-call]
-    monkeypatch.setattr(collectors, "get_hook_lineage_collector", lambda: collector)
+    monkeypatch.setattr(module, "get_hook_lineage_collector", lambda: collector)
     return collector
 
 

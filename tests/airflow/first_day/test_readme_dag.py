@@ -1,6 +1,6 @@
 """The README's first DAG, exactly as printed, succeeds in a full Airflow, on its schedule and by the commands of the first day.
 
-Slow: ``make test-airflow`` runs it on both Airflows.
+Slow: ``make test-airflow`` runs it on both Airflows, on Airflow 2 with its imports.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.doc_blocks import ROOT, blocks, code_of, commands
+from tests.doc_blocks import ROOT, blocks, code_of, commands, for_this_airflow
 from tests.real_airflow import RealAirflow
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ def test_the_commands_of_the_first_day_run_the_dag(tmp_path: Path) -> None:
     exports = dict(words[1].split("=", 1) for words in lines if words[0] == "export")
     dags = tmp_path / "home" / "dags"
     dags.mkdir(parents=True)
-    (dags / "share_report.py").write_text(code_of("README.md-0"))
+    (dags / "share_report.py").write_text(for_this_airflow(code_of("README.md-0")))
     with Emulator(access_token="trying") as emulator:
         exports = {name: re.sub(r"http://127.0.0.1:\d+", emulator.url, value) for name, value in exports.items()}
         airflow = RealAirflow(tmp_path / "home", dags, **exports)

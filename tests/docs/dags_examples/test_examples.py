@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-import runpy
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from dags_examples import share_link, staged_etl
 from scripts.up import example_inputs
 from tests.dag_runs import DagRunResult, run_dag
+from tests.doc_blocks import ROOT, example
 from tests.support import rendered_fields, store_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
 EXAMPLES = sorted((ROOT / "dags_examples").glob("*.py"))
-of_each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)
+of_each_example = pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 
 
-def click(example: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, fails: str = "") -> tuple[DagRunResult, set[str]]:
+def click(file: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, fails: str = "") -> tuple[DagRunResult, set[str]]:
     """Run an example with the defaults that ``make up`` gives it, against an emulator of its own.
 
     :param fails: the operation that the service refuses: every download, else only the first request.
@@ -35,29 +33,29 @@ def click(example: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, fails: s
             monkeypatch.setenv(name, value)
         if fails:  # a link is replaced when one download fails
             emulator.fault("status", status=400, operation=fails, times=0 if fails == "download" else 1)
-        run = run_dag(runpy.run_path(str(example))["dag"])
+        run = run_dag(example(file)["dag"])
         return run, set(emulator.state()["requests"])
 
 
 @of_each_example
 def test_one_click_runs_it_and_no_refused_request_leaves_it_green(
-    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, operations = click(example, tmp_path / "healthy", monkeypatch)
+    run, operations = click(file, tmp_path / "healthy", monkeypatch)
     assert run.state == "success", str(run)
     assert set(run.tasks.values()) == {"success"}, str(run)
     assert operations
     green = {
         operation
         for operation in sorted(operations)
-        if click(example, tmp_path / operation, monkeypatch, fails=operation)[0].state != "failed"
+        if click(file, tmp_path / operation, monkeypatch, fails=operation)[0].state != "failed"
     }
     assert not green
 
 
 @of_each_example
-def test_it_has_no_default_that_a_service_may_know(example: Path) -> None:
-    params = runpy.run_path(str(example))["dag"].params.dump()
+def test_it_has_no_default_that_a_service_may_know(file: Path) -> None:
+    params = example(file)["dag"].params.dump()
     assert not {name: value for name, value in params.items() if value and not name.startswith("target")}
 
 
@@ -66,7 +64,7 @@ def test_staged_etl_moves_the_bytes_and_always_cleans_up(emulator: Emulator, tmp
     content = os.urandom(1_500_000)
     sha256 = hashlib.sha256(content).hexdigest() if is_expected else "0" * 64
     conf = {"expected_sha256": sha256, "target_folder": str(tmp_path), "staging_folder_id": "staging"}
-    run = run_dag(staged_etl.dag, {"source_url": emulator.serve(content), **conf})
+    run = run_dag(example(ROOT / "dags_examples" / "staged_etl.py")["dag"], {"source_url": emulator.serve(content), **conf})
     assert run.state == ("success" if is_expected else "failed"), str(run)
     assert (run.tasks["download"], run.tasks["clean_up"]) == (run.state, "success")
     assert run.values["load"] == ({"bytes": len(content), "sha256": sha256} if is_expected else None)
@@ -75,7 +73,7 @@ def test_staged_etl_moves_the_bytes_and_always_cleans_up(emulator: Emulator, tmp
 
 def test_share_link_shows_no_token_in_rendered_fields(emulator: Emulator) -> None:
     store_file(emulator)
-    run = run_dag(share_link.dag, {"file_id": "f1"})
+    run = run_dag(example(ROOT / "dags_examples" / "share_link.py")["dag"], {"file_id": "f1"})
     assert run.state == "success", str(run)
     token = emulator.state()["tokens"][0]["token"]
     shown = f"{rendered_fields('example_share_link', 'use_token')} {rendered_fields('example_share_link', 'announce')}"

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.dag_runs import DagRunResult, run_dag
-from tests.doc_blocks import code_of, dag_of
+from tests.doc_blocks import code_of, dag_of, for_this_airflow
 from tests.support import activate, asset_events, rendered_fields
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
@@ -116,7 +116,7 @@ def test_the_samples_of_test_your_dag_pass_from_an_empty_folder(tmp_path: Path) 
         code_of, ["test-your-dag.md-0", "test-your-dag.md-1", "test-your-dag.md-2", "test-your-dag.md-3"]
     )
     (tmp_path / "dags").mkdir()
-    (tmp_path / "dags" / "share.py").write_text(dag)
+    (tmp_path / "dags" / "share.py").write_text(for_this_airflow(dag))
     (tmp_path / "conftest.py").write_text(conftest)
     (tmp_path / "test_share.py").write_text(test)
     (tmp_path / "test_with_mocks.py").write_text(mocks)

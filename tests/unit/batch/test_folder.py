@@ -93,15 +93,17 @@ def test_a_folder_that_may_not_be_written_stops_the_batch_at_the_first_write_too
     assert [path.name[:6] for path in tmp_path.iterdir()] == ["batch-"]
 
 
-def test_a_local_folder_that_vanishes_while_a_file_is_written_may_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("place", ["path", "sftp"])
+def test_a_folder_that_vanishes_while_a_file_is_written_may_come_back(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receipts = begun(PathFolder(tmp_path))
+    receipts = begun(PathFolder(PLACES[place](str(tmp_path))))
 
     def refuses(*_: Any) -> None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     monkeypatch.setattr(Path, "replace", refuses)
+    monkeypatch.setattr(Elsewhere, "mv", refuses)
     with pytest.raises(FileNotFoundError):
         receipts.write([line("1")])
 

@@ -85,6 +85,15 @@ def test_a_url_that_has_to_be_sent_again_is_kept_while_the_manifest_is_read() ->
     assert counts(batch.run(max_concurrency=2)) == {"queued": 2}
 
 
+def test_a_url_that_has_to_be_sent_again_does_not_wait_until_the_manifest_is_read() -> None:
+    service = VirtualService(lambda url, now: UNREACHABLE if len(service.arrivals) == 2 else 200)
+    batch = Batch(urls(2), service)
+    batch.delay = lambda: 0.5
+    assert counts(batch.run(max_concurrency=2)) == {"queued": 2}
+    refused, again = (moment for moment, _ in service.arrivals[1:])
+    assert again - refused == pytest.approx(service.seconds, abs=0.01)
+
+
 @pytest.mark.parametrize("body", ['{"id": 7}', "{}", "[]"])
 def test_a_receipt_holds_the_response_of_the_service(body: str) -> None:
     folder = MemoryFolder()

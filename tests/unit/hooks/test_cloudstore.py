@@ -200,7 +200,7 @@ def test_the_async_hooks_three_operations_do_what_they_say_and_mask_their_secret
     assert state["effects"] == {"upload": 1, "link": 1, "delete": 1}
 
 
-ENVELOPE = {"_status": "error", "response": "invalid token"}
+ENVELOPE = {"_status": "error", "response": "no entry"}
 WORKS = "The connection works: the service accepts the token"
 
 
@@ -209,8 +209,8 @@ WORKS = "The connection works: the service accepts the token"
     [
         ({"json": {"download_token": "t"}}, {}, True, f"^{WORKS}.$"),
         ({"status_code": 404, "text": "no such file"}, {}, True, rf"^{WORKS} \(the requested file does not exist\)\.$"),
-        ({"json": ENVELOPE}, {}, False, "invalid token.*\n.*does not exist, set extra 'not_found_pattern' to match it."),
-        ({"json": ENVELOPE}, {"not_found_pattern": "invalid token"}, True, WORKS),
+        ({"json": ENVELOPE}, {}, False, "no entry.*\n.*does not exist, set extra 'not_found_pattern' to match it."),
+        ({"json": ENVELOPE}, {"not_found_pattern": "no entry"}, True, WORKS),
         (
             {"status_code": 404, "text": "<html>nginx"},
             {},

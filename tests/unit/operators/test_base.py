@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ NO_IDS: list[Any] = [
     {"file_id": "f1"}, ["f1"], ("f1",), {"f1"}, 1.5, True, b"f1",
     "{'file_id': 'f1', 'url': 'https://h/***'}", '{"file_id": "f1"}', "['f1', 'f2']", "[1, 2]", "('f1', 'f2')", "1.5", "202501.0",
     "True", "true", "b'f1'", "LazyXComSequence([2 items])", "LazySelectSequence([1 item])", "<object object at 0x7f>",
+    "<Mapped(upload)>", "array(['f1'])",
 ]  # fmt: skip
 """What is no id, and the text of such a thing as a template renders it."""
 
@@ -116,3 +118,26 @@ def test_only_operators_whose_fields_hold_urls_need_what_airflow_does_not_docume
         type(DownloadLinkOperator(task_id="link", file_id="a")).__name__,
     }
     FileAvailableSensor(task_id="wait", file_id="a")
+
+
+class Name(str, Enum):  # noqa: UP042  (not a StrEnum, which prints its value)
+    FOLDER = "2025_01"
+
+
+class Number(int, Enum):
+    FOLDER = 7
+
+
+def test_a_member_of_an_enumeration_is_its_value(emulator: Emulator) -> None:
+    for member, folder_id in ((Name.FOLDER, "2025_01"), (Number.FOLDER, "7")):
+        emulator.make_folder(folder_id)
+        operator = DeleteFolderOperator(task_id="delete", folder_id=member)
+        operator.render_template_fields({})
+        assert operator.execute({})["folder_id"] == folder_id
+
+
+@pytest.mark.parametrize("target", ["{'a': 1}", "True", "1.5", Path("/data/{{ params.name }}")], ids=str)
+def test_a_target_that_is_no_path_is_refused_before_anything_is_sent(emulator: Emulator, target: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"target is .*nothing was sent"):
+        DownloadFileOperator(task_id="file", file_id="f1", target=target).execute({})
+    assert emulator.state()["requests"] == {}

@@ -242,9 +242,14 @@ def test_an_envelope_that_matches_the_pattern_means_not_found_but_an_upload_has_
         ("OK", (), ""),
         (1, (), ""),
         ({"files": [{"key": "k1"}], "file_id": "f1"}, ("files", "0", "key"), "k1"),
-        ({"file_id": "f1"}, ("files", "0", "key"), ""),
     ],
 )
 def test_an_upload_tells_the_id_of_its_file_where_the_answer_does(body: Any, path: tuple[str, ...], file_id: str) -> None:
     own = settings(file_id_path=path)
     assert result_of(UploadFromUrl(own, "http://h/f"), response(200, body), own).file_id == file_id
+
+
+def test_an_upload_without_an_id_where_its_owner_says_that_there_is_one_is_unknown_and_shows_the_services_words() -> None:
+    own = settings(file_id_path=("files", "0", "key"))
+    with pytest.raises(exceptions.OutcomeUnknownError, match="no file id where extra 'file_id_path' leads: refused by policy"):
+        result_of(UploadFromUrl(own, "http://h/f"), response(200, {"file_id": "f1", "msg": "refused by policy"}), own)

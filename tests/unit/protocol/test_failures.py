@@ -98,7 +98,11 @@ PAGE = b"<html>no such file</html>"
         (response(200, {"status": "error", "message": "maintenance"}), PATTERN, exceptions.ServiceError, True),
         (response(200, {"status": "error", "message": "no such file"}), PATTERN, exceptions.NotFoundError, False),
         (response(200, {"message": "no such file"}), PATTERN, None, False),
-        (response(200, {"code": 403, "message": "no such file"}), PATTERN, exceptions.PermissionDeniedError, True),
+        (response(200, {"code": 403, "message": "no such file"}), PATTERN, exceptions.NotFoundError, False),
+        (response(403, {"message": "no such file"}), PATTERN, exceptions.NotFoundError, False),
+        (response(429, {"message": "no such file"}), PATTERN, exceptions.RateLimitError, False),
+        (response(500, {"error": "no such file"}), PATTERN, exceptions.TransientServiceError, False),
+        (response(202, b""), None, exceptions.NotFoundError, False),
         (response(200, {"code": 500, "message": "no such file"}), PATTERN, exceptions.TransientServiceError, False),
     ],
 )

@@ -93,6 +93,9 @@ VALUES: list[tuple[str, Any, Any]] = [
     ("protected_folder_ids", [], {"0", "/"}),
     ("token_path", "data.link.0.key", ("data", "link", "0", "key")),
     ("file_id_path", "a", ("a",)),
+    ("success_when", "ocs.meta.status=ok", ((("ocs", "meta", "status"), "ok"),)),
+    ("success_when", " status = 1 | message=a = b ", ((("status",), "1"), (("message",), "a = b"))),
+    ("token_refused_pattern", "log in again", re.compile("log in again", re.IGNORECASE)),
     ("not_found_pattern", "no such (folder|file)", re.compile("no such (folder|file)", re.IGNORECASE)),
     ("download_url", " http://dl.example.com/{token}/x ", "http://dl.example.com/{token}/x"),
 ]
@@ -137,6 +140,8 @@ def test_a_number_beyond_its_bounds_is_refused_with_them(key: str) -> None:
         {"proxy": "http://u:hunter2/x@proxy:3128"}, {"proxy": "http://proxy/hunter2"},
         {"proxy": "http://proxy:3128?hunter2"}, {"proxy": "socks5://proxy"},
         {"token_path": 5}, {"token_path": "data..key"},
+        {"success_when": "status"}, {"success_when": "status=1|"}, {"success_when": "=1"}, {"success_when": "a..b=1"},
+        {"success_when": "status="}, {"success_when": True}, {"success_when": ["status=1"]}, {"token_refused_pattern": "("},
         {"not_found_pattern": "no such ("}, {"not_found_pattern": 5}, {"not_found_pattern": ".*"},
         {"download_url": "https://dl.example.com/"}, {"download_url": "https://dl.example.com/{token}/{token}"},
         {"download_url": "https://dl.example.com/{token}#x"}, {"download_url": "https://u:hunter2@dl.example.com/{token}"},

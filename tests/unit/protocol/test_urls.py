@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import pytest
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
@@ -7,30 +9,45 @@ from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import MASK, redact_url
 from tests.support import settings
 
+NAMED = "https://***@host/x"
+LONG = "a" * 64 + ".example"
+
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "says", "shown"),
     [
-        ("https://user:hunter/2pass@host/x", "an '@' that may end user info"),
-        ("https://user:8443/@host/x", "an '@' that may end user info"),
-        ("https://user:p@hunter/2@host/x", "an '@' that may end user info"),
-        ("https://user:hunter@2@host/x", "an '@' that may end user info"),
-        ("https://user:hunter#2@host/x", "has a port that is not a number"),
-        ("https://user:hunter2\\@host/x", "a backslash"),
-        ("https://user:hunter 2@host/x", "a space"),
-        ("user:hunter2@host/x", "no scheme"),
-        *[(f"https://user:hunter2@host:{port}/x", "not a number from 1 to 65535") for port in ("", "0", "65536")],
-        ("https://user:hunter2@a:b:1/x", "more than one ':'"),
-        ("https://user:hunter2@[bad/x", "no valid host"),
-        *[(f"https://user:hunter2@{host}/x", "no valid host") for host in ("a..b", "a" * 64 + ".example", "a%2eb")],
+        ("https://user:hunter/2pass@host/x", "an '@' that may end user info", NAMED),
+        ("https://user:8443/@host/x", "an '@' that may end user info", NAMED),
+        ("https://user:8443/hunter@2x.png?a=hunter", "an '@' that may end user info", "https://***@2x.png?***"),
+        ("https://user:p@hunter/2@host/x", "an '@' that may end user info", NAMED),
+        ("https://user:p@h.example/hunter/2@host/x", "an '@' that may end user info", NAMED),
+        ("https://hunter@h.example/2@host/x", "an '@' that may end user info", NAMED),
+        ("https://user:hunter@2@host/x", "an '@' that may end user info", NAMED),
+        ("https://user:hunter#2@host/x", "has a port that is not a number", MASK),
+        ("https://user:hunter/2#@host/x", "has a port that is not a number", MASK),
+        ("https://user:hunter2\\@host/x", "a backslash", NAMED),
+        ("https://user:hunter 2@host/x", "a space", NAMED),
+        ("user:hunter2@host/x", "no scheme", MASK),
+        *[(f"https://user:hunter2@host:{port}/x", "not a number from 1", f"https://***@host:{port}/x") for port in ("", "0")],
+        ("https://files.example.com:65536/x?sig=hunter", "not a number from 1", "https://files.example.com:65536/x?***"),
+        ("https://files.example.com/a\\b (1).txt", "a backslash", MASK),
+        ("https://files.example.com/a\\b(1).txt", "a backslash", "https://files.example.com/a\\b(1).txt"),
+        ("cdn.example.com/jquery@3/x.js", "no scheme", "cdn.example.com/jquery@3/x.js"),
+        ("https://user:hunter2@a:b:1/x", "more than one ':'", MASK),
+        ("https://user:hunter2@[bad/x", "no valid host", MASK),
+        ("https://user:hunter2@a%2eb/x", "no valid host", MASK),
+        *[(f"https://user:hunter2@{host}/x", "no valid host", f"https://***@{host}/x") for host in ("a..b", LONG)],
     ],
 )
-def test_an_ambiguous_source_is_refused_with_what_is_wrong_and_not_shown(url: str, says: str) -> None:
+def test_an_ambiguous_source_is_refused_with_what_is_wrong_and_named_without_what_may_be_secret(
+    url: str, says: str, shown: str
+) -> None:
     with pytest.raises(InvalidInputError, match=says) as refused:
         UploadFromUrl(settings(), url)
     assert not refused.value.sent
     assert "hunter" not in str(refused.value)
-    assert redact_url(url) == MASK
+    assert f"url {shown} " in str(refused.value)
+    assert redact_url(url) == redact_url(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -50,9 +67,12 @@ def test_a_source_that_everybody_reads_alike_is_shown_without_its_secrets(url: s
 
 @pytest.mark.parametrize(
     "url",
-    ["https://h/@scope/package", "https://h:8443/f?mail=a@b", "https://h/f?mail=a@b",
+    ["https://h/@scope/package", "https://h/icon-bg@4x.png", "https://cdn.example.com/npm/jquery@3.7.1/dist/a@b.js",
+     "http://127.0.0.1:8080/a@b", "http://localhost:8080/a@b", "https://[::1]:8443/a@b", "https://[::1]/a@b",
+     "https://npm.example.com:8443/@scope/package@1.0/x.tgz?sig=a@b", "https://h:8443/f?mail=a@b", "https://h/f?mail=a@b",
      "https://u:p@h:8443/f?sig=a%40b", "https://[::1]/f?mail=a@b", "https://h./f",
      "https://bücher.example/f", "https://10.0.0.1:65535", "https://a_b/f"],
 )  # fmt: skip
 def test_a_source_that_everybody_reads_alike_is_sent_as_it_is(url: str) -> None:
     assert UploadFromUrl(settings(), url).subject == url
+    assert urlsplit(url).path in redact_url(url)

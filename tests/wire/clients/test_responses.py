@@ -29,7 +29,7 @@ UNCLEAR = {
 }
 UNREADABLE = {  # by a call; a download has no need to read them
     "gzip that is none": GZIP + b"Content-Length: 2\r\n\r\n{}",
-    "a coding that nobody knows": HEAD + b"Content-Encoding: x\r\nContent-Length: 2\r\n\r\n{}",
+    "a coding that nobody undoes": HEAD + b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
 }
 
 

@@ -1,0 +1,268 @@
+"""Reads the body of a response: where names are looked for, which of them say that the operation failed, and in which words.
+
+The API document shows no response. The tables hold what services of its family answer; nothing is a case for one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
+from airflow_provider_cloudstore.protocol.storable import Json
+
+Fields = dict[str, Any]
+"""The fields of an object, their names in lower case."""
+
+PLACES = (("data",), ("result",), ("response",), ("ocs", "meta"), ("error",))
+"""Where ids, tokens and words may stand besides the top level; signs of an error only in the last two."""
+_SIGN_PLACES = PLACES[-2:]
+_STATES = ("_status", "status", "result", "state", "type")
+_ERROR_WORD = re.compile(r"(error|fail|fatal).*|(ko|nok)\b.*", re.DOTALL)
+_FLAGS = ("success", "ok")
+_FAILURE_FLAGS = ("haserrors",)
+_CODES = (
+    "code", "errno", "error_code", "errorcode", "err_code", "res_code", "response_code", "retcode", "statuscode", "status_code",
+    "response_status", "httpcode", "http_code",
+)  # fmt: skip
+_ZERO_ALONE = ("errno", "error_code")  # in which 1 is an error
+_SUCCESS_WORDS = ("ok", "success", "successful", "succeeded", "true")
+_NO_ERROR = ("", "0", "none", "null", "false", *_SUCCESS_WORDS)
+_ERRORS = ("error", "errors")
+_BARE_ERRORS = ("false", "error")
+_NAME = re.compile(r"(?!-?[0-9.]+$)[\w./:-]{1,80}")
+_NUMBER = re.compile(r"-?[0-9]+(\.0+)?")
+_WORDS = (
+    "response", "message", "msg", "error_description", "detail", "details", "description", "reason", "reason_phrase",
+    "error_message", "error_msg", "errormsg", "errmsg", "errstring", "response_text", "response_details", "statusmessage",
+    "res_message", "error_summary", "content", "title", "error", "errors", "err", "0",
+)  # fmt: skip
+_NESTED_WORDS = ("message", "value", "msg", "content", "detail", "description", "reason", "error")
+_NAMES_OF_ERRORS = ("error", "code", "error_code", "errorcode")  # whose text is shown beside the words
+_CODINGS = ("gzip", "x-gzip", "deflate")
+_OTHER_CODINGS = ("br", "compress", "x-compress", "zstd", "dcb", "dcz", "exi", "aes128gcm")  # all others are none (IANA)
+_UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
+PAGE_TYPES = ("text/html", "application/xhtml")
+_from_json = json.JSONDecoder(strict=False).decode  # careless services send raw line breaks inside strings
+
+
+def lowered(value: Any) -> Fields | None:
+    """The fields of an object, or of the only item of a list; None if it is neither."""
+    if isinstance(value, list) and len(value) == 1:
+        (value,) = value
+    return {str(name).lower(): one for name, one in value.items()} if isinstance(value, dict) else None
+
+
+def top_level(data: Json) -> Fields:
+    """The fields at the top level of JSON. An object that is the only field of the top level is the top level itself."""
+    fields = lowered(data) or {}
+    while len(fields) == 1 and (inner := lowered(next(iter(fields.values())))):
+        fields = inner
+    return fields
+
+
+def fields_in(data: Json, places: Iterable[tuple[str, ...]] = PLACES) -> Iterator[Fields]:
+    """The fields at the top level and in the objects at those places."""
+    top, whole = top_level(data), lowered(data)
+    yield top
+    for first, *more in places:
+        found = lowered((top if first in top else whole or {}).get(first))
+        for name in more:
+            found = lowered((found or {}).get(name))
+        if found and found != top:
+            yield found
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """How a response says that the operation failed.
+
+    :param says_error: whether a state or a flag says so.
+    :param says_success: whether a state or a flag says the contrary.
+    :param codes: the codes that are no success: numbers, or words.
+    :param mentions_error: whether an ``error`` says something: it may be a warning beside a result.
+    """
+
+    says_error: bool = False
+    says_success: bool = False
+    codes: tuple[int | str, ...] = ()
+    mentions_error: bool = False
+
+    @property
+    def statuses(self) -> list[int]:
+        """The HTTP statuses of errors that codes name."""
+        return [code for code in self.codes if isinstance(code, int) and 400 <= code <= 599]
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the response says that the operation failed, whatever else is in it."""
+        return self.says_error or bool(self.statuses if self.says_success else self.codes)
+
+
+def read_signs(data: Json) -> Signs:
+    """The signs of an error in a body; of an object at its top level, in ``ocs.meta`` and in ``error``."""
+    if not isinstance(data, (dict, list)):
+        return Signs(says_error=data is False or (isinstance(data, str) and _word(data) in _BARE_ERRORS))
+    says_error, says_success, codes = False, False, list[int | str]()
+    top, *inner = fields_in(data, _SIGN_PLACES)
+    for fields in (top, *inner):
+        for name, value in fields.items():
+            if name in _STATES or name in _FLAGS:
+                says_error = says_error or _fails(name, value)
+                says_success = says_success or value is True or _word(value) in _SUCCESS_WORDS
+            says_error = says_error or (name in _FAILURE_FLAGS and _word(value) in _SUCCESS_WORDS)
+            codes += _bad_code(name, value, of_ocs="statuscode" in fields and fields is not top)
+    whole = lowered(data) or {}
+    mentions = any(_says_something(fields[name]) for fields in (whole, top) for name in _ERRORS if name in fields)
+    return Signs(says_error, says_success, tuple(codes), mentions)
+
+
+def _fails(name: str, value: Any) -> bool:
+    if name in _FLAGS and (_word(value) == "0" or (isinstance(value, (int, float)) and value == 0)):
+        return True
+    return value is False or _word(value) == "false" or (name in _STATES and bool(_ERROR_WORD.fullmatch(_word(value))))
+
+
+def _bad_code(name: str, value: Any, *, of_ocs: bool = False) -> list[int | str]:
+    """The code in a field, if it is one that is no success."""
+    is_number = (isinstance(value, (int, float)) and not isinstance(value, bool)) or bool(_NUMBER.fullmatch(_word(value)))
+    if not (name in _CODES or (name in _STATES and is_number)) or value is None or isinstance(value, (dict, list)) or value == "":
+        return []
+    if is_number:
+        with suppress(ValueError, OverflowError):  # not finite
+            number = int(float(value))
+            return [] if _is_success(name, number, of_ocs=of_ocs) else [number]
+    word = _word(value) if isinstance(value, str) else str(value).lower()
+    return [] if word in _SUCCESS_WORDS else [word]
+
+
+def _is_success(name: str, number: int, *, of_ocs: bool) -> bool:
+    if name in _ZERO_ALONE:
+        return number == 0
+    return number in (0, 1) or 200 <= number <= 299 or (of_ocs and number == 100)
+
+
+def _says_something(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(
+            bool(_bad_code(name, one)) if name in _CODES else _says_something(one) for name, one in (lowered(value) or {}).items()
+        )
+    if isinstance(value, list):
+        return any(map(_says_something, value))
+    return _word(value) not in _NO_ERROR if isinstance(value, str) else bool(value)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip().lower()
+    return "true" if value is True else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The content of a response's body.
+
+    :param data: the parsed JSON, the text if it is not JSON, or None if it is empty; it may contain secrets.
+    :param problem: why it cannot be the service's own; empty if it can.
+    :param is_web_page: whether it is a web page: a login page, a proxy's, or one of the wrong host.
+    :param signs: how it says that the operation failed.
+    """
+
+    data: Json = field(repr=False, default=None)
+    problem: str = ""
+    is_web_page: bool = False
+    signs: Signs = Signs()
+
+    @property
+    def words(self) -> str:
+        """What the service says in words, with single spaces; empty if it says nothing, or sent no response of its own."""
+        if self.problem:
+            return ""
+        if not isinstance(self.data, (dict, list)):
+            return " ".join(self.data.split()) if isinstance(self.data, str) else ""
+        places = list(fields_in(self.data))
+        texts = (_text(fields[name]) for fields in places for name in _WORDS if name in fields)
+        sentences = (one for one in places[0].values() if isinstance(one, str) and " " in one.strip())
+        found = next((text for text in (*texts, *sentences) if text and _word(text) not in _NO_ERROR), "")
+        return " ".join(found.split())
+
+    @property
+    def message(self) -> str:
+        """The words, with the name of the error; without words, the state or the code."""
+        words, names = self.words, list(self._named(_NAMES_OF_ERRORS))
+        if not words:
+            return next(iter([*names, *self._named(_STATES), *map(str, self.signs.codes)]), "")
+        beside = next((name for name in names if name.lower() not in words.lower()), "")
+        return f"{words} ({beside})" if beside else words
+
+    def _named(self, fields_of: tuple[str, ...]) -> Iterator[str]:
+        """Those of such fields that are one word and say something."""
+        for fields in fields_in(self.data, _SIGN_PLACES) if isinstance(self.data, (dict, list)) else ():
+            for name in fields_of:
+                value = fields.get(name)
+                text = value.strip() if isinstance(value, str) else ""
+                if _NAME.fullmatch(text) and text.lower() not in (*_NO_ERROR, *_BARE_ERRORS):
+                    yield text
+
+    @property
+    def keys(self) -> str:
+        """The names of its fields, never their values, for an error message."""
+        if not isinstance(self.data, dict):
+            return "its body is empty" if self.data is None else "its body is no JSON object"
+        inner = self.data.get("data")
+        keys = [*self.data, *(f"data.{key}" for key in inner)] if isinstance(inner, dict) else list(self.data)
+        names = [name if re.fullmatch(r"[\w.-]{1,40}", name) else "?" for name in keys[:20]]
+        return f"it has the keys {', '.join(names)}" if names else "it is an empty JSON object"
+
+
+def _text(value: Any) -> str:
+    """What a field of an error says: itself, or the first of its items, or what stands in it."""
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, list) and value and not isinstance(value[0], list):
+        return _text(value[0])
+    fields = lowered(value) or {}
+    return next((text for name in _NESTED_WORDS if isinstance(text := fields.get(name), str) and text.strip()), "")
+
+
+def read_content(response: Response) -> Content:
+    """Parse the body of a response.
+
+    :param response: the response, its content coding (RFC 9110 section 8.4) not undone.
+    """
+    body, problem = _decoded(response.body, response.headers.get("content-encoding", "").lower())
+    if problem:
+        return Content(problem=problem)
+    text = body.decode("utf-8-sig", "replace").strip()
+    if not text:
+        return Content()
+    with suppress(ValueError, RecursionError):
+        data = _from_json(text)
+        return Content(data, signs=read_signs(data))
+    is_page = text.startswith("<") or response.headers.get("content-type", "").lower().startswith(PAGE_TYPES)
+    if is_page:
+        kind = "XML" if text.startswith("<?xml") else "a web page"
+        return Content(text, f"{kind} in place of the service's response", is_web_page=True)
+    is_broken = text[0] in "{["
+    return Content(text, "a body that begins like JSON and is not JSON" if is_broken else "", signs=read_signs(text))
+
+
+def _decoded(body: bytes, coding: str) -> tuple[bytes, str]:
+    """The body without its content coding, and what is wrong with it. A coding that is none leaves a body that reads as it is."""
+    if body and any(one.strip() in _CODINGS for one in coding.split(",")):
+        # Here, because before aiohttp 3.14 and urllib3 2.6 a small body could grow to hundreds of MiB.
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip or zlib
+        with suppress(zlib.error):
+            body = inflater.decompress(body, MAX_BODY_BYTES + 1)
+        is_readable = inflater.eof or len(body) > MAX_BODY_BYTES
+    else:
+        is_none = coding in ("", "identity") or not body
+        is_readable = is_none or not (coding in _OTHER_CODINGS or _UNREADABLE.search(body.decode("utf-8", "replace")))
+    if not is_readable:
+        return b"", "a body in an unknown content coding, or damaged"
+    return body, "a body of more than 1 MiB, which was cut off" if len(body) > MAX_BODY_BYTES else ""
