@@ -43,7 +43,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _LINK_REJECTED = (401, 403, 404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _ON_NO_FILE = "Check that the download URL leads to the file itself, and that no proxy or login page responds instead."
-_ON_NO_CONTENT = f"{_ON_NO_FILE} If it is the file, set expected_sha256, or end the target in .html, .htm or .json as it fits."
+_ON_PAGE_OR_ERROR = f"{_ON_NO_FILE} If it is the file, set expected_sha256, or end the target in .html, .htm or .json as it fits."
 _ON_REDIRECT = "Downloads follow a few redirects, over https, on this machine, or over http where extra 'allow_http' is true."
 _ON_REJECTED_LINK = (
     "The link was new. Check extra 'download_url' of the connection if it is set; "
@@ -307,7 +307,9 @@ class Download:
 
         :param now: the time in seconds, of any clock.
         """
-        since, before = self._reported = self._reported or (now, self.received)
+        if self._reported is None:
+            self._reported = now, self.received
+        since, before = self._reported
         if now - since < _REPORT_SECONDS:
             return ""
         self._reported = now, self.received
@@ -345,7 +347,7 @@ class Download:
             reason = f"the SHA-256 of the {self.position:,} bytes is {digest}, not {self._expected}"
             raise self._error(exceptions.ChecksumError, reason)
         if not self._expected and (what := self._in_place_of_the_file(path)):
-            raise self._error(exceptions.InvalidResponseError, f"HTTP 200 with {what}", self._whole, _ON_NO_CONTENT)
+            raise self._error(exceptions.InvalidResponseError, f"HTTP 200 with {what}", self._whole, _ON_PAGE_OR_ERROR)
         name = _own_name(self._whole)
         return DownloadedFile(self.file_id, path, name and redact(name, self._secrets), self.position, digest)
 
