@@ -28,11 +28,7 @@ def diagnose(
     :returns: the report; its ``usable`` says whether tasks can rely on the connection as it is, and ``str`` of it is a text.
     :raises InvalidInputError: if the guards reject the URL or the folder's id; nothing was sent.
     """
-    from airflow_provider_cloudstore.doctor.checks import Checks
+    from airflow_provider_cloudstore.doctor.judge import judge
+    from airflow_provider_cloudstore.doctor.recording import examine
 
-    checks = Checks(cloudstore_conn_id)
-    try:
-        checks.run(wrong_token=wrong_token, upload=upload, delete_folder=delete_folder, wait=wait)
-    except KeyboardInterrupt:
-        checks.report.problems.append("the doctor was interrupted; the report has what was seen so far")
-    return checks.report
+    return judge(examine(cloudstore_conn_id, wrong_token=wrong_token, upload=upload, delete_folder=delete_folder, wait=wait))

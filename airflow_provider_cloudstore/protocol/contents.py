@@ -35,7 +35,7 @@ _SUCCESS_WORDS = ("ok", "success", "successful", "succeeded", "true")
 _NO_ERROR = ("", "0", "none", "null", "false", *_SUCCESS_WORDS)
 _ERRORS = ("error", "errors")
 _BARE_ERRORS = ("false", "error")
-_SIGNS = frozenset((*_STATES, *_FLAGS, *_FAILURE_FLAGS, *_CODES))
+SIGN_NAMES = frozenset((*_STATES, *_FLAGS, *_FAILURE_FLAGS, *_CODES))
 _NAME = re.compile(r"(?!-?[0-9.]+$)[\w./:-]{1,80}")
 _NUMBER = re.compile(r"-?[0-9]+(\.0+)?")
 _WORDS = (
@@ -112,8 +112,8 @@ def read_signs(data: Json) -> Signs:
     says_error, says_success, codes = False, False, list[int | str]()
     top, *inner = fields_in(data, _SIGN_PLACES)
     for fields in (top, *inner):
-        for name in _SIGNS & fields.keys():
-            value = fields[name]
+        signs = [(name, value) for name, value in fields.items() if name in SIGN_NAMES]
+        for name, value in signs:
             if name in _STATES or name in _FLAGS:
                 says_error = says_error or _fails(name, value)
                 says_success = says_success or value is True or _word(value) in _SUCCESS_WORDS

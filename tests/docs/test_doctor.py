@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import requests_mock
 
-from airflow_provider_cloudstore.doctor import checks, diagnose
+from airflow_provider_cloudstore.doctor import diagnose, recording
 from airflow_provider_cloudstore.doctor.__main__ import main
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.doc_blocks import PAGES, ROOT, blocks, code_of
@@ -46,7 +46,7 @@ def test_the_page_shows_what_the_doctor_prints_of_the_emulator(emulator: Emulato
 def test_the_page_shows_what_a_service_needs_that_differs(
     requests_mock: requests_mock.Mocker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "_PAUSE", 0)
+    monkeypatch.setattr(recording, "_PAUSE", 0)
     start(SERVICES["names of its own"], requests_mock, monkeypatch)
     _, shown = blocks(PAGE, "text")
     assert shown.code.strip() == str(diagnose(upload=SAMPLE))

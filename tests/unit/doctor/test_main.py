@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.doctor import checks
+from airflow_provider_cloudstore.doctor import recording
 from airflow_provider_cloudstore.doctor.__main__ import main
 from airflow_provider_cloudstore.emulator.runner import Emulator
 
@@ -19,7 +19,7 @@ Doctor = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Doctor:
     """Runs the program in this process, and returns its exit status and what it printed."""
-    monkeypatch.setattr(checks, "_PAUSE", 0.02)
+    monkeypatch.setattr(recording, "_PAUSE", 0.02)
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # main sets this and the next for its process
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests_mock
 
-from airflow_provider_cloudstore.doctor import checks, diagnose
+from airflow_provider_cloudstore.doctor import diagnose, recording
 from airflow_provider_cloudstore.doctor.report import WIDTH
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -28,7 +28,7 @@ def test_the_verdict_is_right_nothing_secret_is_printed_and_tasks_work_with_the_
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(checks, "_PAUSE", 0)
+    monkeypatch.setattr(recording, "_PAUSE", 0)
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.WARNING, "requests_mock")  # it logs whole URLs
     expected = SERVICES[name]

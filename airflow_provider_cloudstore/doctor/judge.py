@@ -1,0 +1,239 @@
+"""What was asked and answered, and the report that follows from it, without I/O: each sentence stands below its rule."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow_provider_cloudstore.doctor.report import Report, Step
+from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidResponseError, NotFoundError, one_line
+from airflow_provider_cloudstore.protocol.contents import Content, read_content
+from airflow_provider_cloudstore.protocol.failures import may_mean_missing
+from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
+from airflow_provider_cloudstore.protocol.operations import Operation
+from airflow_provider_cloudstore.protocol.results import DownloadLink
+from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, redact, redact_parameters
+from airflow_provider_cloudstore.protocol.settings import Settings
+
+_MAX_LENGTH = 200  # of a value
+_NO_ID = re.compile(r"[^\W\d_]{0,11}|.*[\s{}].*|.*://.*")  # such as "queued"
+_NO_TOKEN = re.compile(r"[^\W\d_]{0,11}|.*[\s{}].*")
+_VALUES = {"file_id_path": ("file_id", _NO_ID), "token_path": ("token", _NO_TOKEN)}
+
+
+@dataclass(eq=False)
+class Answer:
+    """What became of a request; ``found`` or ``error`` is what its operation makes of it with ``settings``.
+
+    :ivar says: what tells it from another answer.
+    :ivar words: the message of an error that extra ``not_found_pattern`` can match.
+    :ivar has_no_sign: whether a request for a link was answered neither with an error nor with a token.
+    """
+
+    name: str
+    operation: Operation[Any]
+    settings: Settings
+    outcome: Response | TransportFailure
+
+    def __post_init__(self) -> None:
+        self.content = read_content(self.outcome) if isinstance(self.outcome, Response) else Content(problem="no response")
+        ended: Any = self.read()
+        self.error: CloudStoreError | None = ended if isinstance(ended, CloudStoreError) else None
+        self.found: Any = None if self.error else ended
+        self.says = type(self.error), self.content.data
+        self.words = self.error.message if self.error and may_mean_missing(self.error) else ""
+        self.has_no_sign = isinstance(self.error, InvalidResponseError) and not self.content.problem
+
+    def read(self, **extras: Any) -> Any:
+        """What the operation makes of it where the connection has other ``extras``."""
+        return self.operation.interpret(self.outcome, replace(self.settings, **extras))
+
+    def results(self, extra: str) -> dict[str, Any]:
+        """The result, or what may be it, by the path of its field; the path is empty where a task needs no ``extra``."""
+        attribute, no_value = _VALUES[extra]
+        if getattr(self.found, attribute, ""):
+            return {"": self.found}
+        paths = [path for path, _ in leaves_of(self.content.data) if self.found or self.has_no_sign]
+        read = {path: self.read(**{extra: tuple(path.split("."))}) for path in paths}
+        values = {path: getattr(one, attribute, "") for path, one in read.items()}
+        return {path: read[path] for path, one in values.items() if one != self.operation.subject and not no_value.fullmatch(one)}
+
+    @property
+    def is_about_file(self) -> bool:
+        """Whether a service may answer so to a request for a link of a file that does not exist."""
+        is_missing = isinstance(self.error, NotFoundError) and not self.error.inconclusive
+        return bool(self.found or is_missing or self.words or self.has_no_sign)
+
+
+@dataclass
+class Record:
+    """What was asked and answered so far.
+
+    :param connection: the settings, or why they cannot be read.
+    :param warnings: what is probably wrong with them.
+    :param uploads: whether an upload is to be tried, which proves the address and the token.
+    :param answers: all of them, in order; the first is for a file that does not exist.
+    :param polls: the last answers to requests for a link of the uploaded file, by the path of its id.
+    :param waited: after how many seconds the wait for that link was given up.
+    :param downloads: what came for each link, by the path of its token: the beginning of a file, or an error.
+    """
+
+    conn_id: str
+    connection: Settings | str
+    warnings: list[str] = field(default_factory=list)
+    uploads: bool = False
+    answers: list[Answer] = field(default_factory=list)
+    polls: dict[str, Answer] = field(default_factory=dict)
+    waited: float | None = None
+    downloads: dict[str, Response | CloudStoreError] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def last(self, name: str) -> Answer | None:
+        """The last answer of a name."""
+        return next((answer for answer in reversed(self.answers) if answer.name == name), None)
+
+    @property
+    def links(self) -> dict[str, dict[str, DownloadLink]]:
+        """For each path of an id that turned out to work, the links by the path of the token."""
+        links = {path: poll.results("token_path") for path, poll in self.polls.items()}
+        return {path: found for path, found in links.items() if found}
+
+    @property
+    def tokens(self) -> dict[str, DownloadLink]:
+        """The links that are tried: those of the first id that turned out to work."""
+        return next(iter(self.links.values()), {})
+
+
+def judge(record: Record) -> Report:
+    """What follows from a record, which may have ended early; a second look finds the same."""
+    report = Report(record.conn_id, notes=[f"The connection {warning}" for warning in record.warnings])
+    if isinstance(record.connection, str):
+        report.problems.append(f"it cannot be read: {record.connection}")
+        return report
+    report.problems = list(_problems_of_reading(record))
+    known = record.connection.not_found_pattern.pattern if record.connection.not_found_pattern else ""
+    pattern = _not_found_pattern(record, known, can_read=not report.problems and bool(record.last("wrong path")))
+    if pattern != known:
+        report.extras["not_found_pattern"] = pattern
+    for extra, proven, possible in _paths(record):
+        if len(proven) == 1 and proven != [""]:
+            report.extras[extra] = proven[0]
+        elif "" not in possible:  # else a task finds the value itself
+            report.candidates[extra] = proven or possible
+    report.problems += _problems_of_changes(record)
+    if record.interrupted:
+        report.problems.append("the doctor was interrupted; the report has what was seen so far")
+    report.steps = list(_steps(record, record.connection.secrets))
+    return report
+
+
+def _problems_of_reading(record: Record) -> Iterator[str]:
+    if not record.answers:
+        return
+    missing, wrong_path, refused = record.answers[0], record.last("wrong path"), record.last("wrong token")
+    if missing.error and not missing.is_about_file:
+        yield missing.error.reason
+    if missing.has_no_sign or (refused and refused.has_no_sign):
+        yield "the service's errors are not recognized: rejected uploads would count as success, whatever the settings"
+    if missing.found:
+        yield "a link was created for a file that does not exist, so no wait would be one"
+    if wrong_path and wrong_path.says == missing.says and not record.uploads:
+        yield "a wrong base URL would look like a missing file: prove the address with --upload"
+    if refused and (isinstance(refused.error, NotFoundError) or refused.words == missing.words != ""):
+        yield "a refused token looks like a missing file; this connection's may be refused, too"
+    if missing.words and not (missing.operation.subject in missing.words or refused or record.uploads):
+        yield "a refused token may look like a missing file: prove it with --wrong-token or --upload"
+
+
+def _problems_of_changes(record: Record) -> Iterator[str]:
+    upload, deletion, second = map(record.last, ("upload", "deletion", "second deletion"))
+    errors = [came for came in record.downloads.values() if isinstance(came, CloudStoreError)]
+    if upload and upload.error:
+        yield f"uploads fail: {upload.error.reason}"
+    if upload and upload.found and not upload.results("file_id_path"):
+        yield "nothing shows that an upload was accepted: the response has no id for downstream tasks"
+    if record.waited is not None:
+        yield f"no link for the uploaded file was found in a response within {record.waited:g} s"
+    if errors and len(errors) == len(record.downloads):
+        reason = f"{errors[-1].reason}. {errors[-1].what_to_do}".rstrip(". ")
+        yield f"a link was created, so waits end, but no file came: {reason}"
+    if deletion and deletion.error:
+        yield f"deletions fail: {deletion.error.reason}; try it again with a folder that exists"
+    if second and not (second.words or isinstance(second.error, NotFoundError)):
+        yield "nothing shows that a folder was deleted: a second deletion is answered no differently"
+
+
+def _not_found_pattern(record: Record, pattern: str, *, can_read: bool) -> str:
+    """``pattern``, extended until it matches each message that is proven to mean a missing file or folder, whatever its id."""
+    upload = record.last("upload")
+    is_accepted = bool(record.last("wrong token") or (upload and upload.found))
+    for answer in record.answers:
+        words, subject = answer.words, answer.operation.subject
+        is_proven = {
+            "missing file": can_read and (is_accepted or subject in words),  # else the words may be about the token
+            "link": bool(pattern),  # tasks then wait for what it matches alone
+            "second deletion": True,
+        }.get(answer.name, False)
+        if is_proven and words and not (pattern and re.search(pattern, words, re.IGNORECASE)):
+            added = ".*".join(map(re.escape, words.split(subject))).replace(r"\ ", " ")
+            pattern = f"{pattern}|{added}" if pattern else added
+    return pattern
+
+
+def _paths(record: Record) -> Iterator[tuple[str, list[str], list[str]]]:
+    """For each extra that names a field: the paths that turned out to work, and those that are possible."""
+    last = record.last("link")
+    if record.links or record.waited is not None:
+        yield "file_id_path", list(record.links), list(record.polls)
+    if record.downloads:
+        yield "token_path", [path for path, came in record.downloads.items() if isinstance(came, Response)], list(record.tokens)
+    if record.waited is not None and last and last.has_no_sign:
+        yield "token_path", [], [path for path, value in leaves_of(last.content.data) if not isinstance(value, bool)]
+
+
+def _steps(record: Record, secrets: tuple[Secret, ...]) -> Iterator[Step]:
+    """What to show. Of the requests for a link, these are those that found one, or else the last."""
+    came = {path: response for path, response in record.downloads.items() if isinstance(response, Response)}
+    groups = [*(answer.operation.secrets for answer in record.answers), *(record.tokens[path].secrets for path in came)]
+    known = (*secrets, *(secret for group in groups for secret in group))
+    shown: list[Answer | None] = [record.polls[path] for path in record.links] or [record.last("link")]
+    for answer in record.answers:
+        if answer.name != "link" or answer in shown:
+            request = answer.operation.request(answer.settings)
+            status = f"HTTP {answer.outcome.status}" if isinstance(answer.outcome, Response) else answer.outcome.reason
+            seen = f"{status}, {type(answer.error).__name__ if answer.error else 'no sign of an error'}"
+            may_be_token = isinstance(answer.found, DownloadLink) or (answer.name == "link" and answer.has_no_sign)
+            leaves = _leaves_shown(answer.content, known, may_be_token=may_be_token)
+            yield Step(answer.name, f"{request.method} {urlsplit(request.url).path}", seen, leaves)
+        for response in came.values() if answer is shown[-1] else ():
+            content = read_content(response)
+            seen = f"{int(response.headers['content-length']):,} bytes came{', a web page or XML' if content.is_web_page else ''}"
+            yield Step("download", "GET the download URL", seen, _leaves_shown(content, known))
+
+
+def _leaves_shown(content: Content, secrets: tuple[Secret, ...], *, may_be_token: bool = False) -> list[tuple[str, str]]:
+    shown = []
+    for path, value in [] if content.problem or content.data is None else leaves_of(content.data):
+        is_flag = value is None or isinstance(value, bool)
+        is_secret = (may_be_token and not is_flag) or any(map(is_credential_name, path.split(".")))
+        text = MASK if is_secret else value if isinstance(value, str) else json.dumps(value)
+        shown.append((_safe(path, secrets), _safe(text, secrets)))
+    return shown
+
+
+def _safe(text: str, secrets: tuple[Secret, ...]) -> str:
+    """``text`` for display. Cut last: the rest of a secret that is cut in two would not be recognized."""
+    return redact_parameters(redact(one_line(text), secrets))[:_MAX_LENGTH]
+
+
+def leaves_of(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a response that is no object or list, with its dotted path."""
+    if not isinstance(data, (dict, list)):
+        yield path or "(body)", data
+        return
+    for name, value in data.items() if isinstance(data, dict) else enumerate(data):
+        yield from leaves_of(value, f"{path}.{name}" if path else str(name))

@@ -1,0 +1,105 @@
+"""Sends what tasks send, each request once, and keeps what comes back: nothing that changes anything comes first."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from airflow_provider_cloudstore.clients.blocking import BlockingClient
+from airflow_provider_cloudstore.compat import AirflowException
+from airflow_provider_cloudstore.doctor.judge import Answer, Record, judge
+from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
+from airflow_provider_cloudstore.hooks.connection import read_connection
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
+from airflow_provider_cloudstore.protocol.results import DownloadLink, RemoteUpload
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_PAUSE = 1.0  # seconds between two requests for a link of the uploaded file
+
+
+def examine(conn_id: str, *, wrong_token: bool, upload: str | None, delete_folder: str | None, wait: float) -> Record:
+    """Carry out the checks; the parameters are those of :func:`~airflow_provider_cloudstore.doctor.diagnose`."""
+    try:
+        settings, warnings = read_connection(conn_id, CloudStoreHook.get_connection)
+    except (CloudStoreError, AirflowException) as error:
+        reason = f"{error.reason}. {error.advice}" if isinstance(error, CloudStoreError) else type(error).__name__
+        return Record(conn_id, reason.rstrip(". "))
+    queueing = None if upload is None else UploadFromUrl(settings, upload)
+    deletion = None if delete_folder is None else DeleteFolder(settings, delete_folder)
+    record = Record(conn_id, settings, warnings, uploads=upload is not None)
+    with BlockingClient(settings, lambda: settings) as client:
+        sender = _Sender(record, settings, client)
+        try:
+            sender.try_reading(wrong_token=wrong_token)
+            is_trusted = not judge(record).problems
+            if queueing and is_trusted:
+                sender.try_upload(queueing, wait)
+            if deletion and is_trusted:
+                sender.try_deletion(deletion)
+        except KeyboardInterrupt:
+            record.interrupted = True
+    return record
+
+
+class _Sender:
+    """Fills a record. What it must know to go on, it asks the answers."""
+
+    def __init__(self, record: Record, settings: Settings, client: BlockingClient) -> None:
+        self._record, self._settings, self._client = record, settings, client
+
+    def try_reading(self, *, wrong_token: bool) -> None:
+        operation = CreateDownloadLink(self._settings, MISSING_FILE_ID)
+        if not self._ask("missing file", operation).is_about_file:
+            return
+        self._ask("wrong path", operation, base_url=f"{self._settings.base_url}/wrong")
+        if wrong_token:
+            self._ask("wrong token", operation, access_token=Secret("not-a-token-" + "0" * 20))
+
+    def try_upload(self, operation: UploadFromUrl, wait: float) -> None:
+        ids = self._ask("upload", operation).results("file_id_path")
+        if not ids:
+            return
+        log.warning("The upload is queued. Waiting up to %g s for the file ...", wait)
+        ends_at = time.monotonic() + wait
+        while not self._poll(ids):
+            if time.monotonic() >= ends_at:
+                self._record.waited = wait
+                return
+            time.sleep(_PAUSE)
+        for path, link in self._record.tokens.items():
+            self._record.downloads[path] = self._download(link)
+
+    def try_deletion(self, operation: DeleteFolder) -> None:
+        if not self._ask("deletion", operation).error:
+            self._ask("second deletion", operation)
+
+    def _ask(self, name: str, operation: Operation[Any], **changes: Any) -> Answer:
+        """Send a request once, with ``changes`` to the settings: a retry would hide what a person should see."""
+        settings = replace(self._settings, **changes)
+        answer = Answer(name, operation, settings, self._client.send(operation.request(settings), settings.timeout))
+        self._record.answers.append(answer)
+        return answer
+
+    def _poll(self, ids: dict[str, RemoteUpload]) -> bool:
+        for path, upload in ids.items():
+            self._record.polls[path] = self._ask("link", CreateDownloadLink(self._settings, upload.file_id))
+        return bool(self._record.links)
+
+    def _download(self, link: DownloadLink) -> Response | CloudStoreError:
+        """What comes: the file's size, and as much of it as a response may have; or an error."""
+        with TemporaryDirectory() as folder, CloudStoreHook(self._record.conn_id) as hook:
+            try:
+                file = hook.download(link.file_id, f"{folder}/file", link=link)
+            except CloudStoreError as error:
+                return error
+            with Path(file.path).open("rb") as stream:
+                return Response(200, {"content-length": str(file.bytes)}, stream.read(MAX_BODY_BYTES + 1), sent=0, received=0)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import requests_mock
+
+from airflow_provider_cloudstore.doctor import recording
+from airflow_provider_cloudstore.doctor.judge import Answer, Record, judge
+from airflow_provider_cloudstore.doctor.recording import examine
+from airflow_provider_cloudstore.exceptions import ServiceError
+from airflow_provider_cloudstore.protocol.messages import Response
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.settings import Settings
+from tests.unit.doctor.services import SERVICES, start
+
+SETTINGS = Settings("https://files.example.com", Secret("t0p-secret-access-token"))
+FILE = CreateDownloadLink(SETTINGS, "no-such-file")
+OPERATIONS: dict[str, Operation[Any]] = {
+    "missing file": FILE,
+    "wrong path": FILE,
+    "wrong token": FILE,
+    "upload": UploadFromUrl(SETTINGS, "https://example.com/a.csv"),
+    "link": CreateDownloadLink(SETTINGS, "f1a"),
+    "deletion": DeleteFolder(SETTINGS, "old"),
+    "second deletion": DeleteFolder(SETTINGS, "old"),
+}
+MISSING = (404, {"message": "no file no-such-file"})
+SAID = (200, {"ok": False, "error": "no file no-such-file"})
+VAGUE = (200, {"ok": False, "error": "no access"})
+READ = {"missing file": SAID, "wrong path": (404, "")}
+QUEUED = READ | {"upload": (200, {"id": "f1a"})}
+UNCLEAR = QUEUED | {"link": (200, {"one": "token-1", "two": "token-2"})}
+
+Replies = dict[str, tuple[int, Any]]
+
+
+def response(status: int, body: Any) -> Response:
+    return Response(status, {"content-length": "9"}, json.dumps(body).encode() if body else b"", sent=0, received=0)
+
+
+def record_of(replies: Replies, settings: Settings = SETTINGS, **fields: Any) -> Record:
+    """What was answered, in that order; a link was asked for with the field ``id``."""
+    answers = [Answer(name, OPERATIONS[name], settings, response(*reply)) for name, reply in replies.items()]
+    polls = {"id": answers[-1]} if "link" in replies else {}
+    return Record("files", settings, answers=answers, polls=polls, **fields)
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (Record("files", "it is nowhere"), "it cannot be read: it is nowhere"),
+        (record_of({"missing file": (401, {"message": "who?"})}), "HTTP 401: the service refused the access token"),
+        (record_of({"missing file": (200, {"state": "no"})}), "the service's errors are not recognized"),
+        (record_of(READ | {"wrong token": (200, {"state": "no"})}), "the service's errors are not recognized"),
+        (record_of({"missing file": (200, {"token": "t-1"})}), "a link was created for a file that does not exist"),
+        (record_of({"missing file": MISSING, "wrong path": MISSING}), "a wrong base URL would look like a missing file"),
+        (record_of(READ | {"wrong token": SAID}), "a refused token looks like a missing file"),
+        (record_of({"missing file": MISSING, "wrong token": MISSING}), "a refused token looks like a missing file"),
+        (record_of({"missing file": VAGUE}), "a refused token may look like a missing file"),
+        (record_of(READ | {"upload": (500, "")}), "uploads fail: HTTP 500"),
+        (record_of(READ | {"upload": (200, {"state": "queued"})}), "nothing shows that an upload was accepted"),
+        (record_of(QUEUED | {"link": MISSING}, waited=60), "no link for the uploaded file was found in a response within 60 s"),
+        (
+            record_of(UNCLEAR, downloads={"one": ServiceError("no"), "two": ServiceError("gone")}),
+            "a link was created, so waits end, but no file came: gone. The service reported this error itself",
+        ),
+        (record_of(READ | {"deletion": (500, "")}), "deletions fail: HTTP 500"),
+        (record_of(READ | {"deletion": (200, ""), "second deletion": (200, "")}), "nothing shows that a folder was deleted"),
+        (record_of({}, interrupted=True), "the doctor was interrupted"),
+    ],
+)
+def test_each_problem_follows_from_what_was_answered(record: Record, problem: str) -> None:
+    report = judge(record)
+    assert [text for text in report.problems if text.startswith(problem)] == report.problems
+    assert report.problems
+    assert not report.usable
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        record_of({"missing file": MISSING, "wrong path": (404, "")}),
+        record_of({"missing file": MISSING, "wrong path": MISSING}, uploads=True),
+        record_of({"missing file": MISSING, "wrong path": (404, ""), "deletion": (200, ""), "second deletion": (404, "")}),
+    ],
+)
+def test_what_is_told_apart_or_will_be_proven_is_no_problem(record: Record) -> None:
+    assert judge(record).usable
+
+
+@pytest.mark.parametrize(
+    ("record", "extras", "candidates"),
+    [
+        (record_of(READ), {"not_found_pattern": "no file .*"}, {}),
+        (record_of({"missing file": VAGUE}, uploads=True), {}, {}),
+        (record_of(READ | {"missing file": VAGUE, "wrong token": (401, "")}), {"not_found_pattern": "no access"}, {}),
+        (
+            record_of(QUEUED | {"link": (200, {"ok": False, "error": "too early"})}),
+            {"not_found_pattern": "no file .*|too early"},
+            {},
+        ),
+        (
+            record_of(READ, settings=replace(SETTINGS, not_found_pattern=re.compile("folder"))),
+            {"not_found_pattern": "folder|no file .*"},
+            {},
+        ),
+        (
+            record_of(UNCLEAR, downloads={"one": ServiceError("no"), "two": response(200, "file")}),
+            {"not_found_pattern": "no file .*", "file_id_path": "id", "token_path": "two"},
+            {},
+        ),
+        (
+            record_of(UNCLEAR, downloads={"one": response(200, "file"), "two": response(200, "file")}),
+            {"not_found_pattern": "no file .*", "file_id_path": "id"},
+            {"token_path": ["one", "two"]},
+        ),
+        (
+            record_of(QUEUED | {"link": (200, {"ready": False, "key": "later"})}, waited=0),
+            {"not_found_pattern": "no file .*"},
+            {"file_id_path": ["id"], "token_path": ["key"]},
+        ),
+    ],
+)
+def test_a_setting_is_proposed_if_it_is_proven_and_otherwise_its_candidates_are_listed(
+    record: Record, extras: dict[str, str], candidates: dict[str, list[str]]
+) -> None:
+    report = judge(record)
+    assert (report.extras, report.candidates) == (extras, candidates)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_record_is_judged_without_the_service_the_same_at_each_look_and_also_if_it_ends_early(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "_PAUSE", 0)
+    wait = 10 * SERVICES[name].polls
+    with requests_mock.Mocker() as mocker:
+        start(SERVICES[name], mocker, monkeypatch)
+        record = examine("cloudstore_default", wrong_token=True, upload="https://example.com/a", delete_folder="old", wait=wait)
+        sent = mocker.call_count
+        report = judge(record)
+        assert judge(record) == report
+        tried = {step.name for step in report.steps}
+        for count in range(len(record.answers)):
+            begun = replace(record, answers=record.answers[:count], polls={}, downloads={}, waited=None, interrupted=True)
+            early = judge(begun)
+            assert early.problems[-1] == "the doctor was interrupted; the report has what was seen so far"
+            assert {step.name for step in early.steps} == {answer.name for answer in begun.answers} <= tried
+    assert mocker.call_count == sent
