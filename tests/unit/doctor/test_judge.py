@@ -26,11 +26,12 @@ OPERATIONS: dict[str, Operation[Any]] = {
     "wrong token": FILE,
     "upload": UploadFromUrl(SETTINGS, "https://example.com/a.csv"),
     "link": CreateDownloadLink(SETTINGS, "f1a"),
-    "deletion": DeleteFolder(SETTINGS, "old"),
-    "second deletion": DeleteFolder(SETTINGS, "old"),
+    "deletion": DeleteFolder(SETTINGS, "reports"),
+    "second deletion": DeleteFolder(SETTINGS, "reports"),
 }
 MISSING = (404, {"message": "no file no-such-file"})
 SAID = (200, {"ok": False, "error": "no file no-such-file"})
+LINK = (200, {"token": "t-1"})
 VAGUE = (200, {"ok": False, "error": "no access"})
 READ = {"missing file": SAID, "wrong path": (404, "")}
 QUEUED = READ | {"upload": (200, {"id": "f1a"})}
@@ -57,7 +58,7 @@ def record_of(replies: Replies, settings: Settings = SETTINGS, **fields: Any) ->
         (record_of({"missing file": (401, {"message": "who?"})}), "HTTP 401: the service refused the access token"),
         (record_of({"missing file": (200, {"state": "no"})}), "the service's errors are not recognized"),
         (record_of(READ | {"wrong token": (200, {"state": "no"})}), "the service's errors are not recognized"),
-        (record_of({"missing file": (200, {"token": "t-1"})}), "a link was created for a file that does not exist"),
+        (record_of({"missing file": LINK}), "a link was created for a file that does not exist"),
         (record_of({"missing file": MISSING, "wrong path": MISSING}), "a wrong base URL would look like a missing file"),
         (record_of(READ | {"wrong token": SAID}), "a refused token looks like a missing file"),
         (record_of({"missing file": MISSING, "wrong token": MISSING}), "a refused token looks like a missing file"),
@@ -105,6 +106,11 @@ def test_what_is_told_apart_or_will_be_proven_is_no_problem(record: Record) -> N
             {},
         ),
         (
+            record_of({"deletion": (200, ""), "second deletion": (200, {"ok": False, "error": "no folder reports"})}),
+            {"not_found_pattern": "no folder .*"},
+            {},
+        ),
+        (
             record_of(READ, settings=replace(SETTINGS, not_found_pattern=re.compile("folder"))),
             {"not_found_pattern": "folder|no file .*"},
             {},
@@ -131,6 +137,14 @@ def test_a_setting_is_proposed_if_it_is_proven_and_otherwise_its_candidates_are_
 ) -> None:
     report = judge(record)
     assert (report.extras, report.candidates) == (extras, candidates)
+
+
+def test_of_the_requests_for_a_link_those_that_found_one_are_shown_or_else_the_last() -> None:
+    early, late, found = (Answer("link", OPERATIONS["link"], SETTINGS, response(*reply)) for reply in (MISSING, SAID, LINK))
+    waiting = Record("files", SETTINGS, answers=[early, late], polls={"id": late})
+    ready = Record("files", SETTINGS, answers=[early, found, late], polls={"id": found, "other": late})
+    assert [step.seen for step in judge(waiting).steps] == ["HTTP 200, ServiceError"]
+    assert [step.seen for step in judge(ready).steps] == ["HTTP 200, no sign of an error"]
 
 
 @pytest.mark.parametrize("name", SERVICES)
