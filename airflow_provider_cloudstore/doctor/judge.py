@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore.doctor.report import Report, Step
 from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidResponseError, NotFoundError, one_line
-from airflow_provider_cloudstore.protocol.contents import Content, read_content
+from airflow_provider_cloudstore.protocol.contents import SIGN_NAMES, Content, read_content
 from airflow_provider_cloudstore.protocol.failures import may_mean_missing
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
@@ -20,8 +20,16 @@ from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_creden
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 _MAX_LENGTH = 200  # of a value
-_NO_ID = re.compile(r"[^\W\d_]{0,11}|.*[\s{}].*|.*://.*")  # such as "queued"
-_NO_TOKEN = re.compile(r"[^\W\d_]{0,11}|.*[\s{}].*")
+# What is neither an id nor a token: a word such as "queued", a sentence, a date, a version; a token is no short number either.
+_NO_VALUE = r"[^\W\d_]{0,11}|.*[\s{}].*|\d{4}-\d\d-\d\dT?.*|-?\d*\.\d+"
+_NO_ID = re.compile(rf"{_NO_VALUE}|.*://.*|-\d+")
+_NO_TOKEN = re.compile(rf"{_NO_VALUE}|-?\d{{1,9}}")
+_SHORT_NUMBER = re.compile(r"-?\d{1,9}")
+_EXPIRY = re.compile(r"expir|valid|until|ttl|lifetime", re.IGNORECASE)
+UNRECOGNIZED = (
+    "the service's errors are not recognized: rejected uploads would count as success; with --upload, the doctor sees what a "
+    "success looks like"
+)
 _VALUES = {"file_id_path": ("file_id", _NO_ID), "token_path": ("token", _NO_TOKEN)}
 
 
@@ -57,10 +65,10 @@ class Answer:
         attribute, no_value = _VALUES[extra]
         if getattr(self.found, attribute, ""):
             return {"": self.found}
-        paths = [path for path, _ in leaves_of(self.content.data) if self.found or self.has_no_sign]
+        paths = candidates_in(self.content.data, no_value) if self.found or self.has_no_sign else []
         read = {path: self.read(**{extra: tuple(path.split("."))}) for path in paths}
         values = {path: getattr(one, attribute, "") for path, one in read.items()}
-        return {path: read[path] for path, one in values.items() if one != self.operation.subject and not no_value.fullmatch(one)}
+        return {path: read[path] for path, one in values.items() if one and one != self.operation.subject}
 
     @property
     def is_about_file(self) -> bool:
@@ -96,6 +104,12 @@ class Record:
         """The last answer of a name."""
         return next((answer for answer in reversed(self.answers) if answer.name == name), None)
 
+    def read_with(self, **extras: Any) -> Record:
+        """The same answers, where the connection has other ``extras``."""
+        again = {id(one): Answer(one.name, one.operation, replace(one.settings, **extras), one.outcome) for one in self.answers}
+        polls = {path: again[id(poll)] for path, poll in self.polls.items()}
+        return replace(self, answers=list(again.values()), polls=polls)
+
     @property
     def links(self) -> dict[str, dict[str, DownloadLink]]:
         """For each path of an id that turned out to work, the links by the path of the token."""
@@ -110,7 +124,12 @@ class Record:
 
 def judge(record: Record) -> Report:
     """What follows from a record, which may have ended early; a second look finds the same."""
-    report = Report(record.conn_id, notes=[f"The connection {warning}" for warning in record.warnings])
+    if when := _success_when(record):
+        path, value = when
+        report = judge(record.read_with(success_when=((tuple(path.split(".")), value),)))
+        report.extras = {"success_when": f"{path}={value}", **report.extras}
+        return report
+    report = Report(record.conn_id, notes=[f"The connection {warning}" for warning in record.warnings] + [*_notes(record)])
     if isinstance(record.connection, str):
         report.problems.append(f"it cannot be read: {record.connection}")
         return report
@@ -119,6 +138,12 @@ def judge(record: Record) -> Report:
     pattern = _not_found_pattern(record, known, can_read=not report.problems and bool(record.last("wrong path")))
     if pattern != known:
         report.extras["not_found_pattern"] = pattern
+    refused = record.last("wrong token")
+    if refused and refused.words and refused.words != record.answers[0].words:
+        report.extras["token_refused_pattern"] = _pattern_of(refused)
+    deletion = record.last("deletion")
+    if deletion and deletion.words and not re.search(pattern or "$^", deletion.words, re.IGNORECASE):
+        report.candidates["not_found_pattern"] = [_pattern_of(deletion)]
     for extra, proven, possible in _paths(record):
         if len(proven) == 1 and proven != [""]:
             report.extras[extra] = proven[0]
@@ -138,7 +163,7 @@ def _problems_of_reading(record: Record) -> Iterator[str]:
     if missing.error and not missing.is_about_file:
         yield missing.error.reason
     if missing.has_no_sign or (refused and refused.has_no_sign):
-        yield "the service's errors are not recognized: rejected uploads would count as success, whatever the settings"
+        yield UNRECOGNIZED
     if missing.found:
         yield "a link was created for a file that does not exist, so no wait would be one"
     if wrong_path and wrong_path.says == missing.says and not record.uploads:
@@ -176,12 +201,48 @@ def _not_found_pattern(record: Record, pattern: str, *, can_read: bool) -> str:
         is_proven = {
             "missing file": can_read and (is_accepted or subject in words),  # else the words may be about the token
             "link": bool(pattern),  # tasks then wait for what it matches alone
+            "deletion": subject in words,
             "second deletion": True,
         }.get(answer.name, False)
         if is_proven and words and not (pattern and re.search(pattern, words, re.IGNORECASE)):
-            added = ".*".join(map(re.escape, words.split(subject))).replace(r"\ ", " ")
+            added = _pattern_of(answer)
             pattern = f"{pattern}|{added}" if pattern else added
     return pattern
+
+
+def _success_when(record: Record) -> tuple[str, str] | None:
+    """The path and the value that every success has, and no refusal that shows no sign of an error; None if there is none."""
+    refusals = [answer for answer in map(record.last, ("missing file", "wrong token")) if answer and answer.has_no_sign]
+    upload, links = record.last("upload"), [record.polls[path] for path in record.links]
+    if not (refusals and upload and links):  # an upload alone proves nothing: its rejection may look so
+        return None
+    successes = [dict(leaves_of(answer.content.data)) for answer in (upload, *links)]
+    others = [dict(leaves_of(answer.content.data)) for answer in refusals]
+    for path, value in successes[0].items():
+        is_of_all = all(path in one and one[path] == value for one in successes)
+        if _is_word(value) and is_of_all and all(path in one and one[path] != value for one in others):
+            return path, value if isinstance(value, str) else json.dumps(value)
+    return None
+
+
+def _is_word(value: Any) -> bool:
+    """Whether a value is short enough for a state, a flag or a code."""
+    return isinstance(value, (bool, int)) or (isinstance(value, str) and bool(re.fullmatch(r"[\w-]{1,20}", value)))
+
+
+def _pattern_of(answer: Answer) -> str:
+    """A regular expression that matches the words of an answer, whatever its subject."""
+    parts = re.split(rf"(?<!\w){re.escape(answer.operation.subject)}(?!\w)", answer.words)
+    return ".*".join(map(re.escape, parts)).replace(r"\ ", " ")
+
+
+def _notes(record: Record) -> Iterator[str]:
+    """What a task does not use."""
+    for path in record.links:
+        poll = record.polls[path]
+        if poll.found and not poll.found.expires_at:
+            named = [name for name, value in leaves_of(poll.content.data) if _EXPIRY.search(name) and value is not None]
+            yield from (f"The link's expiry may be '{name}', which is not understood" for name in named[:1])
 
 
 def _paths(record: Record) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -192,7 +253,7 @@ def _paths(record: Record) -> Iterator[tuple[str, list[str], list[str]]]:
     if record.downloads:
         yield "token_path", [path for path, came in record.downloads.items() if isinstance(came, Response)], list(record.tokens)
     if record.waited is not None and last and last.has_no_sign:
-        yield "token_path", [], [path for path, value in leaves_of(last.content.data) if not isinstance(value, bool)]
+        yield "token_path", [], candidates_in(last.content.data, _SHORT_NUMBER)  # a token may be a word
 
 
 def _steps(record: Record, secrets: tuple[Secret, ...]) -> Iterator[Step]:
@@ -216,18 +277,31 @@ def _steps(record: Record, secrets: tuple[Secret, ...]) -> Iterator[Step]:
 
 
 def _leaves_shown(content: Content, secrets: tuple[Secret, ...], *, may_be_token: bool = False) -> list[tuple[str, str]]:
-    shown = []
+    shown, candidates = [], candidates_in(content.data, _NO_TOKEN)
     for path, value in [] if content.problem or content.data is None else leaves_of(content.data):
-        is_flag = value is None or isinstance(value, bool)
-        is_secret = (may_be_token and not is_flag) or any(map(is_credential_name, path.split(".")))
+        is_candidate = may_be_token and (is_sentence(value) or path in candidates)
+        is_secret = is_candidate or any(map(is_credential_name, path.split(".")))
         text = MASK if is_secret else value if isinstance(value, str) else json.dumps(value)
         shown.append((_safe(path, secrets), _safe(text, secrets)))
     return shown
 
 
+def is_sentence(value: Any) -> bool:
+    """Whether a text has several words, one of which may be a token."""
+    return isinstance(value, str) and " " in value.strip() and not re.fullmatch(r"[\d\s:+.-]+", value)
+
+
 def _safe(text: str, secrets: tuple[Secret, ...]) -> str:
     """``text`` for display. Cut last: the rest of a secret that is cut in two would not be recognized."""
     return redact_parameters(redact(one_line(text), secrets))[:_MAX_LENGTH]
+
+
+def candidates_in(data: Any, no_value: re.Pattern[str]) -> list[str]:
+    """The paths of what may be an id or a token: no flag, no state or code, and no value of the kind that is none."""
+    leaves = [(path, value) for path, value in leaves_of(data) if value is not None and not isinstance(value, bool)]
+    return [
+        path for path, value in leaves if path.rpartition(".")[2].lower() not in SIGN_NAMES and not no_value.fullmatch(str(value))
+    ]
 
 
 def leaves_of(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:

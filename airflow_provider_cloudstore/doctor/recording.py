@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,8 +12,8 @@ from typing import Any
 
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.compat import AirflowException
-from airflow_provider_cloudstore.doctor.judge import Answer, Record, judge
-from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.doctor.judge import UNRECOGNIZED, Answer, Record, judge
+from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import read_connection
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
@@ -40,10 +41,10 @@ def examine(conn_id: str, *, wrong_token: bool, upload: str | None, delete_folde
         sender = _Sender(record, settings, client)
         try:
             sender.try_reading(wrong_token=wrong_token)
-            is_trusted = not judge(record).problems
-            if queueing and is_trusted:
+            problems = judge(record).problems
+            if queueing and problems in ([], [UNRECOGNIZED]):  # what a success looks like shows what an error is
                 sender.try_upload(queueing, wait)
-            if deletion and is_trusted:
+            if deletion and (not problems or "success_when" in judge(record).extras):
                 sender.try_deletion(deletion)
         except KeyboardInterrupt:
             record.interrupted = True
@@ -91,7 +92,8 @@ class _Sender:
 
     def _poll(self, ids: dict[str, RemoteUpload]) -> bool:
         for path, upload in ids.items():
-            self._record.polls[path] = self._ask("link", CreateDownloadLink(self._settings, upload.file_id))
+            with suppress(InvalidInputError):  # what may be an id is none
+                self._record.polls[path] = self._ask("link", CreateDownloadLink(self._settings, upload.file_id))
         return bool(self._record.links)
 
     def _download(self, link: DownloadLink) -> Response | CloudStoreError:

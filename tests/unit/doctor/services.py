@@ -89,7 +89,11 @@ SERVICES = {
             "queued": (200, {"ok": True, "result": {"file": {"uid": "{id}", "queue": "q1"}}}),
             "early": (200, {"ok": False, "error": "not ready yet"}),
         },
-        {"file_id_path": "result.file.uid", "not_found_pattern": "no file .*|not ready yet|no folder .*"},
+        {
+            "file_id_path": "result.file.uid",
+            "not_found_pattern": "no file .*|not ready yet|no folder .*",
+            "token_refused_pattern": "no token .*",
+        },
     ),
     "names of its own": Service(  # docs/operate/check-your-service.md shows it
         CAN_OTHERWISE,
@@ -98,7 +102,12 @@ SERVICES = {
             "queued": (202, {"ok": True, "result": {"file": {"uid": "{id}"}, "queue": 41}}),
             "link": (200, {"ok": True, "link": {"href": DOWNLOAD_URL}}),
         },
-        {"file_id_path": "result.file.uid", "token_path": "link.href", "not_found_pattern": "no file .*|no folder .*"},
+        {
+            "file_id_path": "result.file.uid",
+            "token_path": "link.href",
+            "not_found_pattern": "no file .*|no folder .*",
+            "token_refused_pattern": "no token .*",
+        },
     ),
     "errors as strings, numbers as ids": Service(
         CAN_OTHERWISE,
@@ -165,7 +174,9 @@ SERVICES = {
         dict.fromkeys(DEFAULTS, (200, {"ok": False, "error": "no access"})),
     ),
     "a message without the id": Service(
-        CAN_OTHERWISE, envelopes(ok=False, error="no {what}"), {"not_found_pattern": "no file|no folder"}
+        CAN_OTHERWISE,
+        envelopes(ok=False, error="no {what}"),
+        {"not_found_pattern": "no file|no folder", "token_refused_pattern": "no token"},
     ),
     "uploads without an id": Service(f"{CANNOT}nothing shows that an upload was accepted", {"queued": (200, {"state": "no"})}),
     "deletions that do nothing": Service(
@@ -174,11 +185,27 @@ SERVICES = {
     "uploads rejected": Service(
         f"{CANNOT}uploads fail: HTTP 200, but the service reports an error: quota exceeded",
         OK | {"queued": (200, {"ok": False, "error": "quota exceeded"})},
-        {"not_found_pattern": "no file .*|no folder .*"},
+        {"not_found_pattern": "no file .*|no folder .*", "token_refused_pattern": "no token .*"},
     ),
     "a login page": Service(f"{CANNOT}HTTP 200 with a web page", dict.fromkeys(DEFAULTS, (200, "<html>Sign in</html>"))),
-    "unrecognized": Service(UNRECOGNIZED, envelopes(outcome="REFUSED", why="no {what}"), says="why: no file"),
+    "errors in words of its own": Service(
+        CAN_OTHERWISE,
+        {
+            **envelopes(outcome="REFUSED", why="no {what}"),
+            "queued": (200, {"outcome": "DONE", "item": {"file_id": "{id}"}}),
+            "link": (200, {"outcome": "DONE", "url": DOWNLOAD_URL, "valid_to": "2029-01-01 00:00:00"}),
+            "deleted": (200, {"outcome": "DONE"}),
+        },
+        {
+            "success_when": "outcome=DONE",
+            "file_id_path": "item.file_id",
+            "not_found_pattern": "no file|no folder",
+            "token_refused_pattern": "no token",
+        },
+        says="why: no file",
+    ),
     "a refused token is not recognized": Service(UNRECOGNIZED, {"token": (200, {"outcome": "REFUSED"})}),
+    "unrecognized": Service(UNRECOGNIZED, envelopes(why="no {what}"), says="why: no file"),
 }
 
 

@@ -166,3 +166,35 @@ def test_a_record_is_judged_without_the_service_the_same_at_each_look_and_also_i
             assert early.problems[-1] == "the doctor was interrupted; the report has what was seen so far"
             assert {step.name for step in early.steps} == {answer.name for answer in begun.answers} <= tried
     assert mocker.call_count == sent
+
+
+def test_of_a_links_answer_only_what_may_be_a_secret_is_masked_and_an_expiry_under_another_name_is_shown() -> None:
+    body = {
+        "_status": "success",
+        "code": 0,
+        "key": "t-1a2b3c",
+        "token": "s3cr3t-value",
+        "usable_until_day": "2029-01-01",
+        "size": 9,
+    }
+    report = judge(record_of(QUEUED | {"link": (200, body)}))
+    shown = dict(report.steps[-1].leaves)
+    assert shown == {**{name: str(value) for name, value in body.items()}, "key": "***", "token": "***"}
+    assert report.notes == ["The link's expiry may be 'until_day', which is not understood"]
+
+
+@pytest.mark.parametrize(
+    ("words", "proven", "possible"),
+    [("no such folder: reports", "no file .*|no such folder: .*", []), ("nothing there", "no file .*", ["nothing there"])],
+)
+def test_a_folder_that_does_not_exist_leads_to_the_pattern_for_folders(words: str, proven: str, possible: list[str]) -> None:
+    said: Replies = {"wrong token": (401, {"message": "who?"}), "deletion": (200, {"ok": False, "error": words})}
+    report = judge(record_of(READ | said))
+    assert report.extras == {"not_found_pattern": proven}
+    assert report.candidates.get("not_found_pattern", []) == possible
+
+
+def test_candidates_are_no_flags_no_states_and_no_short_numbers() -> None:
+    body = {"status": "ok1", "ok": True, "size": 1234, "version": "1.5", "at": "2029-01-01T00:00:00Z", "ticket": "a1b2c3"}
+    report = judge(record_of(QUEUED | {"link": (200, body)}, waited=1))
+    assert report.candidates["token_path"] == ["version", "at", "ticket"]
