@@ -174,7 +174,7 @@ def test_of_a_links_answer_only_what_may_be_a_secret_is_masked_and_an_expiry_und
         "code": 0,
         "key": "t-1a2b3c",
         "token": "s3cr3t-value",
-        "usable_until_day": "2029-01-01",
+        "until_day": "2029-01-01",
         "size": 9,
     }
     report = judge(record_of(QUEUED | {"link": (200, body)}))
