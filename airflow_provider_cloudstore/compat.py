@@ -56,13 +56,16 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
     from airflow.providers.common.compat.openlineage.facet import Dataset
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import Asset, BaseSensorOperator, Connection
+    from airflow.sdk import Asset, AssetAlias, BaseSensorOperator, Connection
+    from airflow.sdk.definitions.asset import AssetRef
     from airflow.sdk.observability.stats import Stats
     from airflow.triggers.base import BaseTrigger, TriggerEvent
 else:
     # A DAG file that does not need these does not pay for them.
     _LOADED_WHEN_USED = {
         "Asset": "airflow.sdk.Asset" if _AIRFLOW >= (3,) else "airflow.datasets.Dataset",
+        "AssetAlias": "airflow.sdk.AssetAlias" if _AIRFLOW >= (3,) else "airflow.datasets.DatasetAlias",
+        "AssetRef": "airflow.sdk.definitions.asset.AssetRef" if _AIRFLOW >= (3,) else "airflow.datasets.Dataset",
         "BaseSensorOperator": "airflow.sdk.BaseSensorOperator" if _AIRFLOW >= (3,) else "airflow.sensors.base.BaseSensorOperator",
         "BaseTrigger": "airflow.triggers.base.BaseTrigger",
         "Connection": "airflow.sdk.Connection" if _AIRFLOW >= (3,) else "airflow.models.connection.Connection",
@@ -87,6 +90,8 @@ __all__ = [
     "AirflowSensorTimeout",
     "AirflowTaskTimeout",
     "Asset",
+    "AssetAlias",
+    "AssetRef",
     "BaseHook",
     "BaseOperator",
     "BaseSensorOperator",

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
-from airflow_provider_cloudstore.compat import Asset, Context
+from airflow_provider_cloudstore.compat import Asset, AssetAlias, AssetRef, Context
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Dataset
+    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
 EXTRA_FILE_ID = "file_id"
 """The key in an asset event's extra."""
@@ -59,11 +60,18 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
     return Dataset(*dataset_of_url(asset.uri))
 
 
-def attach_file_id(task: Any, context: Context, file_id: str) -> None:
-    """Add the id of an available file, which a guard has passed, to the asset events of the task's outlets."""
+def attach_file_id(task: Any, context: Context, file_id: str, hook: CloudStoreHook) -> None:
+    """Add the id of an available file to the asset events of the task's outlets; an alias gets the file's own asset.
+
+    :param file_id: the file, which a guard has passed.
+    :param hook: knows the service.
+    """
     events: Any = context.get("outlet_events")
     for outlet in task.outlets if events is not None else ():
-        if isinstance(outlet, Asset):
+        if isinstance(outlet, AssetAlias):
+            own = create_asset(base_url=hook.settings.base_url, file_id=file_id)
+            events[outlet].add(own, extra={EXTRA_FILE_ID: file_id})
+        elif isinstance(outlet, (Asset, AssetRef)):
             events[outlet].extra[EXTRA_FILE_ID] = file_id
 
 

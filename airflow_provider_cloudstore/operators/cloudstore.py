@@ -167,7 +167,7 @@ class DownloadLinkOperator(WaitingOperator):
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 
         link = link or hook.create_download_link(self.file_id)
-        attach_file_id(self, context, link.file_id)
+        attach_file_id(self, context, link.file_id, hook)
         self._push(context, XCOM_DOWNLOAD_LINK, link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
         self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)

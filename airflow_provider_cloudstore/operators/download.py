@@ -74,6 +74,6 @@ class DownloadFileOperator(RedactingOperator, WaitingOperator):
 
         file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)
         self._lineage = of_download(hook.settings.base_url, file.file_id, file.path)
-        attach_file_id(self, context, file.file_id)
+        attach_file_id(self, context, file.file_id, hook)
         self.log.info("Downloaded file '%s' to %s: %d bytes, SHA-256 %s", file.file_id, file.path, file.bytes, file.sha256)
         return file.to_dict()

@@ -101,6 +101,7 @@ class FileAvailableSensor(BaseSensorOperator):
 
     def _file_available(self, context: Context, file_id: str) -> None:
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
+        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
         self.log.info("File '%s' is available", file_id)
-        attach_file_id(self, known_context(context), file_id)
+        attach_file_id(self, known_context(context), file_id, CloudStoreHook(self.cloudstore_conn_id))

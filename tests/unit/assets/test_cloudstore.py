@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_cloudstore.assets.cloudstore import attach_file_id, create_asset, triggering_file_ids
 from airflow_provider_cloudstore.compat import Asset
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
 from tests.dag_runs import run_dag
 from tests.dags import asset_dags
@@ -63,9 +64,9 @@ def test_the_id_goes_to_assets_only_and_leaves_the_users_own_extra_alone() -> No
     events, outlet = Events(), asset(ASSET)
     task = DownloadLinkOperator(task_id="link", file_id="f1", outlets=[outlet, "no asset"])
     context: Any = {"outlet_events": events}
-    attach_file_id(task, context, task.file_id)
+    attach_file_id(task, context, task.file_id, CloudStoreHook())
     assert {key: event.extra for key, event in events.items()} == {ASSET: {"of": "the user", "file_id": "f1"}}
-    attach_file_id(task, {}, "f1")  # no Airflow around it
+    attach_file_id(task, {}, "f1", CloudStoreHook())  # no Airflow around it
 
 
 def test_the_consumer_finds_each_file_once_in_the_order_of_the_events() -> None:
@@ -84,10 +85,21 @@ def test_the_consumer_finds_each_file_once_in_the_order_of_the_events() -> None:
 
 
 @pytest.mark.usefixtures("airflow_db")
-@pytest.mark.parametrize("dag", [asset_dags.deferred_sensor, asset_dags.mapped_links, asset_dags.download])
+@pytest.mark.parametrize("dag", [asset_dags.deferred_sensor, asset_dags.mapped_links, asset_dags.download, asset_dags.reference])
 def test_the_event_of_a_file_holds_its_id_and_no_token(emulator: Emulator, tmp_path: Path, dag: Any) -> None:
     store_file(emulator)
     activate(dag, asset_dags.REPORT)
     run = run_dag(dag, {"target": str(tmp_path / "target")} if dag is asset_dags.download else {})
     assert run.state == "success", run
     assert asset_events(asset_dags.REPORT.uri) == [{"file_id": "f1"}]
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("dag", [asset_dags.alias, asset_dags.alias_deferred_sensor])
+def test_an_alias_gets_the_files_own_asset(emulator: Emulator, dag: Any) -> None:
+    store_file(emulator)
+    own = create_asset(base_url=CloudStoreHook().settings.base_url, file_id="f1")
+    activate(dag, own)
+    run = run_dag(dag)
+    assert run.state == "success", run
+    assert asset_events(own.uri) == [{"file_id": "f1"}]
