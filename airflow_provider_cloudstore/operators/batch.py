@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import BaseOperator
@@ -115,7 +116,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue every upload that no earlier try has finished."""
         context = known_context(context)
-        return self._finalize(context, asyncio.run(self._job(context).run()))
+        return self._finalize(context, _run(self._job(context).run()))
 
     def on_kill(self) -> None:
         """Start no more uploads; ``execute`` stores what has finished on its way out."""
@@ -173,6 +174,16 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         if report.error is not None:
             raise report.error
         return summary
+
+
+def _run(batch: Coroutine[Any, Any, Report]) -> Report:
+    """The report of a batch; in a thread where a loop is running, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(batch)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, batch).result()
 
 
 def open_receipts(text: str | None, context: Context) -> Receipts:

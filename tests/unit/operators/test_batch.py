@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import copy
 import gzip
 import json
@@ -216,3 +217,11 @@ def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) 
     with pytest.raises(exceptions.BatchInterruptedError):
         operator.execute(context())
     assert emulator.state()["requests"] == {}
+
+
+def test_in_a_notebook_where_a_loop_is_running_the_batch_runs(emulator: Emulator, tmp_path: Path) -> None:
+    async def cell() -> dict[str, Any]:
+        return rendered(urls(3), str(tmp_path)).execute({})
+
+    assert asyncio.run(cell())["queued"] == 3
+    assert len(arrived(emulator)) == 3
