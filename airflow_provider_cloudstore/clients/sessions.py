@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import ssl
+from contextvars import ContextVar
 from functools import cached_property
 from http.client import UnknownTransferEncoding
 from http.cookiejar import DefaultCookiePolicy
@@ -23,6 +24,7 @@ from airflow_provider_cloudstore.clients.route import environment_proxy, proxy_u
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 _HARMLESS = re.compile(r"[\w.:\[\]-]*|HTTP/[\d.]+")  # such as a host, a method and a status; no path
+_sending = ContextVar("_sending", default=False)
 
 
 def new_session(settings: Settings) -> requests.Session:
@@ -42,14 +44,23 @@ def new_session(settings: Settings) -> requests.Session:
 
 
 def _hide_targets(record: logging.LogRecord) -> bool:
-    """Take paths, queries and headers out of what urllib3 logs: they may hold tokens."""
-    if isinstance(record.args, tuple):
-        record.args = tuple(value if _HARMLESS.fullmatch(str(value)) else "***" for value in record.args)
-    record.exc_info = None
+    """Take paths, queries and headers out of what urllib3 logs of our requests: they may hold tokens."""
+    if _sending.get():
+        if isinstance(record.args, tuple):
+            record.args = tuple(value if _HARMLESS.fullmatch(str(value)) else "***" for value in record.args)
+        record.exc_info = None
     return True
 
 
 class _Session(requests.Session):
+    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
+        """Send a request, whatever adapter it takes; what urllib3 logs meanwhile is ours."""
+        mark = _sending.set(True)
+        try:
+            return super().send(request, **kwargs)
+        finally:
+            _sending.reset(mark)
+
     def get_redirect_target(self, resp: requests.Response) -> None:
         """None: a redirect is a response like any other."""
 
