@@ -51,7 +51,7 @@ def test_many_files_are_shared(emulator: Emulator) -> None:
 
 
 def test_a_download_waits_for_the_file_and_returns_its_path(emulator: Emulator, tmp_path: Path) -> None:
-    code = code_of("download.md-0").replace("s3://aws_default@bucket/incoming/{{ ds }}.csv", str(tmp_path / "f"))
+    code = code_of("download.md-0").replace("s3://aws_default@bucket/incoming", str(tmp_path))
     before = f"upload = RemoteUrlUploadOperator(task_id='upload', url={emulator.serve(b'hello')!r})\n"
     before += "@task\ndef use(file):\n    return open(file['path']).read()\n\n\n"
     head = IMPORTS + 'with DAG("block", schedule=None, start_date=datetime(2026, 1, 1), params={"sha256": ""}) as dag:\n'

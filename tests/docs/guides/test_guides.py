@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.dag_runs import DagRunResult, run_dag
 from tests.doc_blocks import code_of, dag_of, for_this_airflow
+from tests.real_airflow import AIRFLOW_2
 from tests.support import activate, asset_events, rendered_fields
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
@@ -26,6 +27,13 @@ def test_nightly_cleanup(emulator: Emulator) -> None:
         run = run_dag(dag, logical_date=datetime(2026, 3, day, tzinfo=UTC))
         assert run.state == "success", str(run)
         assert [run.values[f"delete[{index}]"]["existed"] for index in (0, 1)] == [day == 8, False]
+    assert emulator.state()["effects"] == {"delete": 1}
+
+
+def test_nightly_cleanup_triggered_by_hand_without_a_logical_date(emulator: Emulator) -> None:
+    emulator.make_folder(f"exports-{datetime.now(UTC) - timedelta(days=7):%Y-%m-%d}")
+    run = dag_of("stage-and-clean-up.md-2").test(**({"logical_date": None} if not AIRFLOW_2 else {}))
+    assert str(run.state) == "success"
     assert emulator.state()["effects"] == {"delete": 1}
 
 
