@@ -76,17 +76,20 @@ def write_failed(
         raise InvalidInputError("the target is the manifest itself; nothing was written", advice="Name another file.")
     failed = {bytes.fromhex(one["digest"]) for one in _last_outcomes(folder, place) if one["status"] == Status.FAILED.value}
     source = FileManifest(source_path, str(manifest), url_column)
-    first = next((entry.line for entry in source()), 0)
-    chosen: dict[bytes, int] = {}
-    for entry in source():
-        if entry.digest in failed:
-            chosen.setdefault(entry.digest, entry.line)  # the first line of a URL is the one that was sent
-    wanted = set(chosen.values())
+    first, wanted = next((entry.line for entry in source()), 0), _lines_of(source, failed)
     with atomic_write(target_path, tries_of_task()) as file:
         for number, line in source.lines():
             if number < first or number in wanted:
                 file.write(line.encode("utf-8", "surrogateescape"))
     return len(wanted)
+
+
+def _lines_of(source: FileManifest, digests: set[bytes]) -> set[int]:
+    chosen: dict[bytes, int] = {}
+    for entry in source():
+        if entry.digest in digests:
+            chosen.setdefault(entry.digest, entry.line)  # the first line of a URL is the one that was sent
+    return set(chosen.values())
 
 
 def _open(path: Any) -> tuple[PathFolder, str]:

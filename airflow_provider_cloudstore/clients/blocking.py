@@ -173,13 +173,13 @@ class Exchange(AbstractContextManager["Exchange"]):
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
         return Response(response.status_code, messages.headers_of(response.headers.items()), b"", sent, time.time())
 
-    def read(self, most: int) -> bytes | TransportFailure:
+    def read(self, maximum: int) -> bytes | TransportFailure:
         """The next bytes of the body as they arrive, at most so many; empty at its end."""
         try:
             if isinstance(self._body, urllib3.BaseHTTPResponse):
                 # read would wait for the rest, and lose it all if the connection broke.
-                return self._body.read1(most, decode_content=False)
-            return bytes(self._body.read(most))
+                return self._body.read1(maximum, decode_content=False)
+            return bytes(self._body.read(maximum))
         except _FAILURES as error:
             return self._failure(error)
 

@@ -134,16 +134,7 @@ def judge(record: Record) -> Report:
         report.problems.append(f"it cannot be read: {record.connection}")
         return report
     report.problems = list(_problems_of_reading(record))
-    known = record.connection.not_found_pattern.pattern if record.connection.not_found_pattern else ""
-    pattern = _not_found_pattern(record, known, can_read=not report.problems and bool(record.last("wrong path")))
-    if pattern != known:
-        report.extras["not_found_pattern"] = pattern
-    refused = record.last("wrong token")
-    if refused and refused.words and refused.words != record.answers[0].words:
-        report.extras["token_refused_pattern"] = _pattern_of(refused)
-    deletion = record.last("deletion")
-    if deletion and deletion.words and not re.search(pattern or "$^", deletion.words, re.IGNORECASE):
-        report.candidates["not_found_pattern"] = [_pattern_of(deletion)]
+    _add_patterns(report, record, record.connection)
     for extra, proven, possible in _paths(record):
         if len(proven) == 1 and proven != [""]:
             report.extras[extra] = proven[0]
@@ -154,6 +145,19 @@ def judge(record: Record) -> Report:
         report.problems.append("the doctor was interrupted; the report has what was seen so far")
     report.steps = list(_steps(record, record.connection.secrets))
     return report
+
+
+def _add_patterns(report: Report, record: Record, connection: Settings) -> None:
+    known = connection.not_found_pattern.pattern if connection.not_found_pattern else ""
+    pattern = _not_found_pattern(record, known, can_read=not report.problems and bool(record.last("wrong path")))
+    if pattern != known:
+        report.extras["not_found_pattern"] = pattern
+    refused = record.last("wrong token")
+    if refused and refused.words and refused.words != record.answers[0].words:
+        report.extras["token_refused_pattern"] = _pattern_of(refused)
+    deletion = record.last("deletion")
+    if deletion and deletion.words and not re.search(pattern or "$^", deletion.words, re.IGNORECASE):
+        report.candidates["not_found_pattern"] = [_pattern_of(deletion)]
 
 
 def _problems_of_reading(record: Record) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_cloudstore.compat import AirflowException, ObjectStoragePath, get_current_context
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.file_uris import segment
+from airflow_provider_cloudstore.protocol.file_uris import path_segment
 from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 from airflow_provider_cloudstore.stores import validate_target
@@ -51,7 +51,7 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     """
     text = validate_text(str(target) if hasattr(target, "open") else target, "target")
     if text.endswith("/"):
-        text += segment(file_id)
+        text += path_segment(file_id)
     if not hasattr(target, "protocol"):
         text = os.path.expanduser(text)
         target = text if "://" in text else Path(text)

@@ -35,13 +35,13 @@ def validate_positive(name: str, value: object) -> float:
     return number
 
 
-def validate_whole_number(name: str, value: object, least: int, most: int | None = None) -> None:
+def validate_whole_number(name: str, value: object, minimum: int, maximum: int | None = None) -> None:
     """Reject what is no whole number in a range.
 
     :raises ValueError: if it is none.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
-        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum or (maximum is not None and value > maximum):
+        limits = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise ValueError(f"{name} must be a whole number {limits}, not {value!r}")
 
 

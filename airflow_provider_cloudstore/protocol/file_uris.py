@@ -29,11 +29,11 @@ def file_uri(base_url: str, file_id: str | int) -> str:
     if base.scheme not in _DEFAULT_PORTS or not base.netloc:
         raise InvalidInputError(f"base_url {bare_url(base_url)!r} must be a URL such as https://files.example.com")
     port = "" if base.port else _DEFAULT_PORTS[base.scheme]
-    path = f"{base.path.rstrip('/')}/{segment(file_id)}"
+    path = f"{base.path.rstrip('/')}/{path_segment(file_id)}"
     return urlunsplit(normalize(SplitResult(SCHEME, base.netloc + port, path, "", "")))
 
 
-def segment(file_id: str | int) -> str:
+def path_segment(file_id: str | int) -> str:
     """A file id as one segment of a path, percent-encoded (RFC 3986 section 2.1): in URIs, dataset names and file names alike.
 
     :param file_id: the file.

@@ -268,7 +268,6 @@ class DeleteFolder(Operation[FolderDeletion]):
             f"{exceptions.ServiceError.hint} If it means that the folder does not exist, extra 'not_found_pattern' must match it."
         ),
         exceptions.NotFoundError: f"Check the id, and {BASE_URL_ADVICE} If a missing folder is fine, set ignore_missing=True.",
-        exceptions.BadRequestError: "Check the id: the service did not accept it.",
     }
 
     def result(self, found: None, reading: Reading) -> FolderDeletion:
@@ -287,7 +286,6 @@ class UploadFromUrl(Operation[RemoteUpload]):
         exceptions.TransientServiceError: (
             "The upload may or may not have been queued; retry_unknown_outcome=True allows resending it."
         ),
-        exceptions.BadRequestError: "Check the URL: the service did not accept it.",
     }
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
@@ -321,7 +319,6 @@ class CreateDownloadLink(Operation[DownloadLink]):
             f"Check the id, and {BASE_URL_ADVICE} "
             "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
         ),
-        exceptions.BadRequestError: "Check the id: the service did not accept it.",
     }
 
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:

@@ -56,19 +56,22 @@ def accessed() -> set[str]:
             match node:
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                     own.add(name)
-                case ast.Name(id=name, ctx=ast.Store()):
-                    own.add(name)
-                case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
                     own.add(name)
                 case ast.Attribute(attr=name):
                     used.add(name)
-                case ast.ImportFrom(module=str(module), names=names) if not module.startswith(PACKAGE.name):
-                    used |= {*module.split("."), *(alias.name for alias in names)}
-                case ast.Import(names=names):
-                    used |= {part for alias in names for part in alias.name.split(".")}
+                case ast.ImportFrom() | ast.Import():
+                    used |= imported(node)
                 case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[_, ast.Constant(value=str(name)), *_]):
                     used.add(name)
     return {name for name in used - own if is_private(name)}
+
+
+def imported(node: ast.ImportFrom | ast.Import) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {part for alias in node.names for part in alias.name.split(".")}
+    module = node.module or ""
+    return set() if module.startswith(PACKAGE.name) else {*module.split("."), *(alias.name for alias in node.names)}
 
 
 def overridden() -> Iterator[str]:

@@ -229,12 +229,9 @@ def start(service: Service, mocker: requests_mock.Mocker, monkeypatch: pytest.Mo
             name = "content" if subject == f"/get/{LINK_TOKEN}" else "path"
         elif token != TOKEN:
             name = "token"
-        elif operation.key == "link":
-            name = reply_to_link(subject)
-        elif operation.key == "upload":
-            name = "queued"
         else:
-            name = "folder" if "deleted" in replied else "deleted"
+            deletion = "folder" if "deleted" in replied else "deleted"
+            name = {"link": reply_to_link(subject), "upload": "queued", "delete": deletion}[operation.key]
         replied.append(name)
         context.status_code, body = replies[name]
         text = body if isinstance(body, str) else json.dumps(body)

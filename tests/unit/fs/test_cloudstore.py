@@ -25,7 +25,7 @@ from airflow_provider_cloudstore.fs import cloudstore
 from airflow_provider_cloudstore.fs.cloudstore import CloudStoreFile, CloudStoreFileSystem
 from airflow_provider_cloudstore.fs.paths import CloudStorePath
 from airflow_provider_cloudstore.hooks import file_reader
-from airflow_provider_cloudstore.protocol.file_uris import segment
+from airflow_provider_cloudstore.protocol.file_uris import path_segment
 from tests.support import eventually
 
 DATA = b"".join(struct.pack(">Q", number) for number in range(40_000))  # every eight bytes are others
@@ -175,7 +175,12 @@ def test_an_id_is_one_percent_encoded_segment_in_paths_as_in_asset_uris(emulator
     assert ObjectStoragePath(str(path)).read_bytes() == DATA
     fs = CloudStoreFileSystem()
     stripped = fs._strip_protocol(f"cloudstore:///{quote(file_id, safe='')}")
-    assert stripped == fs._strip_protocol(stripped) == fs._strip_protocol(fs.unstrip_protocol(stripped)) == f"/{segment(file_id)}"
+    assert (
+        stripped
+        == fs._strip_protocol(stripped)
+        == fs._strip_protocol(fs.unstrip_protocol(stripped))
+        == f"/{path_segment(file_id)}"
+    )
     assert fs.cat(stripped) == DATA
 
 
