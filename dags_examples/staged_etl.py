@@ -69,7 +69,7 @@ with DAG(
     # An upload is only queued. This waits in the triggerer, without a worker slot, and then downloads on a worker.
     download = DownloadFileOperator(
         task_id="download",
-        file_id=upload.output["file_id"],
+        file_id=upload.output,
         target="{{ params.target_folder }}/{{ run_id | replace(':', '_') }}",
         expected_sha256="{{ params.expected_sha256 or '' }}",
         wait_for_file=True,

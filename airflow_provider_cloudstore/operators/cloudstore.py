@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 XCOM_DOWNLOAD_LINK = "download_link"
-XCOM_FILE_ID = "file_id"
+XCOM_UPLOAD = "upload"
 
 
 class DeleteFolderOperator(CloudStoreOperator):
@@ -75,9 +75,9 @@ class RemoteUrlUploadOperator(RedactingOperator):
     """Queue an upload that the service later fetches from a URL (``POST /file/url_upload_add``).
 
     The URL's credentials (user info, query) are sent to the service, but never logged or shown in the rendered template.
-    The XCom is ``{"file_id", "url", "requested_at", "response"}``, the URL redacted. ``file_id`` is the id that the file has or
-    will have; it is an empty string if the response has no id in the usual places (extra ``file_id_path`` names another). An XCom
-    of the key ``file_id`` holds it, too.
+    The return value is the id that the file has or will have; it is an empty string if the response has no id in the usual places
+    (extra ``file_id_path`` names another). The XCom ``upload`` is ``{"file_id", "url", "requested_at", "response"}``, the URL
+    redacted.
 
     On Airflow 3.3 and later, a retry knows what a killed try sent: if the upload was queued, the retry returns its result; if
     the try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3, the retry resends it.
@@ -118,18 +118,18 @@ class RemoteUrlUploadOperator(RedactingOperator):
             mask(url_secrets(given) if isinstance(given, str) else ())
             self.url = redacted
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> str:
         """Queue the upload."""
         context = known_context(context)
         from airflow_provider_cloudstore.operators.send_once import send_once
 
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
         upload = send_once(lambda: self._send(url), context, str(url), retry_unknown_outcome=self.retry_unknown_outcome)
-        # If there is none, it is empty and not None: Airflow treats None as missing, and fails the next task without a reason.
-        self._push(context, XCOM_FILE_ID, upload[XCOM_FILE_ID])
-        if not upload[XCOM_FILE_ID]:
+        self._push(context, XCOM_UPLOAD, upload)
+        if not upload["file_id"]:
             self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
-        return upload
+        # If there is none, it is empty and not None: Airflow treats None as missing, and fails the next task without a reason.
+        return str(upload["file_id"])
 
     def _send(self, url: str) -> dict[str, Any]:
         from airflow_provider_cloudstore.lineage import of_upload

@@ -30,7 +30,7 @@ class UploadState(Enum):
     SENDING = "sending"
     """About to be sent; a later try cannot know whether it was."""
     QUEUED = "queued"
-    """The service has queued it; ``result`` is the task's return value."""
+    """The service has queued it; ``result`` is the task's XCom."""
     UNKNOWN = "unknown"
     """The task failed with ``OutcomeUnknownError``: it may have been queued."""
 
@@ -44,7 +44,7 @@ class UploadRecord:
     :param max_tries: the task's, which Airflow raises when the task is cleared, but not when it is retried.
     :param sent_at: when it was sent (ISO 8601, UTC).
     :param state: how far it has come.
-    :param result: the task's return value, if it is queued.
+    :param result: the upload as the task pushes it, if it is queued.
     """
 
     digest: str
@@ -89,7 +89,7 @@ def send_once(send: Callable[[], dict[str, Any]], context: Context, url: str, *,
 
     Until it is sent, the store's errors end the try. Airflow before 3.3 has no store: there, every try sends.
 
-    :param send: sends the upload and returns the task's return value.
+    :param send: sends the upload and returns it as the task pushes it.
     :param context: the task's context.
     :param url: the source URL, credentials included.
     :param retry_unknown_outcome: resend it if an earlier try may have sent it.

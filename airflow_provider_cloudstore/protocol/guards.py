@@ -29,14 +29,6 @@ _MAX_BITS = 4096  # Python refuses to print much longer numbers
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _UNUSUAL_PLACE = " If the service returns an upload's file id in an unusual place, set extra 'file_id_path' of the connection."
-_ONE_OF_MANY = {
-    "folder_id": "Pass the id of one folder.",
-    "file_id": (
-        'Pass one id: of an upload task `upload`, upload.output["file_id"], and of a mapped one '
-        'expand(file_id=upload.output.map(lambda upload: upload["file_id"])).'
-    ),
-    "url": "Pass one URL; expand(url=...) maps the operator over a list.",
-}
 _SOURCE_SCHEMES = ("http", "https", "ftp")
 _SOURCE_ADVICE = "Set it to an absolute URL with a host and the scheme http, https or ftp; percent-encode a space as %20."
 
@@ -68,7 +60,7 @@ def validate_present(value: Any, field: str) -> str:
         text = str(int(value))
     else:
         reason = f"{field} must be a string, not {type(value).__name__}"
-        raise InvalidInputError(reason, advice=_ONE_OF_MANY.get(field, ""))
+        raise InvalidInputError(reason, advice=_one_of_many(field))
     if is_nothing(text):
         where = _UNUSUAL_PLACE if field == "file_id" else ""
         raise InvalidInputError(
@@ -91,9 +83,12 @@ def validate_text(value: Any, field: str) -> str:
     """
     text = validate_present(value, field)
     if _DATA.fullmatch(text) or text.lower() == "true" or _is_printed_float(text):
-        advice = _ONE_OF_MANY.get(field, "Check what its template renders.")
-        raise InvalidInputError(f"{field} is the text of a list, a dict or another value", advice=advice)
+        raise InvalidInputError(f"{field} is the text of a list, a dict or another value", advice=_one_of_many(field))
     return text
+
+
+def _one_of_many(field: str) -> str:
+    return f"Pass one value; expand({field}=...) maps an operator over a list. Check what its template renders."
 
 
 def validate_file_id(value: Any) -> str:

@@ -26,7 +26,7 @@ class FileAvailableSensor(BaseSensorOperator):
     redirect, 403, 405 and the like) ends the wait after three such polls in a row, at least 30 seconds from first to last; in
     ``mode="reschedule"``, which keeps nothing between polls, only ``timeout`` does. Any other error ends the wait at once.
     ``soft_fail`` is Airflow's: it skips the task also after a permanent error, such as an invalid connection, but not after a
-    rejected token. Asset events of the task's ``outlets`` hold the id under ``file_id``.
+    rejected token. The return value is the file's id. Asset events of the task's ``outlets`` hold the id under ``file_id``.
 
     :param file_id: the file (templated).
     :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.
@@ -57,15 +57,15 @@ class FileAvailableSensor(BaseSensorOperator):
         """Render a value of a template field; text stays text."""
         return render_as_text(super().render_template, *args, **kwargs)
 
-    def execute(self, context: Context) -> None:
-        """Wait; Airflow handles ``mode`` and the like."""
+    def execute(self, context: Context) -> str:
+        """Wait, and return the file's id; Airflow handles ``mode`` and the like."""
         from airflow_provider_cloudstore.metrics import counted_wait
 
         self._wait = self._begin_wait()
         with counted_wait():
             with suppress(AirflowSensorTimeout):  # it names neither the file nor the service's response
                 super().execute(context)
-                return
+                return self._wait.file_id
             raise self._wait.timed_out()
 
     def poke(self, context: Context) -> bool:
@@ -84,14 +84,16 @@ class FileAvailableSensor(BaseSensorOperator):
         self._file_available(context, wait.file_id)
         return True
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> None:
+    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> str:
         """Resume after a deferred wait for a file, whatever its id's template renders to by now."""
         from airflow_provider_cloudstore.metrics import counted_wait
         from airflow_provider_cloudstore.protocol.guards import validate_file_id
 
         with counted_wait():
             validate_event(event)
-        self._file_available(context, file_id or validate_file_id(self.file_id))
+        file_id = file_id or validate_file_id(self.file_id)
+        self._file_available(context, file_id)
+        return file_id
 
     def _begin_wait(self) -> FileWait:
         from airflow_provider_cloudstore.protocol.waiting import FileWait
@@ -105,3 +107,9 @@ class FileAvailableSensor(BaseSensorOperator):
 
         self.log.info("File '%s' is available", file_id)
         attach_file_id(self, known_context(context), file_id, CloudStoreHook(self.cloudstore_conn_id))
+
+    if TYPE_CHECKING:
+
+        @property
+        def output(self) -> Any:
+            """The file's id, for downstream tasks."""

@@ -18,7 +18,7 @@ with DAG(
     queued = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}")
     file = DownloadFileOperator(
         task_id="download",
-        file_id=queued.output["file_id"],
+        file_id=queued.output,
         target="{{ params.target }}",
         expected_sha256="{{ params.sha256 }}",
         wait_for_file=True,

@@ -18,8 +18,8 @@ with DAG("uploaded_id", schedule=None, start_date=START, params={"source": ""}) 
     def echo(file_id: str | None) -> str | None:
         return file_id
 
-    echo(queued.output["file_id"])
-    DownloadLinkOperator(task_id="link", file_id=queued.output["file_id"], wait_for_file=True, poll_interval=0.1, retries=3)
+    echo(queued.output)
+    DownloadLinkOperator(task_id="link", file_id=queued.output, wait_for_file=True, poll_interval=0.1, retries=3)
 
 with DAG("chain", schedule=None, start_date=START, params={"sources": Param([], type="array")}) as chain:
 
@@ -28,15 +28,13 @@ with DAG("chain", schedule=None, start_date=START, params={"sources": Param([], 
         return list(params["sources"])
 
     @task
-    def collect(links: Any) -> list[Any]:
-        return list(links)
+    def collect(links: Any, queued: Any) -> dict[str, list[Any]]:
+        return {"links": list(links), "uploads": list(queued)}
 
     uploads = RemoteUrlUploadOperator.partial(task_id="upload").expand(url=several())
-    ids = uploads.output.map(lambda upload: upload["file_id"])
-    waits = FileAvailableSensor.partial(task_id="wait", poke_interval=0.1).expand(file_id=ids)
-    links = DownloadLinkOperator.partial(task_id="link").expand(file_id=ids)
-    collect(links=links.output["download_link"])
-    waits >> links
+    waits = FileAvailableSensor.partial(task_id="wait", poke_interval=0.1).expand(file_id=uploads.output)
+    links = DownloadLinkOperator.partial(task_id="link").expand(file_id=waits.output)
+    collect(links=links.output["download_link"], queued=uploads.output["upload"])
 
 with DAG("link", schedule=None, start_date=START) as link:
     made = DownloadLinkOperator(task_id="link", file_id="f1")
@@ -46,3 +44,8 @@ with DAG("link", schedule=None, start_date=START) as link:
         return [token, whole]
 
     use(made.output, made.output["download_link"])
+
+with DAG("sensor", schedule=None, start_date=START) as sensor:
+    for mode in ("poke", "reschedule"):
+        FileAvailableSensor(task_id=mode, file_id="f1", mode=mode)
+    FileAvailableSensor(task_id="deferrable", file_id="f1", deferrable=True)

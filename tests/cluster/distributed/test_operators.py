@@ -98,7 +98,7 @@ def test_an_upload_without_a_response_is_not_resent_by_the_retry(stage: Stage) -
 def test_an_upload_that_was_queued_is_the_result_of_the_retry(stage: Stage) -> None:
     assert stage.ended("after_response") == ("success", 2)
     (stored,) = stage.services["upload"].state()["files"]
-    assert stage.cluster.xcom(DAG, stage.run_id, "after_response", "file_id") == stored["file_id"]
+    assert stage.cluster.xcom(DAG, stage.run_id, "after_response") == stored["file_id"]
     assert stage.uploads("upload") == (1, 1)
 
 

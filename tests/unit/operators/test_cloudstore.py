@@ -124,15 +124,21 @@ def test_mapped_tasks_chain_from_a_list_of_urls_that_are_shown_redacted_to_a_lis
     assert run.state == "success", run
     assert sorted(stored["source"] for stored in emulator.state()["files"]) == sources  # mapped tasks run in any order
     assert [fields["url"] for fields in rendered_fields("chain", "upload")] == [f"{url.partition('?')[0]}?***" for url in sources]
-    uploads = [run.values[f"upload[{index}]"] for index in range(2)]
+    links, uploads = run.values["collect"]["links"], run.values["collect"]["uploads"]
     assert [list(upload) for upload in uploads] == [["file_id", "url", "requested_at", "response"]] * 2
-    assert [link["file_id"] for link in run.values["collect"]] == [upload["file_id"] for upload in uploads]
-    assert len({link["url_with_token"] for link in run.values["collect"]}) == 2
+    ids = [upload["file_id"] for upload in uploads]
+    assert [link["file_id"] for link in links] == ids
+    for name in ("upload", "wait"):
+        assert [run.values[f"{name}[{index}]"] for index in range(2)] == ids
+    assert len({link["url_with_token"] for link in links}) == 2
 
 
 def test_what_the_hook_returns_as_a_dict_is_what_the_operator_returns(emulator: Emulator) -> None:
     emulator.fault("status", status=200, body="{}", operation="upload", times=2)
-    stored = RemoteUrlUploadOperator(task_id="upload", url=SOURCE).execute({})
+    pushed: dict[str, Any] = {}
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
+    assert RemoteUrlUploadOperator(task_id="upload", url=SOURCE).execute(context) == ""
+    stored = pushed["upload"]
     with CloudStoreHook() as hook:
         told = hook.upload_from_url(SOURCE).to_dict()
     assert stored == {**told, "requested_at": stored["requested_at"]}

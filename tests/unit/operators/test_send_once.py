@@ -56,12 +56,17 @@ class Task:
         self.store, self.number, self.max_tries = store, 0, 2
 
     def attempt(self, url: str = SOURCE, **more: Any) -> Any:
+        """Run a try, and return the XCom ``upload``."""
         self.number += 1
+        pushed: dict[str, Any] = {}
         operator = RemoteUrlUploadOperator(task_id="upload", url=url, **more)
         operator.render_template_fields({})
-        ti = SimpleNamespace(try_number=self.number, max_tries=self.max_tries, xcom_push=lambda **given: None)
+        ti = SimpleNamespace(
+            try_number=self.number, max_tries=self.max_tries, xcom_push=lambda key, value: pushed.update({key: value})
+        )
         context: Any = {"ti": ti, **({"task_state_store": self.store} if self.store else {})}
-        return operator.execute(context)
+        assert operator.execute(context) == pushed["upload"]["file_id"]
+        return pushed["upload"]
 
     def clear(self) -> None:
         self.max_tries = self.number + 2
