@@ -8,7 +8,7 @@ from airflow_provider_cloudstore import __version__
 
 DEFAULT_CONN_ID = "cloudstore_default"
 
-_INTEGRATION = "Cloud file storage service"
+_INTEGRATION = "Cloudstore"
 
 
 def _modules(kind: str, *names: str) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ def validate_target(path: Any) -> None:
 
 
 def permanent_problem(path: Any, error: Exception) -> str:
-    """Why no retry mends an error of a path's store, such as a local folder that is read-only; empty if one may."""
+    """Why no retry fixes an error of a path's store, such as a local folder that is read-only; empty if one may."""
     if is_local(path) and isinstance(error, OSError) and error.errno in _PERMANENT_ERRORS:
         return error.strerror or type(error).__name__
     is_missing = _MISSING_BUCKET & {type(error).__name__, type(error.__cause__).__name__}

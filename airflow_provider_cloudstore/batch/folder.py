@@ -1,4 +1,4 @@
-"""A folder of receipts on a path, which stops a batch at those of a store's errors that no retry mends."""
+"""A folder of receipts on a path, which stops a batch at those of a store's errors that no retry fixes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.exceptions import BatchStoppedError
 
 
 def unusable(what: str, advice: str) -> BatchStoppedError:
-    """The error for receipts that no retry mends."""
+    """The error for receipts that no retry fixes."""
     reason = f"the receipts: {what}; nothing more was sent"
     return BatchStoppedError(reason, operation="batch upload", cause="receipts", advice=advice)
 
@@ -20,7 +20,7 @@ def unusable(what: str, advice: str) -> BatchStoppedError:
 class PathFolder:
     """A folder on a path: a ``pathlib.Path`` or Airflow's ``ObjectStoragePath``. Every method blocks.
 
-    Every method raises ``BatchStoppedError`` for what no retry mends: a local folder that is read-only, or a missing bucket.
+    Every method raises ``BatchStoppedError`` for what no retry fixes: a local folder that is read-only, or a missing bucket.
 
     :param path: the folder, which need not exist.
     """
@@ -58,5 +58,5 @@ class PathFolder:
             reason = stores.permanent_problem(self._path, error)
             if not reason:
                 raise
-            advice = "Mend that, and clear the task: it resumes; if nothing was sent yet, start a new DAG run."
+            advice = "Fix that, and clear the task: it resumes; if nothing was sent yet, start a new DAG run."
             raise unusable(f"{self._path / name} cannot be used: {reason}", advice) from None
