@@ -22,15 +22,15 @@ Fields = dict[str, Any]
 PLACES = (("data",), ("result",), ("response",), ("ocs", "meta"), ("error",))
 """Where ids, tokens and words may stand besides the top level; signs of an error only in the last two."""
 _SIGN_PLACES = PLACES[-2:]
-_STATES = ("_status", "status", "result", "state", "type")
+_STATES = ("_status", "status", "stat", "result", "state", "type")
 _ERROR_WORD = re.compile(r"(error|fail|fatal).*|(ko|nok)\b.*", re.DOTALL)
-_FLAGS = ("success", "ok")
+_FLAGS = ("success", "ok", "issuccess", "is_success")
 _FAILURE_FLAGS = ("haserrors",)
 _CODES = (
-    "code", "errno", "error_code", "errorcode", "err_code", "res_code", "response_code", "retcode", "statuscode", "status_code",
+    "code", "errno", "error_code", "errorcode", "err_code", "errcode", "res_code", "response_code", "retcode", "statuscode", "status_code",
     "response_status", "httpcode", "http_code",
 )  # fmt: skip
-_ZERO_ALONE = ("errno", "error_code")  # in which 1 is an error
+_ZERO_ALONE = ("errno", "error_code", "errorcode", "err_code", "errcode")  # in which 1 is an error
 _SUCCESS_WORDS = ("ok", "success", "successful", "succeeded", "true")
 _NO_ERROR = ("", "0", "none", "null", "false", *_SUCCESS_WORDS)
 _ERRORS = ("error", "errors")

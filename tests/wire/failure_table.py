@@ -80,7 +80,7 @@ def rows(header: str) -> Iterator[list[str]]:
 
 
 def _outcomes() -> Iterator[Row]:
-    for what, cells in by_operation("| what happened | delete folder |"):
+    for what, cells in by_operation("| what happened |"):
         first = next(iter(cells.values()))
         told = {operation: first if cell == "the same" else cell for operation, cell in cells.items()}
         yield Row(re.sub(r"\[(.+?)\]\(.+?\)", r"\1", what), told)

@@ -10,7 +10,7 @@ from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.authoring import DAG, task
 
 with DAG("waiting", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
-    FILE_ID = "{{ ti.xcom_pull(task_ids='upload')['response']['data']['file_id'] }}"
+    FILE_ID = "{{ ti.xcom_pull(task_ids='upload') }}"
     upload = RemoteUrlUploadOperator(task_id="upload", url="https://source.example/export.bin")
     link = DownloadLinkOperator(
         task_id="link", file_id=FILE_ID, wait_for_file=True, deferrable=True, poll_interval=1, timeout=240
