@@ -27,8 +27,8 @@ _ERROR_WORD = re.compile(r"(error|fail|fatal).*|(ko|nok)\b.*", re.DOTALL)
 _FLAGS = ("success", "ok", "issuccess", "is_success")
 _FAILURE_FLAGS = ("haserrors",)
 _CODES = (
-    "code", "errno", "error_code", "errorcode", "err_code", "errcode", "res_code", "response_code", "retcode", "statuscode", "status_code",
-    "response_status", "httpcode", "http_code",
+    "code", "errno", "error_code", "errorcode", "err_code", "errcode", "res_code", "response_code", "retcode", "statuscode",
+    "status_code", "response_status", "httpcode", "http_code",
 )  # fmt: skip
 _ZERO_ALONE = ("errno", "error_code", "errorcode", "err_code", "errcode")  # in which 1 is an error
 _SUCCESS_WORDS = ("ok", "success", "successful", "succeeded", "true")

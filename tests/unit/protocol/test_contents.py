@@ -38,6 +38,26 @@ def test_an_envelope_that_says_error_is_one_whatever_else_is_in_it(odd: bytes) -
     assert (got.signs.is_error, got.message) == (True, "No such folder")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"stat": "fail", "code": 1},
+        {"errcode": 40001},
+        {"errcode": 1},
+        {"ErrorCode": "1"},
+        {"isSuccess": False},
+        {"is_success": 0},
+    ],
+)
+def test_an_error_is_one_by_whichever_name_services_give_its_sign(data: Any) -> None:
+    assert content(data).signs.is_error
+
+
+@pytest.mark.parametrize("data", [{"stat": "ok"}, {"errcode": 0, "errmsg": "ok"}, {"isSuccess": True, "errorCode": 0}])
+def test_a_success_is_one_by_whichever_name_services_give_its_sign(data: Any) -> None:
+    assert not content(data).signs.is_error
+
+
 TOO_LARGE, DAMAGED = "a body of more than 1 MiB, which was cut off", "a body in an unknown content coding, or damaged"
 BROKEN_JSON = "a body that begins like JSON and is not JSON"
 XML = "XML in place of the service's response"
