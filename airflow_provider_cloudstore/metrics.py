@@ -27,7 +27,7 @@ def count_request(operation: Operation[Any], outcome: Any) -> None:
     :param outcome: the result or the error.
     """
     ended = outcome.counted_as if isinstance(outcome, CloudStoreError) else "success"
-    _count(f"requests.{operation.name.replace(' ', '_')}.{ended}")
+    _count(f"requests.{operation.counted_as}.{ended}")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -50,11 +49,6 @@ def result_of(operation: Operation[Any], outcome: Response | TransportFailure, o
     if isinstance(ended, CloudStoreError):
         raise ended
     return ended
-
-
-def method_of(kind: type[Operation[Any]]) -> str:
-    """Return the name of an operation's method in both hooks, such as ``delete_folder`` of ``DeleteFolder``."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def examples(count: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
@@ -21,7 +21,9 @@ from airflow_provider_cloudstore.protocol.operations import (
     Operation,
     UploadFromUrl,
 )
+from airflow_provider_cloudstore.protocol.settings import API_PREFIX
 
+Work = Callable[..., dict[str, Any]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STATE_PATH = "/_emulator/state"
@@ -48,6 +50,7 @@ class Service:
         app.add_routes(
             [
                 *(web.route(one.method, one.path, self._with_faults(one.key, self._handler_of(one))) for one in OPERATIONS),
+                *self._other_calls(),
                 web.get("/download", self._with_faults("download", self._download), allow_head=False),
                 web.get(STATE_PATH, self._state, allow_head=False),
                 web.get(f"{SOURCES_PATH}/{{name}}", self._get_source),
@@ -58,6 +61,13 @@ class Service:
         )
         app.on_cleanup.append(lambda _: self.store.close())
         return app
+
+    def _other_calls(self) -> Iterator[web.RouteDef]:
+        """Two calls that the API document does not have, for ``hook.request``."""
+        rename = self._call("other", "POST", ["file_id", "name"], self._rename, in_query=False)
+        yield web.post(f"{API_PREFIX}/file/rename", self._with_faults("other", rename))
+        listing = self._call("other", "GET", ["folder_id"], self._list, in_query=True)
+        yield web.get(f"{API_PREFIX}/folder/list", self._with_faults("other", listing), allow_head=False)
 
     def _with_faults(self, name: str, work: Handler) -> Handler:
         """Wrap a handler: count the request and apply the scripted fault, if any."""
@@ -78,23 +88,27 @@ class Service:
         counters["peak"] = max(counters["peak"], len(self.connections()))
 
     def _handler_of(self, operation: type[Operation[Any]]) -> Handler:
-        """What every operation does: check the token, read the parameters, count the effect."""
-        works: dict[type[Operation[Any]], Callable[..., dict[str, Any]]] = {
+        works: dict[type[Operation[Any]], Work] = {
             DeleteFolder: self._delete,
             UploadFromUrl: self._upload,
             CreateDownloadLink: self._link,
         }
+        if operation not in works:
+            raise NotImplementedError(f"emulator/app.py does not know {operation.__name__}")
+        names = [one.name for one in operation.parameters]
+        return self._call(operation.key, operation.method, names, works[operation], in_query=operation.token_in_query)
+
+    def _call(self, key: str, method: str, names: list[str], work: Work, *, in_query: bool) -> Handler:
+        """What every call does: check the token, read the parameters, count the effect."""
 
         async def handle(request: web.Request) -> web.Response:
-            self._authorize(request, in_query=operation.token_in_query)
-            given = request.query if operation.method == "GET" else await request.post()
-            arguments = {one.name: given.get(one.name) for one in operation.parameters}
+            self._authorize(request, in_query=in_query)
+            given = request.query if method == "GET" else await request.post()
+            arguments = {name: given.get(name) for name in names}
             if missing := [name for name, value in arguments.items() if not isinstance(value, str) or not value]:
                 raise web.HTTPBadRequest(reason=f"Missing field {missing[0]}")
-            if operation not in works:
-                raise web.HTTPNotImplemented(reason=f"emulator/app.py does not know {operation.__name__}")
-            data = works[operation](request, **arguments)
-            self.store.effects[operation.key] += 1
+            data = work(request, **arguments)
+            self.store.effects[key] += 1
             return _respond(200, {"response": "OK", "data": data, "_status": "success"})
 
         return handle
@@ -103,6 +117,18 @@ class Service:
         if not self.store.delete_folder(folder_id):
             raise web.HTTPNotFound(reason="Could not find the folder")
         return {"folder_id": folder_id}
+
+    def _rename(self, request: web.Request, file_id: str, name: str) -> dict[str, Any]:
+        if file_id not in self.store.files:
+            raise web.HTTPNotFound(reason="Could not find the file")
+        self.store.files[file_id].name = name
+        return {"file_id": file_id, "name": name}
+
+    def _list(self, request: web.Request, folder_id: str) -> dict[str, Any]:
+        if folder_id not in self.store.folders:
+            raise web.HTTPNotFound(reason="Could not find the folder")
+        files = [one for one in self.store.files.values() if one.folder_id == folder_id]
+        return {"files": [{"file_id": one.file_id, "name": one.name} for one in files]}
 
     def _upload(self, request: web.Request, url: str) -> dict[str, Any]:
         stored = self.store.queue_upload(url)

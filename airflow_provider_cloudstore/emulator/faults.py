@@ -17,7 +17,7 @@ from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
 Work = Callable[[], Awaitable[web.StreamResponse]]
 
-_OPERATIONS = (*(operation.key for operation in OPERATIONS), "download", "*")
+_OPERATIONS = (*(operation.key for operation in OPERATIONS), "other", "download", "*")
 
 
 class Kind(Enum):
@@ -45,7 +45,7 @@ class Fault:
     """One scripted fault.
 
     :param kind: what goes wrong.
-    :param operation: the key of an operation, ``download``, or ``*`` for all of them.
+    :param operation: the key of an operation, ``other`` (any other call), ``download``, or ``*`` for all of them.
     :param times: how many requests it affects; 0 for all.
     :param status: the HTTP status (``status``).
     :param headers: additional response headers (``status``).

@@ -22,6 +22,7 @@ class StoredFile:
     """A file, which exists as soon as its upload is queued.
 
     :param state: ``queued``, ``stored`` or ``failed``.
+    :param name: as shown in its folder; by default the last part of its source.
     """
 
     file_id: str
@@ -30,6 +31,10 @@ class StoredFile:
     state: str = "queued"
     content: bytes = b""
     modified: DateTime = field(default_factory=lambda: pendulum.now("UTC"))
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.name = self.name or self.source.partition("?")[0].rpartition("/")[2] or self.file_id
 
 
 @dataclass(slots=True)

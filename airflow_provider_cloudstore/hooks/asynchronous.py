@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
@@ -12,6 +13,7 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.connection import MaskingLimit, SharedConnection, amask, shared_connection
 from airflow_provider_cloudstore.metrics import count_request
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
+from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -85,6 +87,14 @@ class CloudStoreAsyncHook(BaseHook):
         link = await self._perform(CreateDownloadLink(await self._current(), file_id))
         await amask(self._masking.admit(link.secrets, self.log.warning))
         return link
+
+    async def request(
+        self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
+    ) -> Any:
+        """As :meth:`CloudStoreHook.request`."""
+        operation = OtherCall(await self._current(), method, path, parameters or {}, idempotent=idempotent)
+        await amask(self._masking.admit(operation.secrets, self.log.warning))
+        return await self._perform(operation)
 
     async def poll_file(self, file_id: str) -> CloudStoreError | None:
         """Check once whether a file is available; the link is discarded.

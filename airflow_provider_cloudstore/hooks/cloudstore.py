@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -14,6 +15,7 @@ from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.metrics import count_download, count_request
 from airflow_provider_cloudstore.protocol.failures import may_mean_missing
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
+from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
@@ -145,6 +147,26 @@ class CloudStoreHook(BaseHook):
         :raises InvalidResponseError: if the service's response has no token.
         """
         return self._masked(self._perform(CreateDownloadLink(self.settings, file_id)))
+
+    def request(
+        self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
+    ) -> Any:
+        """Send a call that this package has no method for, such as ``hook.request("POST", "/file/rename", {...})``.
+
+        It is sent below ``/cloud/api/v2`` with the connection's token, and fails, is retried and is masked like the others: in
+        a POST's header and form, or in a GET's query. Its parameters' values appear in messages; credentials among them do not.
+
+        :param method: ``GET`` or ``POST``.
+        :param path: segments of letters, digits, ``_`` and ``-``.
+        :param parameters: a text or an integer by name.
+        :param idempotent: resend a POST whose outcome is unknown; the service may then carry it out twice. A GET always is.
+        :returns: the parsed JSON body, or its text; None if it is empty. Credentials in it are ``***``.
+        :raises InvalidInputError: if the call cannot be sent, or has a method of its own, such as :meth:`delete_folder`.
+        :raises OutcomeUnknownError: if a POST may have been carried out.
+        """
+        operation = OtherCall(self.settings, method, path, parameters or {}, idempotent=idempotent)
+        mask(self._masking.admit(operation.secrets, self.log.warning))
+        return self._perform(operation)
 
     def download(
         self, file_id: str, target: Any, *, expected_sha256: str | None = None, link: DownloadLink | None = None

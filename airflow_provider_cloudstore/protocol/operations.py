@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -88,25 +89,30 @@ class Operation(ABC, Generic[T]):
     :raises InvalidInputError: if a guard rejects an argument.
     """
 
-    key: ClassVar[str]
+    key: str
     """Its short name, in the emulator's faults and counters."""
-    name: ClassVar[str]
-    """Its name in messages and metrics."""
-    method: ClassVar[str]
+    name: str
+    """Its name in messages."""
+    method: str
     """The HTTP method: a GET carries the parameters in the query, a POST in a form."""
-    path: ClassVar[str]
+    path: str
     """The path below the base URL."""
-    parameters: ClassVar[tuple[Parameter, ...]]
-    token_in_query: ClassVar[bool] = False
+    parameters: tuple[Parameter, ...]
+    token_in_query: bool = False
     """Whether the query carries the access token, or else a header."""
-    idempotent: ClassVar[bool]
+    idempotent: bool
     """Whether repeating it has no further effect."""
-    has_subject: ClassVar[bool]
+    has_subject: bool
     """Whether its subject must exist in the service; an upload's is created."""
     missing_is_success: ClassVar[bool] = False
     """Whether it is done if its subject does not exist, and the caller says so or an earlier attempt may have done it."""
     advice: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error, where the hint of its class does not fit."""
+
+    @classmethod
+    def hook_method(cls) -> str:
+        """Its method in both hooks, such as ``delete_folder`` of ``DeleteFolder``."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(
         self, settings: Settings, *arguments: Any, retry_unknown_outcome: bool = False, ignore_missing: bool = False
@@ -118,6 +124,11 @@ class Operation(ABC, Generic[T]):
             }
         except exceptions.InvalidInputError as error:
             raise replace(error, operation=self.name) from None
+
+    @property
+    def counted_as(self) -> str:
+        """Its name in metrics."""
+        return self.name.replace(" ", "_")
 
     @property
     def subject(self) -> str:
@@ -137,7 +148,7 @@ class Operation(ABC, Generic[T]):
         """The HTTP request."""
         token, url = settings.access_token.reveal(), settings.base_url + self.path
         headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
-        parameters = "&".join(f"{name}={_encode(value)}" for name, value in self.arguments.items())
+        parameters = "&".join(f"{_encode(name)}={_encode(value)}" for name, value in self.arguments.items())
         query = f"access_token={_encode(token)}" if self.token_in_query else ""
         if not query:
             headers["Authorization"] = f"Bearer {token}"

@@ -113,6 +113,13 @@ def test_a_batch_counts_what_became_of_its_urls(emulator: Emulator, counted: Cou
     }
 
 
+def test_any_other_call_has_one_name_whatever_its_path(emulator: Emulator, counted: Counter[str]) -> None:
+    CloudStoreHook().request("GET", "/folder/list", {"folder_id": "staging"})
+    with pytest.raises(exceptions.NotFoundError):
+        CloudStoreHook().request("POST", "/file/rename", {"file_id": "f0", "name": "x"})
+    assert counted == {"requests.other.success": 1, "requests.other.not_found": 1}
+
+
 def test_two_tries_of_a_batch_count_each_upload_once(counted: Counter[str]) -> None:
     first = {"total": 10, "queued": 6, "failed": 1, "unknown": 0, "skipped": 0, "queued_earlier": 0}
     count_batch(first, final=False)

@@ -43,6 +43,13 @@ def test_upload_wait_hand_on(emulator: Emulator) -> None:
     assert run.values["download"] == 1000
 
 
+def test_any_other_call(emulator: Emulator) -> None:
+    params = {"file_id": emulator.put_file(b"x", "f1"), "folder": "staging", "name": "new.csv"}
+    run = run_dag(dag_of("any-other-call.md-0"), params)
+    assert run.state == "success", str(run)
+    assert run.values["list_folder"] == [{"file_id": "f1", "name": "new.csv"}]
+
+
 def click_stage_use_clean_up(emulator: Emulator, refused: str) -> DagRunResult:
     emulator.fault("status", status=400, operation=refused, times=0)
     dag = dag_of("stage-and-clean-up.md-0")

@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.protocol.operations import (
     Parameter,
     UploadFromUrl,
 )
-from tests.support import CALLS, method_of, response, result_of, settings, store_file
+from tests.support import CALLS, response, result_of, settings, store_file
 from tests.wire.failure_table import row_for
 
 each = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -70,7 +70,7 @@ def test_both_hooks_return_the_same_plain_data(emulator: Emulator, operation: ty
     assert key in CALLS, "a value for each parameter in VALUES of tests/support.py"
     assert key in row_for("429").cells, "a column in docs/operate/retries.md, or this name in the header of one"
     kind, *arguments = CALLS[key]
-    method = method_of(kind)
+    method = kind.hook_method()
 
     async def of_the_other() -> Any:
         async with CloudStoreAsyncHook() as hook:

@@ -15,6 +15,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import attempts
 from airflow_provider_cloudstore.protocol.messages import Response
+from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import CALLS, KINDS, TOKEN, settings, store_file
@@ -104,6 +105,13 @@ def fresh(service: Emulator) -> Emulator:
     return service
 
 
+OTHER_CALLS: dict[str, tuple[Any, ...]] = {
+    "upload": (OtherCall, "POST", "/file/rename", {"file_id": "f1", "name": "new"}),
+    "link": (OtherCall, "GET", "/folder/list", {"folder_id": "staging"}),
+}
+"""By an operation, any other call that its column of the table is for, too."""
+
+
 def unused() -> Settings:
     raise AssertionError("the connection was read again without a 401")
 
@@ -119,11 +127,16 @@ def checked(end: Any) -> exceptions.CloudStoreError | None:
 
 
 def perform(
-    call_way: Way, own: Settings, operation: str, reload: Callable[[], Settings] = unused, **more: Any
+    call_way: Way,
+    own: Settings,
+    operation: str,
+    reload: Callable[[], Settings] = unused,
+    call: tuple[Any, ...] = (),
+    **more: Any,
 ) -> exceptions.CloudStoreError | None:
     """As :func:`checked`, of a call over a session of its own."""
     with call_way(own, reload) as send:
-        return checked(send(*CALLS[operation], **more))
+        return checked(send(*(call or CALLS[operation]), **more))
 
 
 def end_in_the_table(name: str, lasts: bool, operation: str) -> tuple[int, int, str]:
@@ -141,21 +154,34 @@ CELLS = [(name, False, operation) for name in FAULTS for operation in row_for(na
 CELLS += [(name, True, operation) for name, _, operation in CELLS if row_for(name).is_retried(operation)]
 
 
-@pytest.mark.parametrize(("name", "lasts", "operation"), CELLS)
-def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says(
-    call_way: Way, fresh: Emulator, name: str, lasts: bool, operation: str
-) -> None:
-    inject(fresh, FAULTS[name], operation, times=0 if lasts else 1)
+def check_cell(call_way: Way, fresh: Emulator, name: str, lasts: bool, operation: str, call: tuple[Any, ...] = ()) -> None:
+    """Fail unless a fault costs the requests and effects of the table and ends as it says, for the operation or another call."""
+    counted_as = call[0].key if call else operation
+    inject(fresh, FAULTS[name], counted_as, times=0 if lasts else 1)
     # A busy machine must not turn any other fault into a response that came too late.
     own = settings(fresh.url, max_attempts=ATTEMPTS, timeout=30.0 if name != "read timeout" else 0.2 if lasts else 0.6)
-    failed = perform(call_way, own, operation, (lambda: own) if name == "401" else unused)
+    failed = perform(call_way, own, operation, (lambda: own) if name == "401" else unused, call)
     state = fresh.state()
     requests, effects, error = end_in_the_table(name, lasts, operation)
     assert failed is None or failed.attempts == requests
     if call_way is asynchronous and KINDS[operation].method == "GET" and lasts and name.startswith("lost connection"):
         requests, effects = 2 * requests, 2 * effects  # aiohttp itself sends a lost GET once more
-    seen = state["requests"][operation], state["effects"].get(operation, 0), type(failed).__name__ if failed else ""
+    seen = state["requests"][counted_as], state["effects"].get(counted_as, 0), type(failed).__name__ if failed else ""
     assert seen == (requests, effects, error)
+
+
+@pytest.mark.parametrize(("name", "lasts", "operation"), CELLS)
+def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says(
+    call_way: Way, fresh: Emulator, name: str, lasts: bool, operation: str
+) -> None:
+    check_cell(call_way, fresh, name, lasts, operation)
+
+
+@pytest.mark.parametrize(("name", "lasts", "operation"), [cell for cell in CELLS if cell[2] in OTHER_CALLS])
+def test_any_other_call_ends_as_an_upload_if_it_is_a_post_and_as_a_link_if_it_is_a_get(
+    call_way: Way, fresh: Emulator, name: str, lasts: bool, operation: str
+) -> None:
+    check_cell(call_way, fresh, name, lasts, operation, OTHER_CALLS[operation])
 
 
 @pytest.mark.parametrize(("body", "operation", "expected"), ANSWERS)
@@ -171,6 +197,16 @@ def test_an_upload_that_may_have_arrived_is_resent_if_the_caller_opts_in(call_wa
     own = settings(fresh.url, timeout=0.6 if name == "read timeout" else 30.0)
     assert perform(call_way, own, "upload", retry_unknown_outcome=True) is None
     assert fresh.state()["requests"] == {"upload": 2}
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if row_for(name).what.startswith("sent, outcome unknown")])
+def test_any_other_post_that_may_have_arrived_is_resent_if_the_caller_says_that_it_may(
+    call_way: Way, fresh: Emulator, name: str
+) -> None:
+    inject(fresh, FAULTS[name], "other")
+    own = settings(fresh.url, timeout=0.6 if name == "read timeout" else 30.0)
+    assert perform(call_way, own, "upload", call=OTHER_CALLS["upload"], idempotent=True) is None
+    assert fresh.state()["requests"] == {"other": 2}
 
 
 NOWHERE, TLS_HOST = "http://127.0.0.1:9", "https://files.test"
