@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
     from airflow.providers.common.compat.openlineage.facet import Dataset
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import Asset, AssetAlias, BaseSensorOperator, Connection
+    from airflow.sdk import Asset, AssetAlias, BaseSensorOperator, Connection, RetryDecision, RetryPolicy
     from airflow.sdk.definitions.asset import AssetRef
     from airflow.sdk.observability.stats import Stats
     from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -71,6 +71,7 @@ else:
         "Connection": "airflow.sdk.Connection" if _AIRFLOW >= (3,) else "airflow.models.connection.Connection",
         "Dataset": "airflow.providers.common.compat.openlineage.facet.Dataset",
         "OperatorLineage": "airflow.providers.openlineage.extractors.OperatorLineage",
+        **({name: f"airflow.sdk.{name}" for name in ("RetryDecision", "RetryPolicy")} if _AIRFLOW >= (3, 3) else {}),
         "Stats": "airflow.sdk.observability.stats.Stats" if _AIRFLOW >= (3, 2) else "airflow.stats.Stats",
         "TriggerEvent": "airflow.triggers.base.TriggerEvent",
         "get_hook_lineage_collector": "airflow.providers.common.compat.lineage.hook.get_hook_lineage_collector",
@@ -101,6 +102,8 @@ __all__ = [
     "Dataset",
     "ObjectStoragePath",
     "OperatorLineage",
+    "RetryDecision",
+    "RetryPolicy",
     "Stats",
     "TaskDeferred",
     "TriggerEvent",

@@ -1,0 +1,1 @@
+"""The retry policy, for Airflow 3.3 and later."""

@@ -1,0 +1,51 @@
+"""Tells Airflow when to retry a task, from the error that it failed with. Airflow 3.3 and later have retry policies."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_provider_cloudstore.exceptions import CloudStoreError
+
+try:
+    from airflow_provider_cloudstore.compat import RetryDecision, RetryPolicy
+except ImportError:
+    raise ImportError("CloudStoreRetryPolicy needs Airflow 3.3 or later; before that, set retries and retry_delay") from None
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.compat import Context
+
+
+class CloudStoreRetryPolicy(RetryPolicy):
+    """Retries when the service asks for it: ``retry_policy=CloudStoreRetryPolicy()``, of any operator or ``@task``.
+
+    After an error with a ``Retry-After``, the task is retried that many seconds later; a permanent error is not retried; after
+    any other, the task's own ``retry_delay`` applies. The task's ``retries`` is the maximum.
+    """
+
+    def evaluate(
+        self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
+    ) -> RetryDecision:
+        """Decide what follows a failed try.
+
+        :param exception: the error of the try.
+        :param try_number: its number, from 1.
+        :param max_tries: the task's ``retries``, plus what a clear added.
+        :param context: the task's.
+        """
+        if not isinstance(exception, CloudStoreError):
+            return RetryDecision.default()
+        if exception.permanent:
+            return RetryDecision.fail("the same request would fail again")
+        if exception.retry_after:
+            return RetryDecision.retry(timedelta(seconds=exception.retry_after), "the service named this time")
+        return RetryDecision.default()
+
+    def serialize(self) -> dict[str, Any]:
+        """What a serialized DAG holds of it: nothing, as it has no parameters."""
+        return {}
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> Self:
+        """The policy of a serialized DAG."""
+        return cls()

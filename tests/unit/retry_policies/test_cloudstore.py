@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore import compat, exceptions
+
+HAS_POLICIES = hasattr(compat, "RetryPolicy")
+if HAS_POLICIES:
+    from airflow.sdk.definitions.retry_policy import RetryAction
+
+    from airflow_provider_cloudstore.retry_policies.cloudstore import CloudStoreRetryPolicy
+
+
+@pytest.mark.skipif(HAS_POLICIES, reason="this Airflow has retry policies")
+def test_before_airflow_3_3_the_import_says_what_it_needs() -> None:
+    with pytest.raises(ImportError, match=r"needs Airflow 3\.3"):
+        import airflow_provider_cloudstore.retry_policies.cloudstore  # noqa: F401
+
+
+@pytest.mark.skipif(not HAS_POLICIES, reason="this Airflow has no retry policies: they came with 3.3")
+@pytest.mark.parametrize(
+    ("error", "action", "seconds"),
+    [
+        (exceptions.RateLimitError("limited", retry_after=7.0), "retry", 7),
+        (exceptions.NotFoundError("not yet", retry_after=90.0), "retry", 90),
+        (exceptions.RateLimitError("limited, without a time"), "default", None),
+        (exceptions.RateLimitError("limited, and over", retry_after=0.0), "default", None),
+        (exceptions.AuthenticationError("refused"), "default", None),
+        (exceptions.BadRequestError("refused", retry_after=7.0), "fail", None),
+        (exceptions.OutcomeUnknownError("lost"), "fail", None),
+        (ValueError("not ours"), "default", None),
+    ],
+)
+def test_a_named_time_is_kept_and_a_permanent_error_is_not_retried(error: Exception, action: str, seconds: int | None) -> None:
+    decided: Any = CloudStoreRetryPolicy().evaluate(error, 1, 3)
+    delay = None if seconds is None else timedelta(seconds=seconds)
+    assert (decided.action, decided.retry_delay) == (RetryAction(action), delay)
