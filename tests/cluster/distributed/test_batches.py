@@ -51,10 +51,18 @@ class Service:
         """How often each URL has arrived."""
         return Counter(stored["source"] for stored in self.emulator.state()["files"])
 
-    def until_arrived(self, more_than: int) -> None:
-        """Wait until more than so many URLs have arrived, whatever becomes of Airflow's components."""
-        # Airflow may have ended the task: then its retry has to be scheduled, on a machine that other tests keep busy.
-        until(f"more than {more_than} URLs have arrived", lambda: len(self.arrived()) > more_than, 300)
+    def until_arrived(self, cluster: Cluster, run_id: str, more_than: int) -> None:
+        """Wait until more than so many URLs have arrived; components that ended meanwhile are started again."""
+
+        def has_arrived() -> bool:
+            cluster.heal()  # Airflow may have ended the task, and a component that has ended would not schedule its retry
+            return len(self.arrived()) > more_than
+
+        def report() -> str:
+            outputs = [f"{name}: {program.tail()}" for name, program in cluster.programs.items()]
+            return "\n".join([str(cluster.tasks("batch", run_id)["batch"]), *outputs])
+
+        until(f"more than {more_than} URLs have arrived", has_arrived, 240, report)
 
     def figures(self) -> Figures:
         """The figures of a batch that has ended."""
@@ -168,14 +176,14 @@ def outages(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.Tem
     run_id = cluster.trigger("batch", **conf_of(service, tmp_path_factory.mktemp("outages")))
     began, seconds = [], []
     for number, (name, away) in enumerate(OUTAGES.items(), start=1):
-        service.until_arrived(SPACING * number)
+        service.until_arrived(cluster, run_id, SPACING * number)
         began.append(service.figures())
         cluster[name].kill()
         time.sleep(away)
         before = len(service.arrived())
         cluster.heal()
         ended_at = time.monotonic()
-        service.until_arrived(before)
+        service.until_arrived(cluster, run_id, before)
         seconds.append(time.monotonic() - ended_at)
 
     def is_over() -> bool:
@@ -185,7 +193,7 @@ def outages(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.Tem
         except OSError:  # URLError is one: the API server has just lost its database
             return False
 
-    until("the batch is over", is_over)
+    until("the batch is over", is_over, 240)
     batch = cluster.tasks("batch", run_id)["batch"]
     # Without their database components end, sooner or later, and after an outage of Redis workers take fewer tasks for a while.
     for name in ("scheduler", "dag-processor", "triggerer", *WORKERS):
