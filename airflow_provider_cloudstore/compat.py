@@ -14,6 +14,9 @@ from airflow import __version__
 
 _AIRFLOW = tuple(int(number) for number in re.findall(r"\d+", __version__)[:3])
 _MASKS_ON_EVENT_LOOPS = _AIRFLOW >= (3, 3, 2)
+HAS_TASK_STATE_STORE = _AIRFLOW >= (3, 3)
+"""Whether a retry can read what an earlier try of its task has stored."""
+HAS_RETRY_POLICIES = _AIRFLOW >= (3, 3)
 
 if TYPE_CHECKING or _AIRFLOW >= (3, 2):
     from airflow.sdk.configuration import conf
@@ -71,7 +74,8 @@ else:
         "Connection": "airflow.sdk.Connection" if _AIRFLOW >= (3,) else "airflow.models.connection.Connection",
         "Dataset": "airflow.providers.common.compat.openlineage.facet.Dataset",
         "OperatorLineage": "airflow.providers.openlineage.extractors.OperatorLineage",
-        **({name: f"airflow.sdk.{name}" for name in ("RetryDecision", "RetryPolicy")} if _AIRFLOW >= (3, 3) else {}),
+        "RetryDecision": "airflow.sdk.RetryDecision",
+        "RetryPolicy": "airflow.sdk.RetryPolicy",
         "Stats": "airflow.sdk.observability.stats.Stats" if _AIRFLOW >= (3, 2) else "airflow.stats.Stats",
         "TriggerEvent": "airflow.triggers.base.TriggerEvent",
         "get_hook_lineage_collector": "airflow.providers.common.compat.lineage.hook.get_hook_lineage_collector",
@@ -80,11 +84,15 @@ else:
     def __getattr__(name: str) -> Any:
         if name not in _LOADED_WHEN_USED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name.startswith("Retry") and not HAS_RETRY_POLICIES:
+            raise ImportError("Retry policies need Airflow 3.3 or later; before that, set retries and retry_delay")
         module, _, attribute = _LOADED_WHEN_USED[name].rpartition(".")
         return getattr(import_module(module), attribute)
 
 
 __all__ = [
+    "HAS_RETRY_POLICIES",
+    "HAS_TASK_STATE_STORE",
     "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",

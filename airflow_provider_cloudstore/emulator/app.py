@@ -63,11 +63,15 @@ class Service:
         return app
 
     def _other_calls(self) -> Iterator[web.RouteDef]:
-        """Two calls that the API document does not have, for ``hook.request``."""
-        rename = self._call("other", "POST", ["file_id", "name"], self._rename, in_query=False)
-        yield web.post(f"{API_PREFIX}/file/rename", self._with_faults("other", rename))
-        listing = self._call("other", "GET", ["folder_id"], self._list, in_query=True)
-        yield web.get(f"{API_PREFIX}/folder/list", self._with_faults("other", listing), allow_head=False)
+        """Two calls that the API document does not have, for ``hook.request``, unless they have become operations."""
+        calls: list[tuple[str, str, list[str], Work]] = [
+            ("POST", f"{API_PREFIX}/file/rename", ["file_id", "name"], self._rename),
+            ("GET", f"{API_PREFIX}/folder/list", ["folder_id"], self._list),
+        ]
+        for method, path, names, work in calls:
+            if path not in {operation.path for operation in OPERATIONS}:
+                handler = self._call("other", method, names, work, in_query=method == "GET")
+                yield web.route(method, path, self._with_faults("other", handler))
 
     def _with_faults(self, name: str, work: Handler) -> Handler:
         """Wrap a handler: count the request and apply the scripted fault, if any."""

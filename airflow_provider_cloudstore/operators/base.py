@@ -23,6 +23,11 @@ def known_context(context: Context | None) -> Context:
     return context if isinstance(context, Mapping) else {}
 
 
+def is_running(context: Context) -> bool:
+    """Whether Airflow runs the task, and not a unit test that passes no task instance, or an imitation of one."""
+    return isinstance(getattr(context.get("ti"), "try_number", None), int)
+
+
 def render_as_text(
     render: Callable[..., Any], content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None
 ) -> Any:

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.operators.arguments import validate_flags
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, RedactingOperator, known_context
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
-from airflow_provider_cloudstore.operators.waiting import WaitingOperator
+from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
+from airflow_provider_cloudstore.operators.waiting import LinkOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.results import DownloadLink
-    from airflow_provider_cloudstore.protocol.secrets import Secret
 
 __all__ = [
     "DeleteFolderOperator",
@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 XCOM_DOWNLOAD_LINK = "download_link"
-XCOM_UPLOAD = "upload"
 
 
 class DeleteFolderOperator(CloudStoreOperator):
@@ -56,6 +55,7 @@ class DeleteFolderOperator(CloudStoreOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        validate_flags(ignore_missing=ignore_missing)
         self.folder_id: Any = folder_id
         self.ignore_missing = ignore_missing
         self.cloudstore_conn_id = cloudstore_conn_id
@@ -71,78 +71,7 @@ class DeleteFolderOperator(CloudStoreOperator):
         return deletion.to_dict()
 
 
-class RemoteUrlUploadOperator(RedactingOperator):
-    """Queue an upload that the service later fetches from a URL (``POST /file/url_upload_add``).
-
-    The URL's credentials (user info, query) are sent to the service, but never logged or shown in the rendered template.
-    The return value is the id that the file has or will have; it is an empty string if the response has no id in the usual places
-    (extra ``file_id_path`` names another). The XCom ``upload`` is ``{"file_id", "url", "requested_at", "response"}``, the URL
-    redacted.
-
-    On Airflow 3.3 and later, a retry knows what a killed try sent: if the upload was queued, the retry returns its result; if
-    the try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3, the retry resends it.
-
-    :param url: an absolute URL with scheme http, https or ftp (templated).
-    :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
-    :param cloudstore_conn_id: the Airflow connection (templated).
-    """
-
-    template_fields: Sequence[str] = ("url", "cloudstore_conn_id")
-    ui_color = "#d0e4f6"
-
-    def __init__(
-        self,
-        *,
-        url: str | XComArg,
-        retry_unknown_outcome: bool = False,
-        cloudstore_conn_id: str = DEFAULT_CONN_ID,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        validate_flags(retry_unknown_outcome=retry_unknown_outcome)
-        self.url: Any = url
-        self.retry_unknown_outcome = retry_unknown_outcome
-        self.cloudstore_conn_id = cloudstore_conn_id
-        self._unredacted_url: Secret | None = None
-
-    def _redact_fields(self) -> None:
-        given: Any = self.url  # a template can render anything
-        if given is None:
-            return
-        from airflow_provider_cloudstore.hooks.connection import mask
-        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
-
-        redacted = redact_url(given) if isinstance(given, str) else MASK
-        if redacted != given:
-            self._unredacted_url = Secret(given)  # the hook rejects it if it is not a string
-            mask(url_secrets(given) if isinstance(given, str) else ())
-            self.url = redacted
-
-    def execute(self, context: Context) -> str:
-        """Queue the upload."""
-        context = known_context(context)
-        from airflow_provider_cloudstore.operators.send_once import send_once
-
-        url = self._unredacted_url.reveal() if self._unredacted_url else self.url
-        upload = send_once(lambda: self._send(url), context, str(url), retry_unknown_outcome=self.retry_unknown_outcome)
-        self._push(context, XCOM_UPLOAD, upload)
-        if not upload["file_id"]:
-            self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
-        # If there is none, it is empty and not None: Airflow treats None as missing, and fails the next task without a reason.
-        return str(upload["file_id"])
-
-    def _send(self, url: str) -> dict[str, Any]:
-        from airflow_provider_cloudstore.lineage import of_upload
-
-        with self._open_hook() as hook:
-            upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
-            self._lineage = of_upload(upload.url, hook.settings.base_url, upload.file_id)
-        name = f" as file '{upload.file_id}'" if upload.file_id else ""
-        self.log.info("Queued upload of %s%s; the service will fetch it later", upload.url, name)
-        return upload.to_dict()
-
-
-class DownloadLinkOperator(WaitingOperator):
+class DownloadLinkOperator(LinkOperator):
     """Create a time-limited download token for a file (``GET /file/download``).
 
     The return value is the token; the XCom ``download_link`` is ``{"file_id", "token", "url_with_token", "created_at",

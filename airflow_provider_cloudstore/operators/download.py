@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.operators.base import RedactingOperator
-from airflow_provider_cloudstore.operators.waiting import WaitingOperator
+from airflow_provider_cloudstore.operators.waiting import LinkOperator
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.results import DownloadLink
 
 
-class DownloadFileOperator(RedactingOperator, WaitingOperator):
+class DownloadFileOperator(RedactingOperator, LinkOperator):
     """Download a file to a local path or an object store; no link leaves the task (``GET /file/download``).
 
     The target is either complete or absent. A broken download resumes, with a new link if the old one has expired. The size is

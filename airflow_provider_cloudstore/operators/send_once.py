@@ -57,12 +57,13 @@ class UploadRecord:
     def settles(self, now: UploadRecord) -> bool:
         """Whether this record, found by a later try, keeps that try from sending.
 
-        It does not if the later try uploads another URL, or if the task was cleared after its end, which asks for a resend.
-        A task that was killed before it could report the unknown outcome must report it first, cleared or not.
+        It does not if the task was cleared after its end, which asks for a resend; a task that was killed before it could report
+        the unknown outcome must report it first. Nor if the later try uploads another URL, unless this one is queued: a template
+        may sign its URL anew for each try.
 
         :param now: the record with which the later try would begin.
         """
-        if self.digest != now.digest:
+        if self.digest != now.digest and self.state is not UploadState.QUEUED:
             return False
         return self.state is UploadState.SENDING or self.max_tries == now.max_tries
 
@@ -96,16 +97,15 @@ def send_once(send: Callable[[], dict[str, Any]], context: Context, url: str, *,
     :returns: the return value of ``send``, from this try or an earlier one.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
     """
-    store: Any = context.get("task_state_store")
-    stored = None if store is None else store.get(STATE_KEY)
-    if store is None or not isinstance(stored, (dict, type(None))):  # what returns something else is no store
+    store, stored = _open_store(context)
+    if store is None:
         return send()
     ti, subject, now = context["ti"], redact_url(url), datetime.now(UTC).isoformat(timespec="seconds")
     record = UploadRecord(url_digest(url), ti.try_number, ti.max_tries, now)
     earlier = UploadRecord.from_json(stored) if stored else None
     if earlier and earlier.settles(record):
         if earlier.result is not None:
-            log.info("Try %s queued the upload of %s before it was killed; returning its result", earlier.try_number, subject)
+            log.info("Try %s queued the upload of %s; it is not sent again", earlier.try_number, subject)
             return earlier.result
         reason = f"try {earlier.try_number} ended while sending this upload (at {earlier.sent_at})"
         if not retry_unknown_outcome:
@@ -120,6 +120,18 @@ def send_once(send: Callable[[], dict[str, Any]], context: Context, url: str, *,
         raise
     _note(store, replace(record, state=UploadState.QUEUED, result=result))
     return result
+
+
+def has_store(context: Context) -> bool:
+    """Whether a retry can know what this try sends."""
+    return _open_store(context)[0] is not None
+
+
+def _open_store(context: Context) -> tuple[Any, dict[str, Any] | None]:
+    """The task's state store, and what an earlier try has put into it; None for each if there is none."""
+    store: Any = context.get("task_state_store")
+    stored = None if store is None else store.get(STATE_KEY)
+    return (store, stored) if isinstance(stored, (dict, type(None))) else (None, None)  # what returns something else is none
 
 
 def _note(store: Any, record: UploadRecord | None) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, conf
-from airflow_provider_cloudstore.operators.arguments import validate_positive
+from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator, known_context
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
@@ -23,12 +23,11 @@ _RESUMED_SECONDS = 60.0  # the trigger saw the file, so a worker that does not m
 
 
 class WaitingOperator(CloudStoreOperator):
-    """Base of the operators that use a download link, and can wait for the file first."""
+    """Base of the operators that can wait for a file."""
 
     def __init__(
         self,
         *,
-        file_id: str | int | XComArg,
         wait_for_file: bool = False,
         poll_interval: float | timedelta = 10.0,
         timeout: float | timedelta = 3600.0,
@@ -37,47 +36,63 @@ class WaitingOperator(CloudStoreOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.file_id: Any = file_id
+        validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
         self.wait_for_file = wait_for_file
         self.poll_interval = validate_positive("poll_interval", poll_interval)
         self.timeout = validate_positive("timeout", timeout)
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
 
-    def execute(self, context: Context) -> Any:
-        """Use the link, with ``wait_for_file`` once the file is available."""
-        link = None
-        with self._open_hook() as hook:
-            if self.wait_for_file:
-                link = self._wait(hook, self.timeout, deferrable=self.deferrable)
-            return self._use_link(known_context(context), hook, link)
+    def _wait(self, hook: CloudStoreHook, file_id: Any, began: datetime, **resume_with: str) -> DownloadLink:
+        """Wait, or defer.
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> Any:
-        """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
-        self.file_id = file_id or self.file_id  # the one that was waited for, whatever its template renders to by now
-        with self._open_hook() as hook:
-            link = self._wait(hook, _RESUMED_SECONDS, deferrable=False, event=event)
-            return self._use_link(known_context(context), hook, link)
-
-    def _wait(
-        self, hook: CloudStoreHook, timeout: float, *, deferrable: bool, event: Mapping[str, Any] | None = None
-    ) -> DownloadLink:
+        :param began: when the wait began (UTC).
+        :param resume_with: what ``execute_complete`` gets beside the file's id: no secret.
+        """
         from airflow_provider_cloudstore.metrics import counted_wait
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
         with counted_wait():
-            if event is not None:
+            wait = FileWait(file_id, self.poll_interval, self.timeout, began)
+            return poll_until_available(self, hook, wait, deferrable=self.deferrable, **resume_with)
+
+
+class LinkOperator(WaitingOperator):
+    """Base of the operators that use a download link, and can wait for the file first."""
+
+    def __init__(self, *, file_id: str | int | XComArg, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.file_id: Any = file_id
+
+    def execute(self, context: Context) -> Any:
+        """Use the link, with ``wait_for_file`` once the file is available."""
+        with self._open_hook() as hook:
+            link = self._wait(hook, self.file_id, datetime.now(UTC)) if self.wait_for_file else None
+            return self._use_link(known_context(context), hook, link)
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> Any:
+        """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
+        from airflow_provider_cloudstore.metrics import counted_wait
+        from airflow_provider_cloudstore.protocol.waiting import FileWait
+
+        self.file_id = file_id or self.file_id  # the one that was waited for, whatever its template renders to by now
+        with self._open_hook() as hook:
+            with counted_wait():
                 validate_event(event)
-            wait = FileWait(self.file_id, self.poll_interval, timeout, datetime.now(UTC), allowed=self.timeout)
-            return poll_until_available(self, hook, wait, deferrable=deferrable)
+                wait = FileWait(self.file_id, self.poll_interval, _RESUMED_SECONDS, datetime.now(UTC), allowed=self.timeout)
+                link = poll_until_available(self, hook, wait, deferrable=False)
+            return self._use_link(known_context(context), hook, link)
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> Any:
         raise NotImplementedError
 
 
-def poll_until_available(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool) -> DownloadLink:
+def poll_until_available(
+    task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool, **resume_with: str
+) -> DownloadLink:
     """Poll until a link can be created; with ``deferrable``, at least once a second, and defer after a few seconds.
 
+    :param resume_with: what ``execute_complete`` gets beside the file's id: no secret.
     :raises FileWaitTimeoutError: if the file is not available in time.
     :raises CloudStoreError: if waiting longer cannot help.
     """
@@ -88,13 +103,14 @@ def poll_until_available(task: BaseOperator, hook: CloudStoreHook, wait: FileWai
         if line := wait.not_yet(found, now):
             task.log.info(line)
         if deferrable and wait.should_defer(now, found):
-            _defer(task, hook.cloudstore_conn_id, wait, now + timedelta(seconds=found.retry_after or 0))
+            not_before = now + timedelta(seconds=found.retry_after or 0)
+            _defer(task, hook.cloudstore_conn_id, wait, not_before, {"file_id": wait.file_id, **resume_with})
         pause = wait.pause(now, found)
         time.sleep(min(1.0, pause) if deferrable else pause)
     return found
 
 
-def _defer(task: BaseOperator, conn_id: str, wait: FileWait, not_before: datetime) -> NoReturn:
+def _defer(task: BaseOperator, conn_id: str, wait: FileWait, not_before: datetime, resume_with: dict[str, str]) -> NoReturn:
     from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger  # Airflow's triggers are slow to import
 
     task.defer(
@@ -102,7 +118,7 @@ def _defer(task: BaseOperator, conn_id: str, wait: FileWait, not_before: datetim
             conn_id, wait.file_id, wait.interval, wait.timeout, wait.began.isoformat(), not_before=not_before.isoformat()
         ),
         method_name="execute_complete",
-        kwargs={"file_id": wait.file_id},
+        kwargs=resume_with,
         timeout=timedelta(seconds=wait.timeout) + _GRACE,
     )
 

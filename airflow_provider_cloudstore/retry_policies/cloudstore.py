@@ -5,12 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
+from airflow_provider_cloudstore.compat import RetryDecision, RetryPolicy
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-
-try:
-    from airflow_provider_cloudstore.compat import RetryDecision, RetryPolicy
-except ImportError:
-    raise ImportError("CloudStoreRetryPolicy needs Airflow 3.3 or later; before that, set retries and retry_delay") from None
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context

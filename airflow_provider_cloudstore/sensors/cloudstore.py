@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator, conf
-from airflow_provider_cloudstore.operators.arguments import validate_positive
+from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import known_context, render_as_text
 from airflow_provider_cloudstore.operators.waiting import poll_until_available, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -48,6 +48,7 @@ class FileAvailableSensor(BaseSensorOperator):
         for name in ("poke_interval", "timeout"):
             if name in kwargs:
                 validate_positive(name, kwargs[name])
+        validate_flags(deferrable=deferrable)
         super().__init__(**kwargs)
         self.file_id: Any = file_id
         self.deferrable = deferrable

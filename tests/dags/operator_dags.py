@@ -5,11 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from airflow_provider_cloudstore.compat import Asset
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.authoring import DAG, Param, task
 
 START = datetime(2026, 1, 1)
+
+
+@task
+def several(params: dict[str, Any]) -> list[str]:
+    return list(params["sources"])
+
 
 with DAG("uploaded_id", schedule=None, start_date=START, params={"source": ""}) as uploaded_id:
     queued = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}")
@@ -24,10 +31,6 @@ with DAG("uploaded_id", schedule=None, start_date=START, params={"source": ""}) 
 with DAG("chain", schedule=None, start_date=START, params={"sources": Param([], type="array")}) as chain:
 
     @task
-    def several(params: dict[str, Any]) -> list[str]:
-        return list(params["sources"])
-
-    @task
     def collect(links: Any, queued: Any) -> dict[str, list[Any]]:
         return {"links": list(links), "uploads": list(queued)}
 
@@ -35,6 +38,14 @@ with DAG("chain", schedule=None, start_date=START, params={"sources": Param([], 
     waits = FileAvailableSensor.partial(task_id="wait", poke_interval=0.1).expand(file_id=uploads.output)
     links = DownloadLinkOperator.partial(task_id="link").expand(file_id=waits.output)
     collect(links=links.output["download_link"], queued=uploads.output["upload"])
+
+REPORT = Asset("cloudstore://files.example.com/waited-for")
+
+with DAG("uploads_that_wait", schedule=None, start_date=START, params={"sources": Param([], type="array")}) as uploads_that_wait:
+    waiting: dict[str, Any] = {"wait_for_file": True, "deferrable": True, "poll_interval": 0.1, "timeout": 60}
+    RemoteUrlUploadOperator(task_id="single", url="{{ params.sources[0] }}", outlets=[REPORT], **waiting)
+    arrived = RemoteUrlUploadOperator.partial(task_id="mapped", **waiting).expand(url=several())
+    DownloadLinkOperator.partial(task_id="link").expand(file_id=arrived.output)
 
 with DAG("link", schedule=None, start_date=START) as link:
     made = DownloadLinkOperator(task_id="link", file_id="f1")

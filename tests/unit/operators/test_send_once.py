@@ -144,12 +144,19 @@ def test_a_try_that_was_killed_after_the_upload_was_queued_hands_its_result_to_t
     first = task.attempt()  # and killed before Airflow knew of its success
     with caplog.at_level(logging.INFO):
         assert task.attempt() == first
-    assert "Try 1 queued the upload of ftp://***@127.0.0.1:9/file?*** before it was killed" in caplog.text
+    assert "Try 1 queued the upload of ftp://***@127.0.0.1:9/file?***; it is not sent again" in caplog.text
+    assert task.attempt(SOURCE + "4") == first  # a template may sign its URL anew
     assert uploads(emulator) == 1
-    task.attempt(SOURCE + "4")  # another upload
     task.clear()
-    task.attempt(SOURCE + "4")
-    assert uploads(emulator) == 3
+    task.attempt()
+    assert uploads(emulator) == 2
+
+
+def test_a_try_that_was_killed_while_sending_leaves_another_url_to_be_sent(
+    emulator: Emulator, killed_while_sending: Task
+) -> None:
+    killed_while_sending.attempt(SOURCE + "4")
+    assert uploads(emulator) == 1
 
 
 def test_after_a_failure_that_certainly_queued_nothing_a_retry_sends_again(emulator: Emulator, task: Task, store: Store) -> None:

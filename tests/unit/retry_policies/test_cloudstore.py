@@ -5,22 +5,22 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore import compat, exceptions
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 
-HAS_POLICIES = hasattr(compat, "RetryPolicy")
-if HAS_POLICIES:
+if HAS_RETRY_POLICIES:
     from airflow.sdk.definitions.retry_policy import RetryAction
 
     from airflow_provider_cloudstore.retry_policies.cloudstore import CloudStoreRetryPolicy
 
 
-@pytest.mark.skipif(HAS_POLICIES, reason="this Airflow has retry policies")
+@pytest.mark.skipif(HAS_RETRY_POLICIES, reason="this Airflow has retry policies")
 def test_before_airflow_3_3_the_import_says_what_it_needs() -> None:
-    with pytest.raises(ImportError, match=r"needs Airflow 3\.3"):
+    with pytest.raises(ImportError, match=r"need Airflow 3\.3"):
         import airflow_provider_cloudstore.retry_policies.cloudstore  # noqa: F401
 
 
-@pytest.mark.skipif(not HAS_POLICIES, reason="this Airflow has no retry policies: they came with 3.3")
+@pytest.mark.skipif(not HAS_RETRY_POLICIES, reason="this Airflow has no retry policies: they came with 3.3")
 @pytest.mark.parametrize(
     ("error", "action", "seconds"),
     [

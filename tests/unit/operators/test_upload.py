@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE, TaskDeferred
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
+from airflow_provider_cloudstore.operators.send_once import STATE_KEY
+from airflow_provider_cloudstore.protocol import waiting
+from tests.dag_runs import run_dag
+from tests.dags import operator_dags as dags
+from tests.support import activate, asset_events
+
+SIGNED = "http://user:hunter2@127.0.0.1:9/file?sig=hunter3"  # nothing listens there: the file never comes
+with_store = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="this Airflow keeps no state between tries: since 3.3")
+
+
+class Task:
+    """The tries of one task with a state store."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.arguments = {"poll_interval": 0.05, "timeout": 0.2} | arguments
+        self.stored: dict[str, Any] = {}
+        self.pushed: dict[str, Any] = {}
+        self.number = 0
+
+    def attempt(self, url: str = SIGNED) -> str:
+        self.number += 1
+        store = MagicMock(get=self.stored.get, set=self.stored.__setitem__, delete=self.stored.pop)
+        ti = SimpleNamespace(try_number=self.number, max_tries=2, xcom_push=lambda key, value: self.pushed.update({key: value}))
+        return str(self.operator(url).execute({"ti": ti, "task_state_store": store}))
+
+    def operator(self, url: str = SIGNED) -> Any:
+        operator = RemoteUrlUploadOperator(task_id="upload", url=url, wait_for_file=True, **self.arguments)
+        operator.render_template_fields({})
+        return operator
+
+    def record(self) -> Any:
+        return self.stored[STATE_KEY]
+
+
+def uploads(emulator: Emulator) -> int:
+    return int(emulator.state()["effects"].get("upload", 0))
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_uploads_that_wait_succeed_when_their_files_are_there_mapped_and_not(emulator: Emulator) -> None:
+    activate(dags.uploads_that_wait, dags.REPORT)
+    sources = [emulator.serve(b"%d" % number, str(number)) for number in range(2)]
+    run = run_dag(dags.uploads_that_wait, {"sources": sources})
+    assert run.state == "success", run
+    stored = {one["file_id"]: one["state"] for one in emulator.state()["files"]}
+    returned = [run.values["single"], run.values["mapped[0]"], run.values["mapped[1]"]]
+    assert sorted(returned) == sorted(stored)
+    assert set(stored.values()) == {"stored"}
+    assert asset_events(dags.REPORT.uri) == [{"file_id": run.values["single"]}]
+
+
+@pytest.mark.parametrize("ended", ["timed out", "refused"])
+def test_the_error_of_a_wait_names_the_queued_file_and_says_what_a_retry_and_a_clear_do(emulator: Emulator, ended: str) -> None:
+    if ended == "refused":
+        emulator.fault("status", status=400, operation="link")
+    task = Task()
+    with pytest.raises(exceptions.FileWaitTimeoutError if ended == "timed out" else exceptions.BadRequestError) as caught:
+        task.attempt()
+    file_id = task.pushed["upload"]["file_id"]
+    assert f"'{file_id}'" in str(caught.value).splitlines()[0]
+    assert f"queued as file '{file_id}': a retry goes on waiting, and clearing the task uploads again" in caught.value.what_to_do
+    assert "hunter" not in str(caught.value)
+
+
+@with_store
+def test_a_retry_goes_on_waiting_with_what_is_left_of_the_time_whatever_the_url_renders_to(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task(timeout=timedelta(minutes=30), retries=2)
+    emulator.fault("status", status=401, operation="link")
+    with pytest.raises(exceptions.AuthenticationError):
+        task.attempt()
+    began = datetime.now(UTC) - timedelta(minutes=29, seconds=59)
+    task.record()["result"]["requested_at"] = began.isoformat()
+    with pytest.raises(exceptions.FileWaitTimeoutError, match="within 1800 s"):
+        task.attempt(SIGNED + "4")
+    assert uploads(emulator) == 1
+    emulator.put_file(b"x", task.record()["result"]["file_id"])
+    assert task.attempt() == task.pushed["upload"]["file_id"]
+    assert uploads(emulator) == 1
+
+
+def test_what_is_deferred_is_the_id_the_redacted_url_and_the_time(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "ON_WORKER_SECONDS", 0.0)
+    task = Task(deferrable=True, timeout=60)
+    with pytest.raises(TaskDeferred) as deferred:
+        task.attempt()
+    upload, kwargs = task.pushed["upload"], deferred.value.kwargs
+    assert kwargs == {name: upload[name] for name in ("file_id", "url", "requested_at")}
+    assert deferred.value.trigger.serialize()[1]["began"] == upload["requested_at"].replace("Z", "+00:00")
+    assert "hunter" not in json.dumps([kwargs, deferred.value.trigger.serialize()])
+    resumed = task.operator()
+    assert resumed.execute_complete({}, {"status": "available"}, **kwargs) == upload["file_id"]
+    assert resumed._lineage.inputs == ("http://127.0.0.1:9/file",)
+    assert uploads(emulator) == 1
+    failed = {"status": "failed", "error": exceptions.NotFoundError("gone", subject=upload["file_id"]).to_dict()}
+    with pytest.raises(exceptions.NotFoundError, match="a retry goes on waiting"):
+        resumed.execute_complete({}, failed, **kwargs)
+
+
+def test_without_an_id_there_is_nothing_to_wait_for_and_the_error_says_that_the_upload_is_queued(emulator: Emulator) -> None:
+    emulator.fault("status", status=200, body='{"ok": true}', operation="upload")
+    task = Task()
+    with pytest.raises(exceptions.InvalidResponseError, match="the upload is queued, but the response has no file id") as caught:
+        task.attempt()
+    assert "file_id_path" in caught.value.what_to_do
+    assert emulator.state()["requests"] == {"upload": 1}
+
+
+@pytest.mark.skipif(HAS_TASK_STATE_STORE, reason="this Airflow keeps state between tries: before 3.3")
+def test_before_airflow_3_3_a_wait_with_retries_is_refused_when_the_dag_is_parsed() -> None:
+    with pytest.raises(ValueError, match=r"retries=2 needs Airflow 3\.3 or later: .* FileAvailableSensor"):
+        Task(retries=2).operator()
+    assert Task(retries=0).operator().wait_for_file
+
+
+@with_store
+def test_where_a_retry_could_not_know_of_the_upload_nothing_is_sent(emulator: Emulator) -> None:
+    ti: Any = SimpleNamespace(try_number=1, max_tries=2, xcom_push=lambda **_: None)
+    for context in ({"ti": ti}, {"ti": ti, "task_state_store": None}, {"ti": ti, "task_state_store": MagicMock()}):
+        with pytest.raises(exceptions.InvalidInputError, match=r"needs a task state store: .* FileAvailableSensor"):
+            Task(retries=2).operator().execute(context)
+    assert emulator.state()["requests"] == {}
+
+
+@pytest.mark.parametrize("context", [{}, None, MagicMock(), {"ti": MagicMock()}], ids=["empty", "none", "mock", "mocked ti"])
+def test_a_unit_test_needs_no_store(emulator: Emulator, context: Any) -> None:
+    task = Task(timeout=20, **({"retries": 2} if HAS_TASK_STATE_STORE else {}))
+    source = emulator.serve(b"x")
+    assert task.operator(source).execute(context) == emulator.state()["files"][0]["file_id"]
+
+
+@pytest.mark.parametrize("flag", ["wait_for_file", "deferrable", "retry_unknown_outcome"])
+def test_text_is_no_flag(flag: str) -> None:
+    given: dict[str, Any] = {flag: "no"}
+    with pytest.raises(ValueError, match=f"{flag} must be True or False"):
+        RemoteUrlUploadOperator(task_id="upload", url=SIGNED, **given)
