@@ -56,6 +56,7 @@ else:
     from airflow.utils.log.secrets_masker import mask_secret
 
 if TYPE_CHECKING:
+    from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
     from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
     from airflow.providers.common.compat.openlineage.facet import Dataset
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
 else:
     # A DAG file that does not need these does not pay for them.
     _LOADED_WHEN_USED = {
+        "ActionCommand": "airflow.cli.cli_config.ActionCommand",
+        "Arg": "airflow.cli.cli_config.Arg",
         "Asset": "airflow.sdk.Asset" if _AIRFLOW >= (3,) else "airflow.datasets.Dataset",
         "AssetAlias": "airflow.sdk.AssetAlias" if _AIRFLOW >= (3,) else "airflow.datasets.DatasetAlias",
         "AssetRef": "airflow.sdk.definitions.asset.AssetRef" if _AIRFLOW >= (3,) else "airflow.datasets.Dataset",
@@ -73,6 +76,7 @@ else:
         "BaseTrigger": "airflow.triggers.base.BaseTrigger",
         "Connection": "airflow.sdk.Connection" if _AIRFLOW >= (3,) else "airflow.models.connection.Connection",
         "Dataset": "airflow.providers.common.compat.openlineage.facet.Dataset",
+        "GroupCommand": "airflow.cli.cli_config.GroupCommand",
         "OperatorLineage": "airflow.providers.openlineage.extractors.OperatorLineage",
         "RetryDecision": "airflow.sdk.RetryDecision",
         "RetryPolicy": "airflow.sdk.RetryPolicy",
@@ -93,11 +97,13 @@ else:
 __all__ = [
     "HAS_RETRY_POLICIES",
     "HAS_TASK_STATE_STORE",
+    "ActionCommand",
     "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",
     "AirflowSensorTimeout",
     "AirflowTaskTimeout",
+    "Arg",
     "Asset",
     "AssetAlias",
     "AssetRef",
@@ -108,6 +114,7 @@ __all__ = [
     "Connection",
     "Context",
     "Dataset",
+    "GroupCommand",
     "ObjectStoragePath",
     "OperatorLineage",
     "RetryDecision",

@@ -40,7 +40,7 @@ _AIRFLOW: Mapping[str, tuple[str, ...]] = {
     "triggerer": ("triggerer", "--skip-serve-logs"),
     # Each worker has its own queue in addition to the common one.
     **{
-        name: ("celery", "worker", "-H", f"{name}@{name}", "-c", "2", "-q", f"default,{name}", "--skip-serve-logs")
+        name: ("celery", "worker", "-H", f"{name}@{name}", "-c", "4", "-q", f"default,{name}", "--skip-serve-logs")
         for name in WORKERS
     },
 }
@@ -150,9 +150,10 @@ class Cluster:
         response.raise_for_status()
         return response.json() if response.content else None
 
-    def connect(self, url: str, access_token: str, conn_id: str = "cloudstore_default") -> None:
+    def connect(self, url: str, access_token: str, conn_id: str = "cloudstore_default", **extra: Any) -> None:
         """Point a connection to a service, for all tasks started from now on."""
-        self.store("connections", {"connection_id": conn_id, **json.loads(airflow_connection(url, access_token))})
+        connection = {"connection_id": conn_id, **json.loads(airflow_connection(url, access_token))}
+        self.store("connections", {**connection, "extra": json.dumps(extra)} if extra else connection)
 
     def store(self, kind: str, entity: dict[str, Any]) -> None:
         """Create or overwrite a connection or a pool.

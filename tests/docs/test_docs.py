@@ -119,9 +119,7 @@ def test_every_python_block_is_run_by_a_test() -> None:
 
 COMMANDS = [command for page in READ_BY_USERS for block in blocks(page, "console") for command in commands(block)]
 EMULATOR = [line for line in COMMANDS if line.startswith("python -m airflow_provider_cloudstore.emulator")]
-DOCTOR = [
-    line for line in COMMANDS if line.startswith("python -m airflow_provider_cloudstore.doctor")
-]  # tests/docs/test_doctor.py
+DOCTOR = [line for line in COMMANDS if line.startswith("airflow cloudstore doctor")]  # tests/docs/test_doctor.py
 EXPORTS = [line for line in COMMANDS if line.startswith("export AIRFLOW_CONN_CLOUDSTORE_DEFAULT=")]
 
 

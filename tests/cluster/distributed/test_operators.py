@@ -24,6 +24,7 @@ CONTENT = os.urandom(16 * 1024 * 1024)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 OLD = b"the file that is replaced"
 DAG = "lost_nodes"
+SERVICES = ("upload", "stuck_upload", "files", "polled", "deferred", "slow", "limited")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,11 @@ class Stage:
         state, tries = self.cluster.until(f"{task_id} is over", lambda: self.cluster.rows(sql, self.run_id, task_id), 300)[0]
         return state, tries
 
+    def state_of(self, task_id: str) -> str:
+        """The state of a task."""
+        sql = "select state from task_instance where run_id = %s and task_id = %s"
+        return str(self.cluster.rows(sql, self.run_id, task_id)[0][0])
+
     def uploads(self, service: str) -> tuple[int, int]:
         """How many uploads a service has received, and how many had an effect."""
         state = self.services[service].state()
@@ -64,28 +70,35 @@ def stage(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     folder.chmod(0o755)
     (folder / "target").write_bytes(OLD)
     with ExitStack() as stack:
-        services = {name: stack.enter_context(Emulator(fetch_delay=3600)) for name in ("upload", "stuck_upload", "files")}
+        services = {name: stack.enter_context(Emulator(fetch_delay=3600)) for name in SERVICES}
         services["stuck_upload"].fault("no_response", operation="upload")
         services["files"].put_file(CONTENT, "f1")
         services["files"].fault("drop_body", operation="download", after=len(CONTENT) // 2)
         services["files"].fault("delay", operation="download", seconds=600, times=3)
+        services["limited"].put_file(CONTENT, "f1")
+        services["limited"].fault("status", operation="link", status=429, headers={"Retry-After": "7"})
         cluster.heal()
         stack.callback(cluster.heal)
         for name, service in services.items():
-            cluster.connect(service.url, service.access_token, name)
+            cluster.connect(service.url, service.access_token, name, max_attempts=1)
         stage = Stage(cluster, services, cluster.trigger(DAG, folder=str(folder), sha256=SHA256), folder)
         in_the_middle = {
             "an upload has no response yet": lambda: services["stuck_upload"].state()["effects"].get("upload"),
             "an upload has ended": (folder / "after_response").exists,
+            "an upload is polled": lambda: services["polled"].state()["requests"].get("link", 0) > 2,
+            "an upload is deferred": lambda: stage.state_of("deferred") == "deferred",
             "half of a download has arrived": lambda: any(part.stat().st_size for part in stage.parts()),
         }
         for what, true in in_the_middle.items():
             cluster.until(what, true)
-        for name in WORKERS:
+        for name in (*WORKERS, "triggerer"):
             cluster[name].kill()
         assert (folder / "target").read_bytes() == OLD
         services["files"].call(lambda service: service.faults.script.clear())
-        cluster.start(*WORKERS)
+        cluster.start(*WORKERS, "triggerer")
+        for name in ("polled", "deferred"):
+            (queued,) = services[name].state()["files"]
+            services[name].put_file(CONTENT, queued["file_id"])
         yield stage
 
 
@@ -106,3 +119,27 @@ def test_a_file_is_complete_or_absent_when_its_node_is_lost(stage: Stage) -> Non
     assert stage.ended("download") == ("success", 2)
     assert (stage.folder / "target").read_bytes() == CONTENT
     assert stage.parts() == []  # the retry has removed the killed try's
+
+
+@pytest.mark.parametrize(("task_id", "service", "tries"), [("polling", "polled", 2), ("deferred", "deferred", 1)])
+def test_an_upload_that_waits_is_sent_once_though_its_worker_or_its_triggerer_is_lost(
+    stage: Stage, task_id: str, service: str, tries: int
+) -> None:
+    assert stage.ended(task_id) == ("success", tries)
+    (stored,) = stage.services[service].state()["files"]
+    assert stage.cluster.xcom(DAG, stage.run_id, task_id) == stored["file_id"]
+    assert stage.cluster.xcom(DAG, stage.run_id, task_id, "upload")["file_id"] == stored["file_id"]
+    assert stage.services[service].state()["requests"]["upload"] == 1
+
+
+def test_an_upload_whose_wait_timed_out_is_sent_again_by_a_clear_alone(stage: Stage) -> None:
+    assert stage.ended("timed_out") == ("failed", 1)  # of three
+    assert stage.uploads("slow") == (1, 1)
+    body = {"dry_run": False, "dag_run_id": stage.run_id, "task_ids": ["timed_out"]}
+    stage.cluster.api("POST", f"/dags/{DAG}/clearTaskInstances", body)
+    stage.cluster.until("it is sent again", lambda: stage.uploads("slow") == (2, 2))
+    assert stage.ended("timed_out") == ("failed", 2)
+
+
+def test_airflow_retries_when_the_service_asked_for_it(stage: Stage) -> None:
+    assert stage.ended("limited") == ("success", 2)  # the task's own retry_delay is an hour

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from airflow.providers_manager import ProvidersManager
 
 from airflow_provider_cloudstore.doctor import recording
 from airflow_provider_cloudstore.doctor.__main__ import main
@@ -105,3 +107,16 @@ def test_ctrl_c_during_a_wait_prints_the_report_so_far(
     assert "\nupload: POST " in out
     assert "\nlink: GET " in out
     assert "The upload is queued. Waiting up to 300 s" in caplog.text  # before it waits
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_the_command_of_airflow_prints_the_report_and_exits_like_the_module(emulator: Emulator, *, works: bool) -> None:
+    if not hasattr(ProvidersManager, "cli_command_functions"):
+        pytest.skip("this Airflow has no commands of providers: they came with 3.2")
+    flags = ["--json"] if works else ["--conn-id", "nowhere", "--json"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "airflow", "cloudstore", "doctor", *flags], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == (0 if works else 1), ended.stderr
+    assert json.loads(ended.stdout)["usable"] is works
+    assert emulator.access_token not in ended.stdout + ended.stderr

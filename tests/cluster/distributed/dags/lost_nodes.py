@@ -1,4 +1,4 @@
-"""Uploads and a download whose first try stands still where its node is to be killed."""
+"""Uploads and a download whose first try stands still, or waits, where its node or the triggerer is to be killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator, RemoteUrlUploadOperator
+from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator, DownloadLinkOperator, RemoteUrlUploadOperator
+from airflow_provider_cloudstore.retry_policies.cloudstore import CloudStoreRetryPolicy
 
 
 class StandingUpload(RemoteUrlUploadOperator):
@@ -34,6 +35,24 @@ with DAG(
         task_id="before_response", url="https://source.example/before", cloudstore_conn_id="stuck_upload", queue="w1"
     )
     StandingUpload(task_id="after_response", url="https://source.example/after", cloudstore_conn_id="upload", queue="w1")
+    waiting: dict[str, Any] = {"wait_for_file": True, "poll_interval": 0.5, "timeout": 300}
+    RemoteUrlUploadOperator(
+        task_id="polling", url="https://source.example/{{ ti.try_number }}", cloudstore_conn_id="polled", queue="w1", **waiting
+    )
+    RemoteUrlUploadOperator(
+        task_id="deferred", url="https://source.example/d", cloudstore_conn_id="deferred", deferrable=True, queue="w2", **waiting
+    )
+    RemoteUrlUploadOperator(
+        task_id="timed_out", url="https://source.example/t", cloudstore_conn_id="slow", queue="w2", **{**waiting, "timeout": 3}
+    )
+    DownloadLinkOperator(
+        task_id="limited",
+        file_id="f1",
+        cloudstore_conn_id="limited",
+        queue="w2",
+        retry_delay=timedelta(hours=1),
+        retry_policy=CloudStoreRetryPolicy(),
+    )
     DownloadFileOperator(
         task_id="download",
         file_id="f1",

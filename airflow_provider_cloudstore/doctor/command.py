@@ -1,0 +1,80 @@
+"""The doctor as a command: ``airflow cloudstore doctor`` where Airflow has commands of providers, and its module everywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.compat import GroupCommand
+
+DESCRIPTION = "Checks an Airflow connection against the service. Without the flags for more, it only reads."
+EPILOG = "Exit status: 0 if tasks can rely on it, as far as tried; 1 if not; 2 if an argument or confirmation was refused."
+OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--conn-id", {"default": DEFAULT_CONN_ID, "help": f"the Airflow connection; default: {DEFAULT_CONN_ID}"}),
+    ("--wrong-token", {"action": "store_true", "help": "also send a wrong token, which may lock an account"}),
+    (
+        "--upload",
+        {"metavar": "URL", "help": "upload this file and download it; it stays in the service. - reads the URL from stdin"},
+    ),
+    (
+        "--wait",
+        {"metavar": "SECONDS", "type": float, "default": 300.0, "help": "how long to wait for the file; default: 300"},
+    ),
+    (
+        "--delete-folder",
+        {
+            "metavar": "ID",
+            "help": "delete this folder with its contents, permanently; asks for the ID again on stdin",
+        },
+    ),
+    ("--json", {"action": "store_true", "help": "print the report as JSON"}),
+)
+"""Each flag, as ``argparse`` takes it."""
+_USABLE, _NOT_USABLE, _REFUSED = 0, 1, 2
+_CONFIRM = "This deletes folder '{}' with everything in it, permanently. Type its id to confirm: "
+
+
+def run(given: Namespace) -> int:
+    """Run the doctor and print its report.
+
+    :param given: a value for each of :data:`OPTIONS`.
+    :returns: the exit status: 0 if tasks can rely on the connection, as far as tried; 1 if not; 2 if nothing was sent, because
+        an argument was refused or a deletion was not confirmed.
+    """
+    # What `airflow connections` does: without it, Airflow 3 reads connections from the environment and secrets backends only.
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    output, sys.stdout = sys.stdout, sys.stderr  # for prompts, and Airflow's logs, of which the last comes when the process ends
+    from airflow_provider_cloudstore.doctor import diagnose
+    from airflow_provider_cloudstore.exceptions import InvalidInputError
+
+    try:
+        upload = input("URL to upload: ") if given.upload == "-" else given.upload
+        folder_id = given.delete_folder
+        if folder_id is not None and input(_CONFIRM.format(folder_id)) != folder_id:
+            raise InvalidInputError("the ids differ")
+        report = diagnose(given.conn_id, wrong_token=given.wrong_token, upload=upload, delete_folder=folder_id, wait=given.wait)
+    except (InvalidInputError, EOFError, KeyboardInterrupt) as error:
+        print(error if isinstance(error, InvalidInputError) else "Nothing was sent.")
+        return _REFUSED
+    print(json.dumps(report.to_dict(), indent=2) if given.json else report, file=output)
+    return _USABLE if report.usable else _NOT_USABLE
+
+
+def run_and_exit(given: Namespace) -> None:
+    """As :func:`run`, for ``airflow``, which ignores what a command returns."""
+    sys.exit(run(given))
+
+
+def commands() -> list[GroupCommand]:
+    """The commands of ``airflow``, which ``provider_info`` declares."""
+    from airflow_provider_cloudstore.compat import ActionCommand, Arg, GroupCommand
+
+    arguments = tuple(Arg((flag,), **more) for flag, more in OPTIONS)  # type: ignore[no-untyped-call]
+    doctor = ActionCommand("doctor", "Check a connection against the service", run_and_exit, arguments, DESCRIPTION, EPILOG)
+    return [GroupCommand("cloudstore", "Check a cloud file storage service", [doctor])]
