@@ -45,11 +45,12 @@ else:
     from airflow.hooks.base import BaseHook
 
 if TYPE_CHECKING or _AIRFLOW >= (3,):
-    from airflow.sdk import BaseOperator, Context, ObjectStoragePath, XComArg, get_current_context
+    from airflow.sdk import BaseOperator, BaseOperatorLink, Context, ObjectStoragePath, XComArg, get_current_context
     from airflow.sdk.log import mask_secret
 else:
     from airflow.io.path import ObjectStoragePath
     from airflow.models.baseoperator import BaseOperator
+    from airflow.models.baseoperatorlink import BaseOperatorLink
     from airflow.models.xcom_arg import XComArg
     from airflow.operators.python import get_current_context
     from airflow.utils.context import Context
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Asset, AssetAlias, BaseSensorOperator, Connection, RetryDecision, RetryPolicy
     from airflow.sdk.definitions.asset import AssetRef
+    from airflow.sdk.execution_time.xcom import XCom
     from airflow.sdk.observability.stats import Stats
     from airflow.triggers.base import BaseTrigger, TriggerEvent
 else:
@@ -82,6 +84,7 @@ else:
         "RetryPolicy": "airflow.sdk.RetryPolicy",
         "Stats": "airflow.sdk.observability.stats.Stats" if _AIRFLOW >= (3, 2) else "airflow.stats.Stats",
         "TriggerEvent": "airflow.triggers.base.TriggerEvent",
+        "XCom": "airflow.sdk.execution_time.xcom.XCom" if _AIRFLOW >= (3,) else "airflow.models.xcom.XCom",
         "get_hook_lineage_collector": "airflow.providers.common.compat.lineage.hook.get_hook_lineage_collector",
     }
 
@@ -109,6 +112,7 @@ __all__ = [
     "AssetRef",
     "BaseHook",
     "BaseOperator",
+    "BaseOperatorLink",
     "BaseSensorOperator",
     "BaseTrigger",
     "Connection",
@@ -122,6 +126,7 @@ __all__ = [
     "Stats",
     "TaskDeferred",
     "TriggerEvent",
+    "XCom",
     "XComArg",
     "amask_secret",
     "conf",

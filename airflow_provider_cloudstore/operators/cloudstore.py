@@ -12,6 +12,7 @@ from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
+from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.waiting import LinkOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -90,6 +91,7 @@ class DownloadLinkOperator(LinkOperator):
     """
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
+    operator_extra_links = (FileLink(),)
     ui_color = "#d5f0d5"
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
@@ -97,6 +99,7 @@ class DownloadLinkOperator(LinkOperator):
 
         link = link or hook.create_download_link(self.file_id)
         attach_file_id(self, context, link.file_id, hook)
+        push_file_page(self, context, link.file_id, hook)
         self._push(context, XCOM_DOWNLOAD_LINK, link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
         self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)

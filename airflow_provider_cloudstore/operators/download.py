@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.operators.base import RedactingOperator
+from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
 from airflow_provider_cloudstore.operators.waiting import LinkOperator
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class DownloadFileOperator(RedactingOperator, LinkOperator):
     """
 
     template_fields: Sequence[str] = ("file_id", "target", "expected_sha256", "cloudstore_conn_id")
+    operator_extra_links = (FileLink(),)
     ui_color = "#d5f0e8"
 
     def __init__(
@@ -75,5 +77,6 @@ class DownloadFileOperator(RedactingOperator, LinkOperator):
         file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)
         self._lineage = of_download(hook.settings.base_url, file.file_id, file.path)
         attach_file_id(self, context, file.file_id, hook)
+        push_file_page(self, context, file.file_id, hook)
         self.log.info("Downloaded file '%s' to %s: %d bytes, SHA-256 %s", file.file_id, file.path, file.bytes, file.sha256)
         return file.to_dict()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE
 from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import RedactingOperator, is_running, known_context
+from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator, validate_event
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
     """
 
     template_fields: Sequence[str] = ("url", "cloudstore_conn_id")
+    operator_extra_links = (FileLink(),)
     ui_color = "#d0e4f6"
 
     def __init__(self, *, url: str | XComArg, retry_unknown_outcome: bool = False, **kwargs: Any) -> None:
@@ -124,6 +126,7 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
 
         file_id = str(upload["file_id"])
         self._lineage = of_upload(upload["url"], hook.settings.base_url, file_id)
+        push_file_page(self, context, file_id, hook)
         if self.wait_for_file:
             self.log.info("File '%s' is available", file_id)
             attach_file_id(self, context, file_id, hook)

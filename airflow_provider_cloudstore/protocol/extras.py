@@ -58,6 +58,12 @@ class Extras:
         None, "pattern", "Token-refused pattern", "Regular expression, without case: an error that it matches means HTTP 401."
     )
     download_url: str = _extra("", "download URL", "Download URL", "URL to download from, with {token} as placeholder.")
+    file_page_url: str = _extra(
+        "",
+        "page URL",
+        "File page URL",
+        "URL of a file's page, with {file_id} as placeholder: the link File of a task leads there.",
+    )
 
 
 EXTRAS: dict[str, Extra] = {one.name: one.metadata["extra"] for one in fields(Extras)}

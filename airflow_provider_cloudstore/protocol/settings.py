@@ -82,6 +82,10 @@ class Settings(Extras):
         """The base URL and the proxy, without credentials."""
         return f"{self.base_url} through the proxy {redact_url(self.proxy.reveal())}" if self.proxy else self.base_url
 
+    def file_page(self, file_id: str) -> str:
+        """The URL of a file's page, by extra ``file_page_url``; empty without it."""
+        return self.file_page_url.replace("{file_id}", quote(file_id, safe=""))
+
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """The access token, and the proxy's credentials: those in its URL, and as its header holds them (RFC 7617)."""
@@ -259,6 +263,16 @@ def _download_url(value: Any) -> str:
     return str(value).strip()
 
 
+def _page_url(value: Any) -> str:
+    if not isinstance(value, str) or value.count("{file_id}") != 1 or "{token}" in value:
+        problem = "must be a URL that contains {file_id} once, and no token"
+    else:
+        problem = url_problem(value.strip(), allow_http=True)
+    if problem:
+        raise ConfigurationError(problem, advice="Set it to a URL such as https://files.example.com/files/{file_id}.")
+    return str(value).strip()
+
+
 _PARSERS: dict[str, Callable[..., Any]] = {
     "number": _number,
     "integer": _whole_number,
@@ -270,6 +284,7 @@ _PARSERS: dict[str, Callable[..., Any]] = {
     "conditions": _conditions,
     "pattern": _pattern,
     "download URL": _download_url,
+    "page URL": _page_url,
 }
 """How each kind of extra is read: from its value, and its bounds."""
 

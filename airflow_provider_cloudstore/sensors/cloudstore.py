@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator, conf
 from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import known_context, render_as_text
+from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
 from airflow_provider_cloudstore.operators.waiting import poll_until_available, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
@@ -34,6 +35,7 @@ class FileAvailableSensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
+    operator_extra_links = (FileLink(),)
     ui_color = "#f5ecc8"
     _wait: FileWait | None = None
 
@@ -107,7 +109,9 @@ class FileAvailableSensor(BaseSensorOperator):
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
         self.log.info("File '%s' is available", file_id)
-        attach_file_id(self, known_context(context), file_id, CloudStoreHook(self.cloudstore_conn_id))
+        hook, context = CloudStoreHook(self.cloudstore_conn_id), known_context(context)
+        attach_file_id(self, context, file_id, hook)
+        push_file_page(self, context, file_id, hook)
 
     if TYPE_CHECKING:
 

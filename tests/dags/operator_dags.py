@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_cloudstore.compat import Asset
-from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
+from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator, DownloadLinkOperator, RemoteUrlUploadOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.authoring import DAG, Param, task
 
@@ -46,6 +46,12 @@ with DAG("uploads_that_wait", schedule=None, start_date=START, params={"sources"
     RemoteUrlUploadOperator(task_id="single", url="{{ params.sources[0] }}", outlets=[REPORT], **waiting)
     arrived = RemoteUrlUploadOperator.partial(task_id="mapped", **waiting).expand(url=several())
     DownloadLinkOperator.partial(task_id="link").expand(file_id=arrived.output)
+
+with DAG("pages", schedule=None, start_date=START, params={"source": "", "target": ""}) as pages:
+    paged = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}", wait_for_file=True, poll_interval=0.1)
+    FileAvailableSensor(task_id="sensor", file_id=paged.output)
+    DownloadLinkOperator(task_id="link", file_id=paged.output)
+    DownloadFileOperator(task_id="download", file_id=paged.output, target="{{ params.target }}")
 
 with DAG("link", schedule=None, start_date=START) as link:
     made = DownloadLinkOperator(task_id="link", file_id="f1")

@@ -80,7 +80,7 @@ def stage(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         cluster.heal()
         stack.callback(cluster.heal)
         for name, service in services.items():
-            cluster.connect(service.url, service.access_token, name, max_attempts=1)
+            cluster.connect(service.url, service.access_token, name, **({"max_attempts": 1} if name == "limited" else {}))
         stage = Stage(cluster, services, cluster.trigger(DAG, folder=str(folder), sha256=SHA256), folder)
         in_the_middle = {
             "an upload has no response yet": lambda: services["stuck_upload"].state()["effects"].get("upload"),

@@ -105,6 +105,7 @@ VALUES: list[tuple[str, Any, Any]] = [
     ("success_when", " status = 1 | message=a = b ", ((("status",), "1"), (("message",), "a = b"))),
     ("token_refused_pattern", "log in again", re.compile("log in again", re.IGNORECASE)),
     ("not_found_pattern", "no such (folder|file)", re.compile("no such (folder|file)", re.IGNORECASE)),
+    ("file_page_url", "https://files.example.com/#/files/{file_id}", "https://files.example.com/#/files/{file_id}"),
     ("download_url", " http://dl.example.com/{token}/x ", "http://dl.example.com/{token}/x"),
 ]
 

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
+from airflow_provider_cloudstore.operators.links import FileLink
+from tests.dag_runs import run_dag
+from tests.dags import operator_dags as dags
+from tests.real_airflow import AIRFLOW_2
+from tests.support import store_file
+
+PAGE = "https://files.example.com/#/files/{file_id}"
+
+
+@pytest.fixture
+def with_pages(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
+    """The emulator, and a connection whose service has pages of files."""
+    connection = {**json.loads(emulator.connection), "extra": {"file_page_url": PAGE}}
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+    return emulator
+
+
+def links(dag: Any) -> dict[str, str | None]:
+    """By task, what the UI shows as its link: what Airflow stored of it, or on Airflow 2 what the link reads."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        run: Any = session.query(DagRun).filter(DagRun.dag_id == dag.dag_id).order_by(DagRun.id.desc()).first()
+        instances = run.get_task_instances(session=session)
+        if AIRFLOW_2:
+            return {ti.task_id: FileLink().get_link(dag.get_task(ti.task_id), ti_key=ti.key) for ti in instances}
+        return {ti.task_id: ti.xcom_pull(task_ids=ti.task_id, key=FileLink().xcom_key) for ti in instances}
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_each_task_with_a_file_links_to_its_page(with_pages: Emulator, tmp_path: Path) -> None:
+    params = {"source": with_pages.serve(b"x"), "target": str(tmp_path / "file")}
+    run = run_dag(dags.pages, params)
+    assert run.state == "success", run
+    page = PAGE.replace("{file_id}", run.values["upload"])
+    assert links(dags.pages) == dict.fromkeys(("upload", "sensor", "link", "download"), page)
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_without_the_extra_there_is_no_link(emulator: Emulator, tmp_path: Path) -> None:
+    assert run_dag(dags.pages, {"source": emulator.serve(b"x"), "target": str(tmp_path / "file")}).state == "success"
+    assert not any(links(dags.pages).values())
+
+
+def test_an_id_is_encoded_in_the_address_of_its_page(with_pages: Emulator) -> None:
+    pushed: dict[str, Any] = {}
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
+    store_file(with_pages, file_id="a/b #1")
+    DownloadLinkOperator(task_id="link", file_id="a/b #1").execute(context)
+    assert pushed["file_page"] == "https://files.example.com/#/files/a%2Fb%20%231"
