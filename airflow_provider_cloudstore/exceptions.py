@@ -206,7 +206,7 @@ class ServiceError(
 ):
     """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
-    hint = "The service reported this error itself."
+    hint = "The service reported this error itself. If it means that the token was refused, set extra 'token_refused_pattern'."
 
 
 class InvalidResponseError(

@@ -95,7 +95,7 @@ def _lines_of(source: FileManifest, digests: set[bytes]) -> set[int]:
 def _open(path: Any) -> tuple[PathFolder, str]:
     from airflow_provider_cloudstore.hooks.targets import object_path
 
-    folder, place = PathFolder(object_path(path, "receipts")), str(path).rstrip("/")
+    folder, place = PathFolder(object_path(path, "receipts")), str(path).strip().rstrip("/")
     if not any(name.startswith(("batch-", "part-")) for name in folder.names()):
         raise InvalidInputError(f"there are no receipts at {place}: check the path")
     return folder, place

@@ -19,6 +19,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
 ]
+exclude_patterns = ["_data"]
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(?!airflow_provider_cloudstore).*")]  # other packages are not on this site
 myst_enable_extensions = ["attrs_inline"]

@@ -10,8 +10,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore.doctor.report import Report, Step
-from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidResponseError, NotFoundError, one_line
-from airflow_provider_cloudstore.protocol.contents import SIGN_NAMES, Content, read_content
+from airflow_provider_cloudstore.exceptions import (
+    AuthenticationError,
+    CloudStoreError,
+    InvalidResponseError,
+    NotFoundError,
+    one_line,
+)
+from airflow_provider_cloudstore.protocol.contents import SIGN_NAMES, Content, plain_name, read_content
 from airflow_provider_cloudstore.protocol.failures import may_mean_missing
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
@@ -30,6 +36,12 @@ UNRECOGNIZED = (
     "the service's errors are not recognized: rejected uploads would count as success; with --upload, the doctor sees what a "
     "success looks like"
 )
+_ALIKE = (
+    "a missing file is answered alike, so the token may be refused or have expired: set a valid one, and let extra "
+    "'token_refused_pattern' match these words"
+)
+_NO_FOLDER = "try it again with a folder that exists"
+_REFUSED = "if the folder does not exist, let extra 'not_found_pattern' match these words; if it does, the service refused"
 _VALUES = {"file_id_path": ("file_id", _NO_ID), "token_path": ("token", _NO_TOKEN)}
 
 
@@ -154,10 +166,8 @@ def _add_patterns(report: Report, record: Record, connection: Settings) -> None:
         report.extras["not_found_pattern"] = pattern
     refused = record.last("wrong token")
     if refused and refused.words and refused.words != record.answers[0].words:
-        report.extras["token_refused_pattern"] = _pattern_of(refused)
-    deletion = record.last("deletion")
-    if deletion and deletion.words and not re.search(pattern or "$^", deletion.words, re.IGNORECASE):
-        report.candidates["not_found_pattern"] = [_pattern_of(deletion)]
+        known = connection.token_refused_pattern.pattern if connection.token_refused_pattern else ""
+        report.extras["token_refused_pattern"] = _joined(known, refused)
 
 
 def _problems_of_reading(record: Record) -> Iterator[str]:
@@ -170,19 +180,23 @@ def _problems_of_reading(record: Record) -> Iterator[str]:
         yield UNRECOGNIZED
     if missing.found:
         yield "a link was created for a file that does not exist, so no wait would be one"
-    if wrong_path and wrong_path.says == missing.says and not record.uploads:
-        yield "a wrong base URL would look like a missing file: prove the address with --upload"
+    is_vague = missing.words and not (missing.operation.subject in missing.words or _refuses(record) or record.uploads)
+    is_of_any_path = wrong_path and wrong_path.says == missing.says and not record.uploads
     if refused and (isinstance(refused.error, NotFoundError) or refused.words == missing.words != ""):
         yield "a refused token looks like a missing file; this connection's may be refused, too"
-    if missing.words and not (missing.operation.subject in missing.words or refused or record.uploads):
-        yield "a refused token may look like a missing file: prove it with --wrong-token or --upload"
+    elif is_vague:
+        alike = "a refused or expired token, or a wrong base URL," if is_of_any_path else "a refused or expired token"
+        yield f"{alike} may look like a missing file: prove the connection with --upload"
+    elif is_of_any_path:
+        yield "a wrong base URL would look like a missing file: prove the address with --upload"
 
 
 def _problems_of_changes(record: Record) -> Iterator[str]:
     upload, deletion, second = map(record.last, ("upload", "deletion", "second deletion"))
     errors = [came for came in record.downloads.values() if isinstance(came, CloudStoreError)]
     if upload and upload.error:
-        yield f"uploads fail: {upload.error.reason}"
+        alike = upload.words and upload.words == record.answers[0].words
+        yield f"uploads fail: {upload.error.reason}{f'; {_ALIKE}' if alike else ''}"
     if upload and upload.found and not upload.results("file_id_path"):
         yield "nothing shows that an upload was accepted: the response has no id for downstream tasks"
     if record.waited is not None:
@@ -191,7 +205,7 @@ def _problems_of_changes(record: Record) -> Iterator[str]:
         reason = f"{errors[-1].reason}. {errors[-1].what_to_do}".rstrip(". ")
         yield f"a link was created, so waits end, but no file came: {reason}"
     if deletion and deletion.error:
-        yield f"deletions fail: {deletion.error.reason}; try it again with a folder that exists"
+        yield f"deletions fail: {deletion.error.reason}; {_REFUSED if deletion.words else _NO_FOLDER}"
     if second and not (second.words or isinstance(second.error, NotFoundError)):
         yield "nothing shows that a folder was deleted: a second deletion is answered no differently"
 
@@ -199,7 +213,7 @@ def _problems_of_changes(record: Record) -> Iterator[str]:
 def _not_found_pattern(record: Record, pattern: str, *, can_read: bool) -> str:
     """``pattern``, extended until it matches each message that is proven to mean a missing file or folder, whatever its id."""
     upload = record.last("upload")
-    is_accepted = bool(record.last("wrong token") or (upload and upload.found))
+    is_accepted = bool(upload.found if upload else _refuses(record))
     for answer in record.answers:
         words, subject = answer.words, answer.operation.subject
         is_proven = {
@@ -209,9 +223,14 @@ def _not_found_pattern(record: Record, pattern: str, *, can_read: bool) -> str:
             "second deletion": True,
         }.get(answer.name, False)
         if is_proven and words and not (pattern and re.search(pattern, words, re.IGNORECASE)):
-            added = _pattern_of(answer)
-            pattern = f"{pattern}|{added}" if pattern else added
+            pattern = _joined(pattern, answer)
     return pattern
+
+
+def _refuses(record: Record) -> bool:
+    """Whether a wrong token was refused, and not in words that another kind of refusal may lack: an expired token, say."""
+    refused = record.last("wrong token")
+    return bool(refused and isinstance(refused.error, AuthenticationError))
 
 
 def _success_when(record: Record) -> tuple[str, str] | None:
@@ -224,7 +243,7 @@ def _success_when(record: Record) -> tuple[str, str] | None:
     others = [dict(leaves_of(answer.content.data)) for answer in refusals]
     for path, value in successes[0].items():
         is_of_all = all(path in one and one[path] == value for one in successes)
-        if _is_word(value) and is_of_all and all(path in one and one[path] != value for one in others):
+        if _is_word(value) and is_of_all and all(one.get(path) != value for one in others):
             return path, value if isinstance(value, str) else json.dumps(value)
     return None
 
@@ -234,10 +253,11 @@ def _is_word(value: Any) -> bool:
     return isinstance(value, (bool, int)) or (isinstance(value, str) and bool(re.fullmatch(r"[\w-]{1,20}", value)))
 
 
-def _pattern_of(answer: Answer) -> str:
-    """A regular expression that matches the words of an answer, whatever its subject."""
+def _joined(pattern: str, answer: Answer) -> str:
+    """``pattern``, or one that matches the words of an answer, whatever its subject."""
     parts = re.split(rf"(?<!\w){re.escape(answer.operation.subject)}(?!\w)", answer.words)
-    return ".*".join(map(re.escape, parts)).replace(r"\ ", " ")
+    added = ".*".join(map(re.escape, parts)).replace(r"\ ", " ")
+    return f"{pattern}|{added}" if pattern else added
 
 
 def _notes(record: Record) -> Iterator[str]:
@@ -304,7 +324,9 @@ def candidates_in(data: Any, no_value: re.Pattern[str]) -> list[str]:
     """The paths of what may be an id or a token: no flag, no state or code, and no value of the kind that is none."""
     leaves = [(path, value) for path, value in leaves_of(data) if value is not None and not isinstance(value, bool)]
     return [
-        path for path, value in leaves if path.rpartition(".")[2].lower() not in SIGN_NAMES and not no_value.fullmatch(str(value))
+        path
+        for path, value in leaves
+        if plain_name(path.rpartition(".")[2]) not in SIGN_NAMES and not no_value.fullmatch(str(value))
     ]
 
 

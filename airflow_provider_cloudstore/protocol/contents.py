@@ -11,9 +11,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
+from airflow_provider_cloudstore.protocol.secrets import is_credential_name
 from airflow_provider_cloudstore.protocol.storable import Json
 
 Fields = dict[str, Any]
@@ -22,20 +23,36 @@ Fields = dict[str, Any]
 PLACES = (("data",), ("result",), ("response",), ("ocs", "meta"), ("error",))
 """Where ids, tokens and words may stand besides the top level; signs of an error only in the last two."""
 _SIGN_PLACES = PLACES[-2:]
-_STATES = ("_status", "status", "stat", "result", "state", "type")
-_ERROR_WORD = re.compile(r"(error|fail|fatal).*|(ko|nok)\b.*", re.DOTALL)
-_FLAGS = ("success", "ok", "issuccess", "is_success")
-_FAILURE_FLAGS = ("haserrors",)
+# Names of signs, as `plain_name` has them.
+_STATES = ("status", "stat", "result", "state", "type")
+_FLAGS = ("success", "ok", "issuccess", "succeeded", "successful")
+_FAILURE_FLAGS = ("haserrors", "haserror", "iserror", "failed")
 _CODES = (
-    "code", "errno", "error_code", "errorcode", "err_code", "errcode", "res_code", "response_code", "retcode", "statuscode",
-    "status_code", "response_status", "httpcode", "http_code",
+    "code", "errno", "errorno", "errorcode", "errcode", "rescode", "responsecode", "resultcode", "returncode", "retcode", "ret",
+    "rc", "statuscode", "responsestatus", "httpcode", "httpstatus",
 )  # fmt: skip
-_ZERO_ALONE = ("errno", "error_code", "errorcode", "err_code", "errcode")  # in which 1 is an error
-_SUCCESS_WORDS = ("ok", "success", "successful", "succeeded", "true")
-_NO_ERROR = ("", "0", "none", "null", "false", *_SUCCESS_WORDS)
-_ERRORS = ("error", "errors")
-_BARE_ERRORS = ("false", "error")
+_ZERO_ALONE = ("errno", "errorno", "errorcode", "errcode")  # in which 1 is an error
+_ERRORS = (
+    "error", "errors", "err", "errormessage", "errormsg", "errmsg", "errordescription", "exception", "exceptionmessage", "fault",
+)  # fmt: skip
 SIGN_NAMES = frozenset((*_STATES, *_FLAGS, *_FAILURE_FLAGS, *_CODES))
+_ERROR_WORD = re.compile(
+    r"(error|fail|fatal|exception).*"
+    r"|(ko|nok|nack|err|denied|forbidden|unauthori[sz]ed|unauthenticated|refused|rejected|invalid|unsuccessful|aborted"
+    r"|not[ _-]?found|internal[ _-]error)\b.*",
+    re.DOTALL,
+)
+_ERROR_TYPE = re.compile(r"(error|fail|fatal|exception)[^.]*")  # a type may also be a file's name
+_STATUS_LINE = re.compile(r"(?:http/[\d.]+ +)?([45]\d\d)\b.*", re.DOTALL)
+_ERROR_TEXT = re.compile(
+    r"\W*(php )?(fatal|error|fail(ed|ure)?|exception|uncaught|traceback|internal server error|bad gateway|service unavailable"
+    r"|gateway time-?out|forbidden|unauthori[sz]ed|access denied|not[ _-]?found)\b.*",
+    re.DOTALL,
+)
+_SUCCESS_WORDS = ("ok", "success", "successful", "succeeded", "true")
+_NOTHING = ("none", "null", "no error", "no errors", "noerror", *_SUCCESS_WORDS)
+_NO_ERROR = ("", "0", "false", *_NOTHING)
+_BARE_ERRORS = ("false", "error")
 _NAME = re.compile(r"(?!-?[0-9.]+$)[\w./:-]{1,80}")
 _NUMBER = re.compile(r"-?[0-9]+(\.0+)?")
 _WORDS = (
@@ -44,12 +61,14 @@ _WORDS = (
     "res_message", "error_summary", "content", "title", "error", "errors", "err", "0",
 )  # fmt: skip
 _NESTED_WORDS = ("message", "value", "msg", "content", "detail", "description", "reason", "error")
-_NAMES_OF_ERRORS = ("error", "code", "error_code", "errorcode")  # whose text is shown beside the words
+_NAMES_OF_ERRORS = ("error", "code", "errorcode")  # whose text is shown beside the words
 _CODINGS = ("gzip", "x-gzip", "deflate")
 _OTHER_CODINGS = ("br", "compress", "x-compress", "zstd", "dcb", "dcz", "exi", "aes128gcm")  # all others are none (IANA)
+_BINARY = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
 PAGE_TYPES = ("text/html", "application/xhtml")
-_from_json = json.JSONDecoder(strict=False).decode  # careless services send raw line breaks inside strings
+_PADDING = re.compile(r"\s*\)?\s*;?\s*")  # what follows JSON in a callback
+_json = json.JSONDecoder(strict=False)  # careless services send raw line breaks inside strings
 
 
 def lowered(value: Any) -> Fields | None:
@@ -57,6 +76,11 @@ def lowered(value: Any) -> Fields | None:
     if isinstance(value, list) and len(value) == 1:
         (value,) = value
     return {str(name).lower(): one for name, one in value.items()} if isinstance(value, dict) else None
+
+
+def plain_name(name: str) -> str:
+    """The name of a field without case, underscores and hyphens."""
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def fields_in(data: Json, places: Iterable[tuple[str, ...]] = PLACES) -> Iterator[Fields]:
@@ -108,11 +132,12 @@ class Signs:
 def read_signs(data: Json) -> Signs:
     """The signs of an error in a body; of an object at its top level, in ``ocs.meta`` and in ``error``."""
     if not isinstance(data, (dict, list)):
-        return Signs(says_error=data is False or (isinstance(data, str) and _word(data) in _BARE_ERRORS))
+        is_error = isinstance(data, str) and (_word(data) in _BARE_ERRORS or bool(_ERROR_TEXT.fullmatch(_word(data))))
+        return Signs(says_error=data is False or is_error)
     says_error, says_success, codes = False, False, list[int | str]()
     top, *inner = fields_in(data, _SIGN_PLACES)
     for fields in (top, *inner):
-        signs = [(name, value) for name, value in fields.items() if name in SIGN_NAMES]
+        signs = [(plain, value) for name, value in fields.items() if (plain := plain_name(name)) in SIGN_NAMES]
         for name, value in signs:
             if name in _STATES or name in _FLAGS:
                 says_error = says_error or _fails(name, value)
@@ -120,18 +145,22 @@ def read_signs(data: Json) -> Signs:
             says_error = says_error or (name in _FAILURE_FLAGS and _word(value) in _SUCCESS_WORDS)
             codes += _bad_code(name, value, of_ocs="statuscode" in fields and fields is not top)
     whole = lowered(data) or {}
-    mentions = any(_says_something(fields[name]) for fields in (whole, top) for name in _ERRORS if name in fields)
+    errors = [value for fields in (whole, top) for name, value in fields.items() if plain_name(name) in _ERRORS]
+    mentions = any(_word(value) == "true" or _says_something(value) for value in errors)
     return Signs(says_error, says_success, tuple(codes), mentions)
 
 
 def _fails(name: str, value: Any) -> bool:
-    if name in _FLAGS and (_word(value) == "0" or (isinstance(value, (int, float)) and value == 0)):
+    word = _word(value)
+    if name in _FLAGS and (word in ("0", "no", "n") or (isinstance(value, (int, float)) and value <= 0)):
         return True
-    return value is False or _word(value) == "false" or (name in _STATES and bool(_ERROR_WORD.fullmatch(_word(value))))
+    return value is False or word == "false" or bool((_ERROR_TYPE if name == "type" else _ERROR_WORD).fullmatch(word))
 
 
 def _bad_code(name: str, value: Any, *, of_ocs: bool = False) -> list[int | str]:
     """The code in a field, if it is one that is no success."""
+    if name in _STATES and (line := _STATUS_LINE.fullmatch(_word(value))):
+        return [int(line[1])]
     is_number = (isinstance(value, (int, float)) and not isinstance(value, bool)) or bool(_NUMBER.fullmatch(_word(value)))
     if not (name in _CODES or (name in _STATES and is_number)) or value is None or isinstance(value, (dict, list)) or value == "":
         return []
@@ -140,7 +169,7 @@ def _bad_code(name: str, value: Any, *, of_ocs: bool = False) -> list[int | str]
             number = int(float(value))
             return [] if _is_success(name, number, of_ocs=of_ocs) else [number]
     word = _word(value) if isinstance(value, str) else str(value).lower()
-    return [] if word in _SUCCESS_WORDS else [word]
+    return [] if word in _NOTHING else [word]
 
 
 def _is_success(name: str, number: int, *, of_ocs: bool) -> bool:
@@ -151,9 +180,11 @@ def _is_success(name: str, number: int, *, of_ocs: bool) -> bool:
 
 def _says_something(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(
-            bool(_bad_code(name, one)) if name in _CODES else _says_something(one) for name, one in (lowered(value) or {}).items()
-        )
+        fields = {plain_name(str(name)): one for name, one in value.items()}
+        codes = [name for name in fields if name in _CODES or name in _STATES]
+        # Beside a code, only words say something: a request's id does not.
+        said = [one for name, one in fields.items() if name not in codes and (not codes or name in _NESTED_WORDS)]
+        return any(_bad_code(name, fields[name]) for name in codes) or any(map(_says_something, said))
     if isinstance(value, list):
         return any(map(_says_something, value))
     return _word(value) not in _NO_ERROR if isinstance(value, str) else bool(value)
@@ -181,6 +212,12 @@ class Content:
     signs: Signs = Signs()
 
     @property
+    def top(self) -> dict[str, Any] | None:
+        """The JSON object, or the only item of a list; None if it is neither."""
+        (data,) = self.data if isinstance(self.data, list) and len(self.data) == 1 else (self.data,)
+        return data if isinstance(data, dict) else None
+
+    @property
     def words(self) -> str:
         """What the service says in words, with single spaces; empty if it says nothing, or sent no response of its own."""
         if self.problem:
@@ -189,7 +226,8 @@ class Content:
             return " ".join(self.data.split()) if isinstance(self.data, str) else ""
         places = list(fields_in(self.data))
         texts = (_text(fields[name]) for fields in places for name in _WORDS if name in fields)
-        sentences = (one for one in places[0].values() if isinstance(one, str) and " " in one.strip())
+        told = (one for name, one in places[0].items() if isinstance(one, str) and not is_credential_name(name))
+        sentences = (one for one in told if " " in one.strip())
         found = next((text for text in (*texts, *sentences) if text and _word(text) not in _NO_ERROR), "")
         return " ".join(found.split())
 
@@ -205,8 +243,8 @@ class Content:
     def _named(self, fields_of: tuple[str, ...]) -> Iterator[str]:
         """Those of such fields that are one word and say something."""
         for fields in fields_in(self.data, _SIGN_PLACES) if isinstance(self.data, (dict, list)) else ():
-            for name in fields_of:
-                value = fields.get(name)
+            plain = {plain_name(name): value for name, value in fields.items()}
+            for value in map(plain.get, fields_of):
                 text = value.strip() if isinstance(value, str) else ""
                 if _NAME.fullmatch(text) and text.lower() not in (*_NO_ERROR, *_BARE_ERRORS):
                     yield text
@@ -244,14 +282,42 @@ def read_content(response: Response) -> Content:
     if not text:
         return Content()
     with suppress(ValueError, RecursionError):
-        data = _from_json(text)
+        data = _parsed(body, text)
         return Content(data, signs=read_signs(data))
     is_page = text.startswith("<") or response.headers.get("content-type", "").lower().startswith(PAGE_TYPES)
     if is_page:
         kind = "XML" if text.startswith("<?xml") else "a web page"
         return Content(text, f"{kind} in place of the service's response", is_web_page=True)
-    is_broken = text[0] in "{["
-    return Content(text, "a body that begins like JSON and is not JSON" if is_broken else "", signs=read_signs(text))
+    problem = "a body that begins like JSON and is not JSON" if text[0] in "{[" else ""
+    if _BINARY.search(text):
+        problem = "a body that is neither JSON nor text"
+    return Content(text, problem, signs=read_signs(text))
+
+
+def _parsed(body: bytes, text: str) -> Json:
+    """The JSON in a body: all of it, JSON that is a string again, or an object behind what a careless service prints first.
+
+    :param text: the body in UTF-8, stripped.
+    :raises ValueError: if there is none.
+    """
+    with suppress(ValueError):
+        return _unwrapped(_json.decode(text))
+    with suppress(ValueError):
+        return _unwrapped(json.loads(body, strict=False))  # in UTF-16 or UTF-32
+    begin = text.find("{")
+    if begin < 0 or text.startswith("<"):
+        raise ValueError("no JSON")
+    data, end = _json.raw_decode(text, begin)
+    if not _PADDING.fullmatch(text, end):
+        raise ValueError("no JSON")
+    return cast("Json", data)
+
+
+def _unwrapped(data: Any) -> Json:
+    if isinstance(data, str) and data.lstrip().startswith("{"):
+        with suppress(ValueError):
+            return cast("Json", _json.decode(data))
+    return cast("Json", data)
 
 
 def _decoded(body: bytes, coding: str) -> tuple[bytes, str]:

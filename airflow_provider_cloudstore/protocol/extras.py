@@ -62,7 +62,7 @@ class Extras:
         "",
         "page URL",
         "File page URL",
-        "URL of a file's page, with {file_id} as placeholder: the link File of a task leads there.",
+        "URL of a file's page, with {file_id} as placeholder, for the link File of a task.",
     )
 
 

@@ -334,7 +334,12 @@ class CreateDownloadLink(Operation[DownloadLink]):
 
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
         """The link, if the response contains a token; its URL is the response's, or else that of extra ``download_url``."""
-        link = results.find_link(self.subject, reading.response, reading.content.data, settings.token_path, reading.secrets)
+        content = reading.content
+        # The URL of an error may be that of a page about it.
+        trusts_urls = not (content.signs.mentions_error or signals.refuses_token(content))
+        link = results.find_link(
+            self.subject, reading.response, content.data, settings.token_path, reading.secrets, trusts_urls=trusts_urls
+        )
         if link and not link.url_with_token and settings.download_url:
             return replace(link, url_with_token=settings.download_url.replace("{token}", _encode(link.token)))
         return link

@@ -29,7 +29,29 @@ _TOKENS = ("download_token", "token")
 _URLS = ("download_url", "downloadurl", "url", "link", "href")
 _URL = re.compile(r"https?://[^\s\\]+", re.IGNORECASE)
 _STATES = ("_status", "status", "state", "result")
-_PENDING = ("pending", "queued", "processing", "in_progress", "preparing", "waiting", "scheduled")
+_PENDING = (
+    "pending",
+    "queued",
+    "in_queue",
+    "processing",
+    "in_progress",
+    "preparing",
+    "waiting",
+    "scheduled",
+    "submitted",
+    "accepted",
+    "started",
+    "running",
+    "fetching",
+    "downloading",
+    "uploading",
+    "transferring",
+    "converting",
+    "incomplete",
+    "not_ready",
+    "unavailable",
+)
+_READY_FLAGS = ("ready", "is_ready", "isready", "available", "is_available", "isavailable", "completed", "finished")
 # Without underscores.
 _EXPIRIES = (
     "expiresat", "expires", "expireat", "expire", "expiry", "expirydate", "expirytime", "expiration", "expirationdate",
@@ -40,6 +62,15 @@ _EPOCH_FROM = 100_000_000  # a smaller number would be a date before 1973, so it
 _MILLISECONDS_FROM = 100_000_000_000  # as seconds, a date after the year 5138
 _BARE_ID = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[\w.:-]+", re.ASCII)  # neither "OK" nor "1"
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_BARE_TOKEN = re.compile(r"[\w.~+/=:|%@$*!-]+", re.ASCII)
+_UNLIKE_A_TOKEN = re.compile(r".*\s.*|\W+|[0-9]{1,3}", re.DOTALL)
+# What careless services write in a token's place, without underscores and hyphens.
+_NO_TOKENS = frozenset(
+    (*(state.replace("_", "") for state in _PENDING), "true", "ok", "success", "no", "ko", "error", "fail", "failed", "expired",
+     "invalid", "invalidtoken", "missing", "notfound", "denied", "accessdenied", "forbidden", "unauthorized", "unauthenticated",
+     "login")
+)  # fmt: skip
+_EMPTY_TOKEN = re.compile(r"[?&](?:download_)?token=(?:null|none|undefined)?(?:[&#]|$)", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"0+|-[0-9]+")  # what careless services write for nothing
 
 
@@ -128,21 +159,33 @@ class DownloadedFile(_Result):
 
 
 def find_link(
-    file_id: str, response: Response, data: Json, token_path: tuple[str, ...], secrets: Iterable[Secret]
+    file_id: str,
+    response: Response,
+    data: Json,
+    token_path: tuple[str, ...],
+    secrets: Iterable[Secret],
+    *,
+    trusts_urls: bool = True,
 ) -> DownloadLink | None:
-    """The download link in a response, or None if it contains no token. A URL is a token, too, where there is no other.
+    """The download link in a response, or None if it contains no token.
 
     :param data: the response's parsed body.
+    :param trusts_urls: whether a URL is a token, too, where there is no other.
     :param token_path: where the token is; empty for the usual places.
     :param secrets: the secrets of the call. A value that repeats one of them is neither a token nor a URL.
     """
     known, created_at = tuple(secrets), pendulum.from_timestamp(response.received)
-    candidates = [value_at(data, token_path)] if token_path else _candidates(data)
-    token = next((text for text in _texts(candidates, known) if not re.search(r"\s", text)), None)
+    candidates = [value_at(data, token_path)] if token_path else _candidates(data, trusts_urls=trusts_urls)
+    token = next((text for text in _texts(candidates, known) if _may_be_token(text)), None)
     if token is None:
         return None
     urls = (text for text in (token, *_texts(_values(data, _URLS), known)) if _URL.fullmatch(text))
     return DownloadLink(file_id, token, next(urls, None), created_at, _find_expiry(data, created_at))
+
+
+def _may_be_token(text: str) -> bool:
+    word = text.lower().replace("_", "").replace("-", "")
+    return not _UNLIKE_A_TOKEN.fullmatch(text) and word not in _NO_TOKENS
 
 
 def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Secret]) -> str | None:
@@ -161,8 +204,14 @@ def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Se
 
 
 def is_pending(data: Json) -> bool:
-    """Whether a state says that the service is still working."""
-    return any(str(value).strip().lower() in _PENDING for value in _values(data, _STATES))
+    """Whether a state or a flag says that the service is still working."""
+    states = [data] if isinstance(data, str) else _values(data, _STATES)
+    flags = _values(data, _READY_FLAGS)
+    return any(_state(state) in _PENDING for state in states) or any(flag is False for flag in flags)
+
+
+def _state(value: Any) -> str:
+    return re.sub(r"[\s-]+", "_", str(value).strip(" .").lower())
 
 
 def _values(data: Json, names: Iterable[str]) -> Iterator[Any]:
@@ -193,14 +242,15 @@ def _texts(values: Iterable[Any], secrets: tuple[Secret, ...]) -> Iterator[str]:
             yield text
 
 
-def _candidates(data: Json) -> Iterator[Any]:
+def _candidates(data: Json, *, trusts_urls: bool) -> Iterator[Any]:
     """What may be the token, most likely first."""
     yield from _values(data, _TOKENS)
     urls = list(_values(data, _URLS))
     yield from map(_token_in_query, urls)
-    if not is_pending(data):
-        yield from (url for url in urls if isinstance(url, str) and _URL.fullmatch(url))
-    yield data
+    if trusts_urls and not is_pending(data):
+        yield from (url for url in urls if isinstance(url, str) and _URL.fullmatch(url) and not _EMPTY_TOKEN.search(url))
+    if isinstance(data, str) and (_BARE_TOKEN.fullmatch(data) or _URL.fullmatch(data)):
+        yield data
 
 
 def _token_in_query(url: Any) -> str | None:

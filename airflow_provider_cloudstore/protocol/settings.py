@@ -229,9 +229,10 @@ def validate_proxy(value: Any) -> Secret:
 
 
 def _path(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, str) or not all(value.split(".")):
-        raise ConfigurationError("must be keys joined by dots, such as data.link.key")
-    return tuple(value.split("."))
+    keys = [key.strip() for key in value.split(".")] if isinstance(value, str) else []
+    if not keys or not all(keys) or "$" in keys or re.search(r"[\[\]/]", str(value)):
+        raise ConfigurationError("must be keys and positions joined by dots, such as data.links.0.key")
+    return tuple(keys)
 
 
 def _conditions(value: Any) -> tuple[tuple[tuple[str, ...], str], ...]:
@@ -242,12 +243,15 @@ def _conditions(value: Any) -> tuple[tuple[tuple[str, ...], str], ...]:
     return conditions
 
 
+_MESSAGES = ("Disk is full", "quota exceeded (507)", "no such file")
+
+
 def _pattern(value: Any) -> re.Pattern[str]:
     try:
         pattern = re.compile(value, re.IGNORECASE)
     except (re.error, TypeError, OverflowError, RecursionError):
         raise ConfigurationError("must be a regular expression, such as no such (folder|file)") from None
-    if pattern.search(""):
+    if pattern.search("") or all(map(pattern.search, _MESSAGES)):
         raise ConfigurationError("matches every message")
     return pattern
 

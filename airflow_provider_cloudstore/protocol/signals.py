@@ -148,8 +148,8 @@ def _of_2xx(operation: Operation[Any], response: Response, content: Content, set
     reason, signs = f"HTTP {response.status}", content.signs
     stated = _stated(content)
     is_error = signs.is_error or (signs.mentions_error and not has_result)
-    if settings.success_when and isinstance(content.data, dict):
-        is_error = not _is_success(content.data, settings.success_when)
+    if settings.success_when and content.top is not None:
+        is_error = not _is_success(content.top, settings.success_when)
     if is_error:
         reason += f", but the service reports an error{f' ({stated})' if stated else ''}"
         return Seen(_of_error(operation, content, stated, settings, has_result), reason, stated or response.status)
@@ -196,12 +196,18 @@ def _of_words(operation: Operation[Any], signal: Signal, content: Content, setti
         return signal
     for means, pattern in (
         (Signal.TOKEN_REFUSED, settings.token_refused_pattern),
-        (Signal.MISSING, settings.not_found_pattern if operation.has_subject and isinstance(content.data, dict) else None),
-        (Signal.TOKEN_REFUSED, None if _OF_A_SOURCE.search(content.words) else _TOKEN_REFUSED),
+        (Signal.MISSING, settings.not_found_pattern if operation.has_subject and content.top is not None else None),
     ):
         if pattern and content.message and pattern.search(content.message):
             return means
+    if refuses_token(content):
+        return Signal.TOKEN_REFUSED
     return Signal.OTHER_ERROR if signal is Signal.STATED_ERROR and settings.not_found_pattern else signal
+
+
+def refuses_token(content: Content) -> bool:
+    """Whether words say that the access token is refused, and not what a source answered."""
+    return not _OF_A_SOURCE.search(content.words) and bool(_TOKEN_REFUSED.search(content.message))
 
 
 def _is_success(data: Json, conditions: Iterable[tuple[tuple[str, ...], str]]) -> bool:
@@ -214,24 +220,29 @@ def _as_text(value: Any) -> str:
 
 
 def _of_other_status(operation: Operation[Any], response: Response, content: Content, has_result: bool) -> Signal:
-    # A front end's page (Varnish's, after a timeout), what may be cut off, and a file's id leave an upload in doubt.
-    says_enough = "content-length" in response.headers and not content.problem and not has_result
+    if has_result and not operation.idempotent and of_status(response.status) is not Signal.LIMITED:
+        return Signal.IN_DOUBT  # it has a file's id
+    # A front end's page (Varnish's, after a timeout), and what may be cut off, leave an upload in doubt.
+    says_enough = "content-length" in response.headers and not content.problem
     if response.status == 503 and is_rate_limit(response) and (operation.idempotent or says_enough):
         return Signal.LIMITED
-    return _about_subject(operation, of_status(response.status), content)
+    signal, stated = of_status(response.status), _stated(content)
+    if signal is Signal.MISSING and stated:
+        signal = of_status(stated)  # the service's own word is nearer to the subject than a front end's status
+    return _about_subject(operation, signal, content)
 
 
 def _about_subject(operation: Operation[Any], signal: Signal, content: Content) -> Signal:
-    """What a signal is if the response cannot be about the subject: a page, or an operation that has none."""
-    if content.is_web_page:
+    """What a signal is if the response cannot be about the subject: a page, what is broken, or an operation that has none."""
+    if content.problem:
         return _OF_A_PAGE.get(signal, signal)
     return signal if operation.has_subject else _WITHOUT_SUBJECT.get(signal, signal)
 
 
 def _stated(content: Content) -> int | None:
-    """The HTTP status that a 2xx response states; if it states several, the one in doubt."""
-    found = content.signs.statuses
-    return next((one for one in found if of_status(one) is Signal.IN_DOUBT), found[0]) if found else None
+    """The HTTP status that a response states; of several, one in doubt comes first, and "not found" last."""
+    order = {Signal.IN_DOUBT: 0, Signal.MISSING: 2}
+    return min(content.signs.statuses, key=lambda one: order.get(of_status(one), 1), default=None)
 
 
 def is_rate_limit(response: Response) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
 _DOCS = Path(__file__).parents[2] / "docs"
-_PAGES = [page.read_text() for folder in ("operate", "reference") for page in sorted((_DOCS / folder).glob("*.md"))]
+_PAGES = [page.read_text() for folder in ("_data", "operate", "reference") for page in sorted((_DOCS / folder).glob("*.md"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ def by_operation(header: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 def rows(header: str) -> Iterator[list[str]]:
     """The cells of the table that begins with this header, on whichever page; there is one."""
-    (page,) = [page for page in _PAGES if f"\n{header}" in page]
-    table = page.partition(f"\n{header}")[2].partition("\n\n")[0]
+    (page,) = [page for page in _PAGES if f"\n{header}" in f"\n{page}"]
+    table = f"\n{page}".partition(f"\n{header}")[2].partition("\n\n")[0]
     for line in table.splitlines()[2:]:
         yield [cell.strip() for cell in line.strip("|").split("|")]
 
@@ -99,7 +99,8 @@ ERRORS: dict[str, ErrorRow] = {
 OUTCOMES = list(_outcomes())
 ANSWERS = [
     (body, operation, cell.strip("`"))
-    for bodies, cells in by_operation("| body of a response with HTTP 200 |")
+    for header in ("| body of a response with HTTP 200 |", "| for example |")
+    for bodies, cells in by_operation(header)
     for body in re.findall(r"`({.*?})`", bodies)
     for operation, cell in cells.items()
 ]

@@ -62,7 +62,8 @@ def record_of(replies: Replies, settings: Settings = SETTINGS, **fields: Any) ->
         (record_of({"missing file": MISSING, "wrong path": MISSING}), "a wrong base URL would look like a missing file"),
         (record_of(READ | {"wrong token": SAID}), "a refused token looks like a missing file"),
         (record_of({"missing file": MISSING, "wrong token": MISSING}), "a refused token looks like a missing file"),
-        (record_of({"missing file": VAGUE}), "a refused token may look like a missing file"),
+        (record_of({"missing file": VAGUE}), "a refused or expired token may look like a missing file"),
+        (record_of({"missing file": VAGUE, "upload": VAGUE}, uploads=True), "uploads fail: HTTP 200"),
         (record_of(READ | {"upload": (500, "")}), "uploads fail: HTTP 500"),
         (record_of(READ | {"upload": (200, {"state": "queued"})}), "nothing shows that an upload was accepted"),
         (record_of(QUEUED | {"link": MISSING}, waited=60), "no link for the uploaded file was found in a response within 60 s"),
@@ -126,7 +127,7 @@ def test_what_is_told_apart_or_will_be_proven_is_no_problem(record: Record) -> N
             {"token_path": ["one", "two"]},
         ),
         (
-            record_of(QUEUED | {"link": (200, {"ready": False, "key": "later"})}, waited=0),
+            record_of(QUEUED | {"link": (200, {"done": False, "key": "later"})}, waited=0),
             {"not_found_pattern": "no file .*"},
             {"file_id_path": ["id"], "token_path": ["key"]},
         ),
@@ -184,14 +185,37 @@ def test_of_a_links_answer_only_what_may_be_a_secret_is_masked_and_an_expiry_und
 
 
 @pytest.mark.parametrize(
-    ("words", "proven", "possible"),
-    [("no such folder: reports", "no file .*|no such folder: .*", []), ("nothing there", "no file .*", ["nothing there"])],
+    ("words", "proven"), [("no such folder: reports", "no file .*|no such folder: .*"), ("it is in use", "no file .*")]
 )
-def test_a_folder_that_does_not_exist_leads_to_the_pattern_for_folders(words: str, proven: str, possible: list[str]) -> None:
+def test_a_folder_that_does_not_exist_leads_to_the_pattern_for_folders_and_a_refusal_to_none(words: str, proven: str) -> None:
     said: Replies = {"wrong token": (401, {"message": "who?"}), "deletion": (200, {"ok": False, "error": words})}
     report = judge(record_of(READ | said))
-    assert report.extras == {"not_found_pattern": proven}
-    assert report.candidates.get("not_found_pattern", []) == possible
+    assert (report.extras, report.candidates) == ({"not_found_pattern": proven}, {})
+    (problem,) = report.problems
+    assert "if the folder does not exist, let extra 'not_found_pattern' match these words; if it does, the service ref" in problem
+
+
+def test_the_words_of_an_expired_token_are_not_taken_for_those_of_a_missing_file() -> None:
+    expired = (200, {"success": 0, "message": "Your ticket ran out"})
+    wrong = (200, {"success": 0, "message": "This ticket is not ours"})
+    said: Replies = {"missing file": expired, "wrong path": expired, "wrong token": wrong}
+    read, tried = judge(record_of(said)), judge(record_of(said | {"upload": expired}, uploads=True))
+    for report in (read, tried):
+        assert (report.extras, report.candidates) == ({"token_refused_pattern": "This ticket is not ours"}, {})
+    assert read.problems[0].startswith("a refused or expired token, or a wrong base URL, may look like a missing file")
+    assert "the token may be refused or have expired: set a valid one" in tried.problems[0]
+
+
+def test_a_pattern_that_the_connection_has_is_extended() -> None:
+    own = replace(SETTINGS, token_refused_pattern=re.compile("ran out"))
+    report = judge(record_of(READ | {"wrong token": (200, {"ok": False, "error": "not ours"})}, settings=own))
+    assert report.extras["token_refused_pattern"] == "ran out|not ours"
+
+
+def test_a_word_that_refusals_lack_is_what_a_success_looks_like() -> None:
+    said: Replies = {"missing file": (200, {"note": "nope"}), "upload": (200, {"id": "f1a", "status": "fine"})}
+    link = (200, {"status": "fine", "token": "t-1"})
+    assert judge(record_of(said | {"link": link})).extras["success_when"] == "status=fine"
 
 
 def test_candidates_are_no_flags_no_states_and_no_short_numbers() -> None:

@@ -65,10 +65,13 @@ def work() -> None:
 @pytest.mark.parametrize(
     ("name", "flags", "problem"),
     [
-        ("one answer for all", {}, "a wrong base URL would look like a missing file: prove the address with --upload"),
-        ("one answer for all", {}, "a refused token may look like a missing file: prove it with --wrong-token or --upload"),
+        ("one answer for all", {}, "a refused or expired token, or a wrong base URL, may look like a missing file"),
         ("one answer for all", {"upload": SOURCE}, "uploads fail: HTTP 200, but the service reports an error: no access"),
-        ("a message without the id", {}, "a refused token may look like a missing file: prove it with --wrong-token or --upload"),
+        (
+            "a message without the id",
+            {},
+            "a refused or expired token may look like a missing file: prove the connection with --upload",
+        ),
         ("unrecognized", {}, "the service's errors are not recognized"),
     ],
 )
