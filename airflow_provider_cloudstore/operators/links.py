@@ -26,7 +26,16 @@ class FileLink(BaseOperatorLink):
 
 
 def push_file_page(task: Any, context: Context, file_id: str, hook: CloudStoreHook) -> None:
-    """Push the URL of a file's page, if the connection has one; it holds no token."""
-    page = hook.settings.file_page(file_id) if file_id else ""
-    if page and task.do_xcom_push and (ti := context.get("ti")):
+    """Push the URL of a file's page, if the connection has one; it holds no token. A link that is missing fails no task."""
+    from airflow_provider_cloudstore.exceptions import ConfigurationError
+
+    ti = context.get("ti")
+    if not (file_id and ti and task.do_xcom_push):
+        return
+    try:
+        page = hook.settings.file_page(file_id)
+    except ConfigurationError as error:  # somebody is replacing the connection
+        task.log.warning("The task has no link to the file's page: %s", error.reason)
+        return
+    if page:
         ti.xcom_push(key=XCOM_FILE_PAGE, value=page)
