@@ -106,11 +106,10 @@ def running(folder: str = ".up") -> Iterator[dict[str, str]]:
 
 
 def welcome(airflow: str, emulator: Emulator) -> None:
-    """Print the addresses, and what a connection to the emulator needs, its token included: it guards nothing."""
+    """Print each address once, and what a connection to the emulator needs, its token included: it guards nothing."""
     print(f"\nAirflow   {airflow}   (no login; Ctrl-C stops everything)")
-    print(f"emulator  {emulator.url}   (its state: {emulator.url}/_emulator/state)")
-    print(f"connect   type cloudstore, host {emulator.url}, port {port_of(emulator)}, password {emulator.access_token}")
-    print(f"to upload {emulator.url}/_emulator/sources/report.csv")
+    print(f"emulator  {emulator.url}   (its state: /_emulator/state; any source: https://example.com/NAME)")
+    print(f"connect   type cloudstore, host and port as above, password {emulator.access_token}")
 
 
 def port_of(emulator: Emulator) -> int:

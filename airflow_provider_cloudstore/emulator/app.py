@@ -156,9 +156,7 @@ class Service:
         return web.json_response(self.store.snapshot())
 
     async def _get_source(self, request: web.Request) -> web.StreamResponse:
-        content = self.store.sources.get(request.match_info["name"])
-        if content is None:
-            raise web.HTTPNotFound(reason="No such source")
+        content = self.store.source(request.match_info["name"])
         return web.Response(body=content, content_type="application/octet-stream")
 
     async def _put_access_token(self, request: web.Request) -> web.StreamResponse:

@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pendulum
@@ -14,6 +15,8 @@ from pendulum import DateTime
 
 UPLOAD_FOLDER = "staging"
 """The id of the folder that uploads land in."""
+EXAMPLE = "example.com"
+"""A host that nobody serves files from (RFC 2606 section 3): the emulator makes up what is uploaded from it."""
 _FETCH_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
 
 
@@ -61,7 +64,7 @@ class Store:
     tokens: dict[str, Token] = field(default_factory=dict)
     folders: set[str] = field(default_factory=lambda: {UPLOAD_FOLDER})
     sources: dict[str, bytes] = field(default_factory=lambda: {"report.csv": b"name,value\nfirst,1\nsecond,2\n"})
-    """Files served without a token, as by any web server, for uploads to fetch."""
+    """Files served without a token, as by any web server, for uploads to fetch; one of any other name is made up."""
     requests: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
     connections: Counter[str] = field(default_factory=Counter)
@@ -77,6 +80,10 @@ class Store:
         task.add_done_callback(self._fetches.discard)
         return stored
 
+    def source(self, name: str) -> bytes:
+        """The file of a name to upload from."""
+        return self.sources.get(name, f"name\n{name}\n".encode())
+
     def put_file(self, content: bytes, file_id: str, folder_id: str = UPLOAD_FOLDER) -> StoredFile:
         """Store a file without an upload.
 
@@ -89,6 +96,9 @@ class Store:
 
     async def _fetch(self, stored: StoredFile) -> None:
         await asyncio.sleep(self.fetch_delay)
+        if urlsplit(stored.source).hostname == EXAMPLE:
+            stored.content, stored.state = self.source(stored.name), "stored"
+            return
         try:
             async with (
                 aiohttp.ClientSession(timeout=_FETCH_TIMEOUT) as session,

@@ -52,6 +52,16 @@ def test_a_source_that_cannot_be_fetched_leaves_a_failed_file_and_no_link(emulat
         assert make_link(emulator, file_id).status_code == 404
 
 
+@pytest.mark.parametrize("host", ["https://example.com", "{own}/_emulator/sources"])
+def test_a_source_of_any_name_is_made_up(emulator: Emulator, host: str) -> None:
+    emulator.serve(b"mine", "mine.csv")
+    for name, content in (("sales.csv", b"name\nsales.csv\n"), ("mine.csv", b"mine")):
+        file_id = queue(emulator, f"{host.replace('{own}', emulator.url)}/{name}?sig=1").json()["data"]["file_id"]
+        eventually(lambda: emulator.state()["files"][-1]["state"] == "stored")
+        link = make_link(emulator, file_id).json()["data"]
+        assert requests.get(link["download_url"], timeout=5).content == content
+
+
 def test_an_upload_waits_in_the_queue_for_the_delay_and_a_token_expires_after_its_ttl() -> None:
     with Emulator(fetch_delay=0.3, token_ttl=0.3) as emulator:
         began = time.monotonic()
@@ -114,6 +124,7 @@ def test_a_port_in_use_is_reported_with_the_way_out(capsys: pytest.CaptureFixtur
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["--port", str(port)]) == 1
+        assert main(["--serve", "no-such-file.csv"]) == 1
         assert f"127.0.0.1:{port}" in capsys.readouterr().err
         with pytest.raises(OSError, match="in use"), Emulator(port=port):
             pytest.fail("it started on a port in use")
