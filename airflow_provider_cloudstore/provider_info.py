@@ -21,7 +21,7 @@ UI_FIELD_BEHAVIOUR: dict[str, Any] = {
     "relabeling": {"host": "Base URL", "password": "Access token"},
     "placeholders": {
         "host": "https://files.example.com",
-        "port": "443 (Airflow 3.3's Test button needs a number)",
+        "port": "443",
         "password": "the access token of the service",
     },
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES, BaseOperator
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.dag_runs import DagRunResult, run_dag
 from tests.doc_blocks import code_of, dag_of, for_this_airflow
@@ -48,6 +49,33 @@ def test_any_other_call(emulator: Emulator) -> None:
     run = run_dag(dag_of("any-other-call.md-0"), params)
     assert run.state == "success", str(run)
     assert run.values["list_folder"] == [{"file_id": "f1", "name": "new.csv"}]
+
+
+def test_an_alert_says_what_happened_and_what_to_do(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
+    if not HAS_RETRY_POLICIES:
+        pytest.skip("this Airflow has no retry policies: they came with 3.3")
+    code = (
+        code_of("alerts-and-retries.md-0")
+        + """
+from datetime import datetime
+from airflow.sdk import DAG
+from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperator
+
+with DAG("alerts", schedule=None, start_date=datetime(2026, 1, 1), default_args=default_args) as dag:
+    DeleteFolderOperator(task_id="delete", folder_id="nowhere", retries=0)
+"""
+    )
+    assert run_dag(dag_of("alerts-and-retries.md-0", code)).state == "failed"
+    assert "delete folder 'nowhere': HTTP 404: Could not find the folder" in capsys.readouterr().out
+
+
+def test_many_calls_in_one_task(emulator: Emulator) -> None:
+    if AIRFLOW_2 or not hasattr(BaseOperator, "is_async"):
+        pytest.skip("this Airflow runs no coroutines as tasks: since 3.2")
+    ids = [emulator.put_file(b"x", f"f{number}") for number in range(30)]
+    run = run_dag(dag_of("many-calls.md-0"), {"file_ids": [*ids, "gone"]})
+    assert run.state == "success", str(run)
+    assert run.values["missing"] == ["gone"]
 
 
 def click_stage_use_clean_up(emulator: Emulator, refused: str) -> DagRunResult:
