@@ -160,6 +160,7 @@ def test_the_emulator_takes_the_documented_flags_and_stops_with_ctrl_c() -> None
             url = started.stdout.readline().split()[2]
             settings = connection_in(started.stdout.readline())
             assert (settings.base_url, settings.access_token.reveal()) == (url, "trying")
+            assert started.stdout.readline() == f"To upload: https://example.com/ANY_NAME, {url}/_emulator/sources/ANY_NAME\n"
             assert requests.get(f"{url}/_emulator/state", timeout=5).ok
             started.send_signal(signal.SIGINT)
             rest, errors = started.communicate(timeout=30)

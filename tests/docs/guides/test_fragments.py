@@ -48,7 +48,7 @@ def test_both_ways_to_wait_wait_on_the_worker_and_in_the_triggerer(emulator: Emu
     assert run.tasks == {"file_available": "success", "link": "success"}, str(run)
 
 
-@pytest.mark.parametrize("name", ["wait.md-1", "wait.md-2"])
+@pytest.mark.parametrize("name", ["wait.md-1", "wait.md-2", "index.md-0"])
 def test_an_upload_waits_by_itself_and_as_two_tasks(emulator: Emulator, name: str) -> None:
     run = run_dag(dag_of(name, inside_a_dag(name)))
     assert run.state == "success", str(run)
