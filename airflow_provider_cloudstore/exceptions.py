@@ -153,7 +153,7 @@ class CloudStoreError(Exception):
 class PermanentError(
     CloudStoreError, AirflowFailException, effect=NO_EFFECT, retried=False, about=TASK, worth_waiting=False, counted_as="error"
 ):
-    """The same request must fail again, so Airflow does not retry the task."""
+    """The same request would fail again, or must not be repeated, so Airflow does not retry the task."""
 
     permanent = True
 

@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator
 from airflow_provider_cloudstore.operators.batch import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.download import DownloadFileOperator
-from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
+from airflow_provider_cloudstore.operators.links import FileLink, announce_file
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.waiting import LinkOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -82,8 +82,8 @@ class DownloadLinkOperator(LinkOperator):
 
     :param file_id: the file (templated).
     :param wait_for_file: wait until the file is available, as ``FileAvailableSensor`` does: an upload is only queued.
-    :param poll_interval: seconds between two polls.
-    :param timeout: maximum seconds to wait.
+    :param poll_interval: seconds between two polls; default: 10.
+    :param timeout: maximum seconds to wait; default: 3600.
     :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
         ``[operators] default_deferrable`` says.
     :param cloudstore_conn_id: the Airflow connection (templated).
@@ -95,11 +95,9 @@ class DownloadLinkOperator(LinkOperator):
     ui_color = "#d5f0d5"
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
-        from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
 
         link = link or hook.create_download_link(self.file_id)
-        attach_file_id(self, context, link.file_id, hook)
-        push_file_page(self, context, link.file_id, hook)
+        announce_file(self, context, link.file_id, hook)
         self._push(context, XCOM_DOWNLOAD_LINK, link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
         self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)

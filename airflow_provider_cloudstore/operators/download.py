@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.operators.base import RedactingOperator
-from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
+from airflow_provider_cloudstore.operators.links import FileLink, announce_file
 from airflow_provider_cloudstore.operators.waiting import LinkOperator
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class DownloadFileOperator(RedactingOperator, LinkOperator):
         ``/``, the file's name is its id, percent-encoded (templated).
     :param expected_sha256: the SHA-256 to verify, in hexadecimal; None or empty for none (templated).
     :param wait_for_file: wait until the file is available, as ``FileAvailableSensor`` does: an upload is only queued.
-    :param poll_interval: seconds between two polls.
-    :param timeout: maximum seconds to wait; ``execution_timeout`` limits the download.
+    :param poll_interval: seconds between two polls; default: 10.
+    :param timeout: maximum seconds to wait, default 3600; ``execution_timeout`` limits the download.
     :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
         ``[operators] default_deferrable`` says. The download itself runs on a worker.
     :param cloudstore_conn_id: the Airflow connection (templated).
@@ -71,12 +71,10 @@ class DownloadFileOperator(RedactingOperator, LinkOperator):
         return super().execute(context)
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
-        from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
         from airflow_provider_cloudstore.lineage import of_download
 
         file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)
         self._lineage = of_download(hook.settings.base_url, file.file_id, file.path)
-        attach_file_id(self, context, file.file_id, hook)
-        push_file_page(self, context, file.file_id, hook)
+        announce_file(self, context, file.file_id, hook)
         self.log.info("Downloaded file '%s' to %s: %d bytes, SHA-256 %s", file.file_id, file.path, file.bytes, file.sha256)
         return file.to_dict()

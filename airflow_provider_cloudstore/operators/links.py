@@ -25,6 +25,14 @@ class FileLink(BaseOperatorLink):
         return XCom.get_value(ti_key=ti_key, key=XCOM_FILE_PAGE) or ""
 
 
+def announce_file(task: Any, context: Context, file_id: str, hook: CloudStoreHook) -> None:
+    """Tell Airflow of a file that is available: in the events of the task's outlets, and with a link to its page."""
+    from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
+
+    attach_file_id(task, context, file_id, hook)
+    push_file_page(task, context, file_id, hook)
+
+
 def push_file_page(task: Any, context: Context, file_id: str, hook: CloudStoreHook) -> None:
     """Push the URL of a file's page, if the connection has one; it holds no token. A link that is missing fails no task."""
     from airflow_provider_cloudstore.exceptions import ConfigurationError

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError, OutcomeUnknownError
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ def url_digest(url: str) -> str:
     return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def send_once(send: Callable[[], dict[str, Any]], context: Context, url: str, *, retry_unknown_outcome: bool) -> dict[str, Any]:
+def send_once(
+    send: Callable[[], dict[str, Any]], context: Context, url: str, *, retry_unknown_outcome: bool, without_store: str = ""
+) -> dict[str, Any]:
     """Send an upload, unless an earlier try of the task did or may have done so.
 
     Until it is sent, the store's errors end the try. Airflow before 3.3 has no store: there, every try sends.
@@ -94,10 +96,14 @@ def send_once(send: Callable[[], dict[str, Any]], context: Context, url: str, *,
     :param context: the task's context.
     :param url: the source URL, credentials included.
     :param retry_unknown_outcome: resend it if an earlier try may have sent it.
+    :param without_store: why it must not be sent if there is no store; empty if it may be.
     :returns: the return value of ``send``, from this try or an earlier one.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
+    :raises InvalidInputError: if there is no store, and it must not be sent without one.
     """
     store, stored = _open_store(context)
+    if store is None and without_store:
+        raise InvalidInputError(without_store)
     if store is None:
         return send()
     ti, subject, now = context["ti"], redact_url(url), datetime.now(UTC).isoformat(timespec="seconds")
@@ -120,11 +126,6 @@ def send_once(send: Callable[[], dict[str, Any]], context: Context, url: str, *,
         raise
     _note(store, replace(record, state=UploadState.QUEUED, result=result))
     return result
-
-
-def has_store(context: Context) -> bool:
-    """Whether a retry can know what this try sends."""
-    return _open_store(context)[0] is not None
 
 
 def _open_store(context: Context) -> tuple[Any, dict[str, Any] | None]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE
 from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import RedactingOperator, is_running, known_context
-from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
-from airflow_provider_cloudstore.operators.waiting import WaitingOperator, validate_event
+from airflow_provider_cloudstore.operators.links import FileLink, announce_file, push_file_page
+from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, WaitingOperator, validate_event
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
@@ -45,8 +46,8 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
     :param url: an absolute URL with scheme http, https or ftp (templated).
     :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
     :param wait_for_file: wait until the file is available, as ``FileAvailableSensor`` does.
-    :param poll_interval: seconds between two polls.
-    :param timeout: maximum seconds from the upload until the file is available.
+    :param poll_interval: seconds between two polls; default: 10.
+    :param timeout: maximum seconds from the upload until the file is available; default: 3600.
     :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
         ``[operators] default_deferrable`` says.
     :param cloudstore_conn_id: the Airflow connection (templated).
@@ -58,10 +59,28 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
     operator_extra_links = (FileLink(),)
     ui_color = "#d0e4f6"
 
-    def __init__(self, *, url: str | XComArg, retry_unknown_outcome: bool = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        url: str | XComArg,
+        retry_unknown_outcome: bool = False,
+        wait_for_file: bool = False,
+        poll_interval: float | timedelta = 10.0,
+        timeout: float | timedelta = 3600.0,
+        deferrable: bool = DEFERRABLE,
+        cloudstore_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            wait_for_file=wait_for_file,
+            poll_interval=poll_interval,
+            timeout=timeout,
+            deferrable=deferrable,
+            cloudstore_conn_id=cloudstore_conn_id,
+            **kwargs,
+        )
         validate_flags(retry_unknown_outcome=retry_unknown_outcome)
-        if self.wait_for_file and self.retries and not HAS_TASK_STATE_STORE:
+        if wait_for_file and self.retries and not HAS_TASK_STATE_STORE:
             raise ValueError(f"wait_for_file=True with retries={self.retries} needs Airflow 3.3 or later: {_WITHOUT_STORE}")
         self.url: Any = url
         self.retry_unknown_outcome = retry_unknown_outcome
@@ -82,22 +101,30 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
 
     def execute(self, context: Context) -> str:
         """Queue the upload, and with ``wait_for_file`` wait for it."""
-        context = known_context(context)
-        from airflow_provider_cloudstore.exceptions import InvalidInputError
-        from airflow_provider_cloudstore.operators.send_once import has_store, send_once
+        from airflow_provider_cloudstore.operators.send_once import send_once
 
-        if self.wait_for_file and self.retries and is_running(context) and not has_store(context):
-            raise InvalidInputError(f"wait_for_file=True with retries={self.retries} needs a task state store: {_WITHOUT_STORE}")
+        context = known_context(context)
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
+        must_be_recorded = self.wait_for_file and self.retries and is_running(context)
+        refusal = f"wait_for_file=True with retries={self.retries} needs a task state store: {_WITHOUT_STORE}"
         with self._open_hook() as hook:
-            upload = send_once(lambda: self._send(hook, url), context, str(url), retry_unknown_outcome=self.retry_unknown_outcome)
+            upload = send_once(
+                lambda: self._send(hook, url),
+                context,
+                str(url),
+                retry_unknown_outcome=self.retry_unknown_outcome,
+                without_store=refusal if must_be_recorded else "",
+            )
             self._push(context, XCOM_UPLOAD, upload)
             if self.wait_for_file:
-                _require_file_id(upload)
-                with _naming_file(upload["file_id"]):
-                    began = datetime.fromisoformat(upload["requested_at"])
-                    self._wait(hook, upload["file_id"], began, url=upload["url"], requested_at=upload["requested_at"])
+                self._wait_for(hook, upload)
             return self._finish(context, hook, upload)
+
+    def _wait_for(self, hook: CloudStoreHook, upload: Mapping[str, Any]) -> None:
+        began = datetime.fromisoformat(upload["requested_at"])
+        _require_file_id(upload)
+        with _naming_file(upload["file_id"]):
+            self._wait(hook, upload["file_id"], began, url=upload["url"], requested_at=upload["requested_at"])
 
     def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str, url: str, requested_at: str) -> str:
         """Resume after a deferred wait.
@@ -121,31 +148,37 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
         return upload.to_dict()
 
     def _finish(self, context: Context, hook: CloudStoreHook, upload: dict[str, Any]) -> str:
-        from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
         from airflow_provider_cloudstore.lineage import of_upload
 
         file_id = str(upload["file_id"])
         self._lineage = of_upload(upload["url"], hook.settings.base_url, file_id)
-        push_file_page(self, context, file_id, hook)
         if self.wait_for_file:
             self.log.info("File '%s' is available", file_id)
-            attach_file_id(self, context, file_id, hook)
-        elif not file_id:
+            announce_file(self, context, file_id, hook)
+        else:
+            push_file_page(self, context, file_id, hook)
+        if not file_id:
             self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
         # If there is none, it is empty and not None: Airflow treats None as missing, and fails the next task without a reason.
         return file_id
 
 
 def _require_file_id(upload: Mapping[str, Any]) -> None:
-    from airflow_provider_cloudstore.exceptions import InvalidResponseError
+    from airflow_provider_cloudstore.exceptions import InvalidInputError, InvalidResponseError
+    from airflow_provider_cloudstore.protocol.guards import validate_file_id
 
-    if not upload["file_id"]:
-        raise InvalidResponseError(
+    try:
+        validate_file_id(upload["file_id"])
+    except InvalidInputError:
+        problem = InvalidResponseError(
             "the upload is queued, but the response has no file id to wait for",
             operation="remote upload",
             subject=upload["url"],
             advice="Set extra 'file_id_path' of the connection to where the response has it. Clearing the task uploads again.",
         )
+    else:
+        return
+    raise problem
 
 
 @contextmanager
@@ -156,5 +189,6 @@ def _naming_file(file_id: str) -> Iterator[None]:
     try:
         yield
     except CloudStoreError as error:
-        queued = f"The upload is queued as file '{file_id}': a retry goes on waiting, and clearing the task uploads again."
+        retry = "" if error.permanent else "a retry goes on waiting, and "
+        queued = f"The upload is queued as file '{file_id}'; {retry}clearing the task uploads again."
         raise replace(error, advice=f"{queued} {error.what_to_do}") from None

@@ -22,17 +22,21 @@ _GRACE = timedelta(minutes=2)  # added to the wait's timeout for Airflow's own: 
 _RESUMED_SECONDS = 60.0  # the trigger saw the file, so a worker that does not may have asked a lagging replica
 
 
+DEFERRABLE: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
+"""Whether a wait that does not say so is deferrable."""
+
+
 class WaitingOperator(CloudStoreOperator):
     """Base of the operators that can wait for a file."""
 
     def __init__(
         self,
         *,
-        wait_for_file: bool = False,
-        poll_interval: float | timedelta = 10.0,
-        timeout: float | timedelta = 3600.0,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        cloudstore_conn_id: str = DEFAULT_CONN_ID,
+        wait_for_file: bool,
+        poll_interval: float | timedelta,
+        timeout: float | timedelta,
+        deferrable: bool,
+        cloudstore_conn_id: str,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -60,8 +64,25 @@ class WaitingOperator(CloudStoreOperator):
 class LinkOperator(WaitingOperator):
     """Base of the operators that use a download link, and can wait for the file first."""
 
-    def __init__(self, *, file_id: str | int | XComArg, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        file_id: str | int | XComArg,
+        wait_for_file: bool = False,
+        poll_interval: float | timedelta = 10.0,
+        timeout: float | timedelta = 3600.0,
+        deferrable: bool = DEFERRABLE,
+        cloudstore_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            wait_for_file=wait_for_file,
+            poll_interval=poll_interval,
+            timeout=timeout,
+            deferrable=deferrable,
+            cloudstore_conn_id=cloudstore_conn_id,
+            **kwargs,
+        )
         self.file_id: Any = file_id
 
     def execute(self, context: Context) -> Any:

@@ -7,15 +7,16 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator, conf
+from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator
 from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import known_context, render_as_text
-from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
-from airflow_provider_cloudstore.operators.waiting import poll_until_available, validate_event
+from airflow_provider_cloudstore.operators.links import FileLink, announce_file
+from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, poll_until_available, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
+    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 
@@ -38,12 +39,14 @@ class FileAvailableSensor(BaseSensorOperator):
     operator_extra_links = (FileLink(),)
     ui_color = "#f5ecc8"
     _wait: FileWait | None = None
+    _hook: CloudStoreHook | None = None
+    """That of all polls of a try: it reads the connection once, and again when the token is refused."""
 
     def __init__(
         self,
         *,
         file_id: str | int | XComArg,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        deferrable: bool = DEFERRABLE,
         cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
@@ -62,10 +65,11 @@ class FileAvailableSensor(BaseSensorOperator):
 
     def execute(self, context: Context) -> str:
         """Wait, and return the file's id; Airflow handles ``mode`` and the like."""
+        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
         from airflow_provider_cloudstore.metrics import counted_wait
 
         self._wait = self._begin_wait()
-        with counted_wait():
+        with counted_wait(), CloudStoreHook(self.cloudstore_conn_id) as self._hook:
             with suppress(AirflowSensorTimeout):  # it names neither the file nor the service's response
                 super().execute(context)
                 return self._wait.file_id
@@ -76,14 +80,13 @@ class FileAvailableSensor(BaseSensorOperator):
         from airflow_provider_cloudstore.exceptions import CloudStoreError
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
-        wait = self._wait or self._begin_wait()
-        with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            if self.deferrable:
-                poll_until_available(self, hook, wait, deferrable=True)
-            elif isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
-                if line := wait.not_yet(found, datetime.now(UTC)):
-                    self.log.info(line)
-                return False
+        wait, hook = self._wait or self._begin_wait(), self._hook or CloudStoreHook(self.cloudstore_conn_id)
+        if self.deferrable:
+            poll_until_available(self, hook, wait, deferrable=True)
+        elif isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
+            if line := wait.not_yet(found, datetime.now(UTC)):
+                self.log.info(line)
+            return False
         self._file_available(context, wait.file_id)
         return True
 
@@ -105,13 +108,10 @@ class FileAvailableSensor(BaseSensorOperator):
         return FileWait(self.file_id, self.poke_interval, self.timeout, datetime.now(UTC), remembered)
 
     def _file_available(self, context: Context, file_id: str) -> None:
-        from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
         self.log.info("File '%s' is available", file_id)
-        hook, context = CloudStoreHook(self.cloudstore_conn_id), known_context(context)
-        attach_file_id(self, context, file_id, hook)
-        push_file_page(self, context, file_id, hook)
+        announce_file(self, known_context(context), file_id, self._hook or CloudStoreHook(self.cloudstore_conn_id))
 
     if TYPE_CHECKING:
 

@@ -72,7 +72,7 @@ def test_the_error_of_a_wait_names_the_queued_file_and_says_what_a_retry_and_a_c
         task.attempt()
     file_id = task.pushed["upload"]["file_id"]
     assert f"'{file_id}'" in str(caught.value).splitlines()[0]
-    assert f"queued as file '{file_id}': a retry goes on waiting, and clearing the task uploads again" in caught.value.what_to_do
+    assert f"queued as file '{file_id}'; clearing the task uploads again" in caught.value.what_to_do
     assert "hunter" not in str(caught.value)
 
 
@@ -149,3 +149,9 @@ def test_text_is_no_flag(flag: str) -> None:
     given: dict[str, Any] = {flag: "no"}
     with pytest.raises(ValueError, match=f"{flag} must be True or False"):
         RemoteUrlUploadOperator(task_id="upload", url=SIGNED, **given)
+
+
+def test_an_id_that_is_none_is_not_waited_for_and_the_upload_counts_as_queued(emulator: Emulator) -> None:
+    emulator.fault("status", status=200, body='{"file_id": "1.5"}', operation="upload")
+    with pytest.raises(exceptions.InvalidResponseError, match="the upload is queued, but the response has no file id"):
+        Task().attempt()
