@@ -41,7 +41,7 @@ _ALIKE = (
     "'token_refused_pattern' match these words"
 )
 _NO_FOLDER = "try it again with a folder that exists"
-_REFUSED = "if the folder does not exist, let extra 'not_found_pattern' match these words; if it does, the service refused"
+_REFUSED = "if the folder exists, it was refused; if not, extra 'not_found_pattern' is to be: {}"
 _VALUES = {"file_id_path": ("file_id", _NO_ID), "token_path": ("token", _NO_TOKEN)}
 
 
@@ -146,20 +146,21 @@ def judge(record: Record) -> Report:
         report.problems.append(f"it cannot be read: {record.connection}")
         return report
     report.problems = list(_problems_of_reading(record))
-    _add_patterns(report, record, record.connection)
+    pattern = _add_patterns(report, record, record.connection)
     for extra, proven, possible in _paths(record):
         if len(proven) == 1 and proven != [""]:
             report.extras[extra] = proven[0]
         elif "" not in possible:  # else a task finds the value itself
             report.candidates[extra] = proven or possible
-    report.problems += _problems_of_changes(record)
+    report.problems += _problems_of_changes(record, pattern)
     if record.interrupted:
         report.problems.append("the doctor was interrupted; the report has what was seen so far")
     report.steps = list(_steps(record, record.connection.secrets))
     return report
 
 
-def _add_patterns(report: Report, record: Record, connection: Settings) -> None:
+def _add_patterns(report: Report, record: Record, connection: Settings) -> str:
+    """Propose patterns; returns that for "not found", proposed or known."""
     known = connection.not_found_pattern.pattern if connection.not_found_pattern else ""
     pattern = _not_found_pattern(record, known, can_read=not report.problems and bool(record.last("wrong path")))
     if pattern != known:
@@ -168,6 +169,7 @@ def _add_patterns(report: Report, record: Record, connection: Settings) -> None:
     if refused and refused.words and refused.words != record.answers[0].words:
         known = connection.token_refused_pattern.pattern if connection.token_refused_pattern else ""
         report.extras["token_refused_pattern"] = _joined(known, refused)
+    return pattern
 
 
 def _problems_of_reading(record: Record) -> Iterator[str]:
@@ -191,7 +193,7 @@ def _problems_of_reading(record: Record) -> Iterator[str]:
         yield "a wrong base URL would look like a missing file: prove the address with --upload"
 
 
-def _problems_of_changes(record: Record) -> Iterator[str]:
+def _problems_of_changes(record: Record, pattern: str) -> Iterator[str]:
     upload, deletion, second = map(record.last, ("upload", "deletion", "second deletion"))
     errors = [came for came in record.downloads.values() if isinstance(came, CloudStoreError)]
     if upload and upload.error:
@@ -205,7 +207,8 @@ def _problems_of_changes(record: Record) -> Iterator[str]:
         reason = f"{errors[-1].reason}. {errors[-1].what_to_do}".rstrip(". ")
         yield f"a link was created, so waits end, but no file came: {reason}"
     if deletion and deletion.error:
-        yield f"deletions fail: {deletion.error.reason}; {_REFUSED if deletion.words else _NO_FOLDER}"
+        advice = _REFUSED.format(_joined(pattern, deletion)) if deletion.words else _NO_FOLDER
+        yield f"deletions fail: {deletion.error.reason}; {advice}"
     if second and not (second.words or isinstance(second.error, NotFoundError)):
         yield "nothing shows that a folder was deleted: a second deletion is answered no differently"
 
@@ -219,7 +222,6 @@ def _not_found_pattern(record: Record, pattern: str, *, can_read: bool) -> str:
         is_proven = {
             "missing file": can_read and (is_accepted or subject in words),  # else the words may be about the token
             "link": bool(pattern),  # tasks then wait for what it matches alone
-            "deletion": subject in words,
             "second deletion": True,
         }.get(answer.name, False)
         if is_proven and words and not (pattern and re.search(pattern, words, re.IGNORECASE)):
@@ -266,7 +268,9 @@ def _notes(record: Record) -> Iterator[str]:
         poll = record.polls[path]
         if poll.found and not poll.found.expires_at:
             named = [name for name, value in leaves_of(poll.content.data) if _EXPIRY.search(name) and value is not None]
-            yield from (f"The link's expiry may be '{name}', which is not understood" for name in named[:1])
+            yield from (
+                f"The link's expiry may be '{name}', which is not understood, so expires_at stays null" for name in named[:1]
+            )
 
 
 def _paths(record: Record) -> Iterator[tuple[str, list[str], list[str]]]:

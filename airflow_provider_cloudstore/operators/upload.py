@@ -51,8 +51,8 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
     :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
         ``[operators] default_deferrable`` says.
     :param cloudstore_conn_id: the Airflow connection (templated).
-    :raises ValueError: if ``poll_interval`` or ``timeout`` is not a number above 0; or if the task waits and has ``retries`` on
-        an Airflow before 3.3.
+    :raises ValueError: if ``poll_interval`` or ``timeout`` is not a number above 0.
+    :raises InvalidInputError: if the task waits and has ``retries`` on an Airflow before 3.3.
     """
 
     template_fields: Sequence[str] = ("url", "cloudstore_conn_id")
@@ -81,7 +81,13 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
         )
         validate_flags(retry_unknown_outcome=retry_unknown_outcome)
         if wait_for_file and self.retries and not HAS_TASK_STATE_STORE:
-            raise ValueError(f"wait_for_file=True with retries={self.retries} needs Airflow 3.3 or later: {_WITHOUT_STORE}")
+            from airflow_provider_cloudstore.exceptions import (
+                InvalidInputError,  # permanent: a mapped task is created when it runs
+            )
+
+            raise InvalidInputError(
+                f"wait_for_file=True with retries={self.retries} needs Airflow 3.3 or later: {_WITHOUT_STORE}"
+            )
         self.url: Any = url
         self.retry_unknown_outcome = retry_unknown_outcome
         self._unredacted_url: Secret | None = None
@@ -123,7 +129,7 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
     def _wait_for(self, hook: CloudStoreHook, upload: Mapping[str, Any]) -> None:
         began = datetime.fromisoformat(upload["requested_at"])
         _require_file_id(upload)
-        with _naming_file(upload["file_id"]):
+        with self._naming_file(upload["file_id"]):
             self._wait(hook, upload["file_id"], began, url=upload["url"], requested_at=upload["requested_at"])
 
     def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str, url: str, requested_at: str) -> str:
@@ -136,10 +142,24 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
         from airflow_provider_cloudstore.metrics import counted_wait
 
         upload = {"file_id": file_id, "url": url, "requested_at": requested_at}
-        with _naming_file(file_id), counted_wait():
+        with self._naming_file(file_id), counted_wait():
             validate_event(event)
         with self._open_hook() as hook:
             return self._finish(known_context(context), hook, upload)
+
+    @contextmanager
+    def _naming_file(self, file_id: str) -> Iterator[None]:
+        """Let the error of a wait say that the upload is queued, and how to go on waiting."""
+        from airflow_provider_cloudstore.exceptions import CloudStoreError
+
+        try:
+            yield
+        except CloudStoreError as error:
+            goes_on = HAS_TASK_STATE_STORE and self.retries and not error.permanent
+            retry = "a retry goes on waiting, " if goes_on else ""
+            sensor = f"FileAvailableSensor(file_id='{file_id}') only waits"
+            queued = f"The upload is queued as file '{file_id}'; {retry}{sensor}, and clearing this task uploads again."
+            raise replace(error, advice=f"{queued} {error.what_to_do}") from None
 
     def _send(self, hook: CloudStoreHook, url: str) -> dict[str, Any]:
         upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
@@ -179,16 +199,3 @@ def _require_file_id(upload: Mapping[str, Any]) -> None:
     else:
         return
     raise problem
-
-
-@contextmanager
-def _naming_file(file_id: str) -> Iterator[None]:
-    """Let the error of a wait say that the upload is queued."""
-    from airflow_provider_cloudstore.exceptions import CloudStoreError
-
-    try:
-        yield
-    except CloudStoreError as error:
-        retry = "" if error.permanent else "a retry goes on waiting, and "
-        queued = f"The upload is queued as file '{file_id}'; {retry}clearing the task uploads again."
-        raise replace(error, advice=f"{queued} {error.what_to_do}") from None

@@ -137,7 +137,9 @@ def test_airflow_lists_the_provider_and_its_connection_type(elsewhere: Any) -> N
 
 def test_every_module_imports_and_the_emulator_starts_without_the_checkout(elsewhere: Any) -> None:
     assert str(ROOT) not in elsewhere("python", "-c", f"import {OWN}; print({OWN}.__file__)")
-    files = [file for file in (ROOT / OWN).rglob("[a-z]*.py") if file.name != "fixtures.py"]  # pytest imports the fixtures
+    files = [
+        file for file in (ROOT / OWN).rglob("[a-z]*.py") if file.name != "fixtures.py" and file.parent.name != "retry_policies"
+    ]  # pytest imports the fixtures
     assert files
     elsewhere("python", "-c", "; ".join(f"import {'.'.join(file.relative_to(ROOT).with_suffix('').parts)}" for file in files))
     assert "--token-ttl" in elsewhere("python", "-m", f"{OWN}.emulator", "--help")

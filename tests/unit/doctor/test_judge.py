@@ -181,18 +181,24 @@ def test_of_a_links_answer_only_what_may_be_a_secret_is_masked_and_an_expiry_und
     report = judge(record_of(QUEUED | {"link": (200, body)}))
     shown = dict(report.steps[-1].leaves)
     assert shown == {**{name: str(value) for name, value in body.items()}, "key": "***", "token": "***"}
-    assert report.notes == ["The link's expiry may be 'until_day', which is not understood"]
+    assert report.notes == ["The link's expiry may be 'until_day', which is not understood, so expires_at stays null"]
 
 
 @pytest.mark.parametrize(
-    ("words", "proven"), [("no such folder: reports", "no file .*|no such folder: .*"), ("it is in use", "no file .*")]
+    ("words", "pattern"),
+    [
+        ("no such folder: reports", "no file .*|no such folder: .*"),
+        ("reports is locked by its owner", "no file .*|.* is locked by its owner"),
+    ],
 )
-def test_a_folder_that_does_not_exist_leads_to_the_pattern_for_folders_and_a_refusal_to_none(words: str, proven: str) -> None:
+def test_what_a_failed_deletion_says_is_a_pattern_only_if_a_human_knows_that_the_folder_does_not_exist(
+    words: str, pattern: str
+) -> None:
     said: Replies = {"wrong token": (401, {"message": "who?"}), "deletion": (200, {"ok": False, "error": words})}
     report = judge(record_of(READ | said))
-    assert (report.extras, report.candidates) == ({"not_found_pattern": proven}, {})
+    assert (report.extras, report.candidates) == ({"not_found_pattern": "no file .*"}, {})
     (problem,) = report.problems
-    assert "if the folder does not exist, let extra 'not_found_pattern' match these words; if it does, the service ref" in problem
+    assert problem.endswith(f"if the folder exists, it was refused; if not, extra 'not_found_pattern' is to be: {pattern}")
 
 
 def test_the_words_of_an_expired_token_are_not_taken_for_those_of_a_missing_file() -> None:
