@@ -139,7 +139,7 @@ def test_every_module_imports_and_the_emulator_starts_without_the_checkout(elsew
     assert str(ROOT) not in elsewhere("python", "-c", f"import {OWN}; print({OWN}.__file__)")
     files = [
         file for file in (ROOT / OWN).rglob("[a-z]*.py") if file.name != "fixtures.py" and file.parent.name != "retry_policies"
-    ]  # pytest imports the fixtures
+    ]  # pytest imports the fixtures, and retry policies need Airflow 3.3
     assert files
     elsewhere("python", "-c", "; ".join(f"import {'.'.join(file.relative_to(ROOT).with_suffix('').parts)}" for file in files))
     assert "--token-ttl" in elsewhere("python", "-m", f"{OWN}.emulator", "--help")
