@@ -58,7 +58,7 @@ def write_failed(
     :param target: the file to write, a local path or a path for ``ObjectStoragePath``. It holds the credentials of its URLs.
     :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
     :returns: how many lines were written.
-    :raises InvalidInputError: if the folder has not the receipts of one batch, or the manifest cannot be read to its end.
+    :raises InvalidInputError: if the folder has not the receipts of one batch, or the manifest cannot be read.
     :raises BatchStoppedError: if a receipt is damaged.
     """
     from airflow_provider_cloudstore.hooks.targets import object_path, tries_of_task

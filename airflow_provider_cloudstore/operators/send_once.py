@@ -93,18 +93,17 @@ def send_once(
     Until it is sent, the store's errors end the try. Airflow before 3.3 has no store: there, every try sends.
 
     :param send: sends the upload and returns it as the task pushes it.
-    :param context: the task's context.
     :param url: the source URL, credentials included.
     :param retry_unknown_outcome: resend it if an earlier try may have sent it.
     :param without_store: why it must not be sent if there is no store; empty if it may be.
     :returns: the return value of ``send``, from this try or an earlier one.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
-    :raises InvalidInputError: if there is no store, and it must not be sent without one.
+    :raises InvalidInputError: if it must not be sent without a store, and there is none.
     """
     store, stored = _open_store(context)
-    if store is None and without_store:
-        raise InvalidInputError(without_store)
     if store is None:
+        if without_store:
+            raise InvalidInputError(without_store)
         return send()
     ti, subject, now = context["ti"], redact_url(url), datetime.now(UTC).isoformat(timespec="seconds")
     record = UploadRecord(url_digest(url), ti.try_number, ti.max_tries, now)
