@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore.doctor.report import Report, Step
 from airflow_provider_cloudstore.exceptions import (
-    AuthenticationError,
     CloudStoreError,
     InvalidResponseError,
     NotFoundError,
@@ -24,6 +23,7 @@ from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.signals import Signal, of_status
 
 _MAX_LENGTH = 200  # of a value
 # What is neither an id nor a token: a word such as "queued", a sentence, a date, a version; a token is no short number either.
@@ -215,12 +215,13 @@ def _problems_of_changes(record: Record, pattern: str) -> Iterator[str]:
 
 def _not_found_pattern(record: Record, pattern: str, *, can_read: bool) -> str:
     """``pattern``, extended until it matches each message that is proven to mean a missing file or folder, whatever its id."""
-    upload = record.last("upload")
-    is_accepted = bool(upload.found if upload else _refuses(record))
+    upload, deletion = record.last("upload"), record.last("deletion")
+    is_accepted = bool((upload and upload.found) or (deletion and deletion.found) or (not upload and _refuses(record)))
     for answer in record.answers:
         words, subject = answer.words, answer.operation.subject
         is_proven = {
-            "missing file": can_read and (is_accepted or subject in words),  # else the words may be about the token
+            # Else the words may be about the token.
+            "missing file": can_read and (is_accepted or (not upload and subject in words)),
             "link": bool(pattern),  # tasks then wait for what it matches alone
             "second deletion": True,
         }.get(answer.name, False)
@@ -230,9 +231,9 @@ def _not_found_pattern(record: Record, pattern: str, *, can_read: bool) -> str:
 
 
 def _refuses(record: Record) -> bool:
-    """Whether a wrong token was refused, and not in words that another kind of refusal may lack: an expired token, say."""
+    """Whether a wrong token was refused by status; one that has expired may be refused in other words."""
     refused = record.last("wrong token")
-    return bool(refused and isinstance(refused.error, AuthenticationError))
+    return bool(refused and isinstance(refused.outcome, Response) and of_status(refused.outcome.status) is Signal.TOKEN_REFUSED)
 
 
 def _success_when(record: Record) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE
 from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import RedactingOperator, is_running, known_context
-from airflow_provider_cloudstore.operators.links import FileLink, announce_file, push_file_page
+from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
 from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, WaitingOperator, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
@@ -122,6 +122,7 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
                 without_store=refusal if must_be_recorded else "",
             )
             self._push(context, XCOM_UPLOAD, upload)
+            push_file_page(self, context, str(upload["file_id"]), hook)
             if self.wait_for_file:
                 self._wait_for(hook, upload)
             return self._finish(context, hook, upload)
@@ -168,15 +169,14 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
         return upload.to_dict()
 
     def _finish(self, context: Context, hook: CloudStoreHook, upload: dict[str, Any]) -> str:
+        from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
         from airflow_provider_cloudstore.lineage import of_upload
 
         file_id = str(upload["file_id"])
         self._lineage = of_upload(upload["url"], hook.settings.base_url, file_id)
         if self.wait_for_file:
             self.log.info("File '%s' is available", file_id)
-            announce_file(self, context, file_id, hook)
-        else:
-            push_file_page(self, context, file_id, hook)
+            attach_file_id(self, context, file_id, hook)
         if not file_id:
             self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
         # If there is none, it is empty and not None: Airflow treats None as missing, and fails the next task without a reason.

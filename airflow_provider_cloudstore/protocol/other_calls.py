@@ -14,6 +14,8 @@ from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 from airflow_provider_cloudstore.protocol.storable import Json
 
 _PATH = re.compile(r"/?([A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*)")
+# Beside those that say so themselves.
+_CREDENTIAL = re.compile("key|pass|passphrase|pw|pin|cookie|session(_?id)?", re.IGNORECASE)
 _KNOWN = {operation.path.lower(): operation for operation in OPERATIONS}
 
 
@@ -53,6 +55,8 @@ class OtherCall(Operation[Json]):
         self.path, self.name = f"{API_PREFIX}/{below[1]}", f"{self.method} /{below[1]}"
         if known := _KNOWN.get(self.path.lower()):
             raise InvalidInputError(f"this path has a method of its own: use {known.hook_method()}", operation=self.name)
+        if not isinstance(parameters, Mapping):
+            raise InvalidInputError("parameters must be a dict of names and values", operation=self.name)
         self.idempotent = idempotent or self.method == "GET"
         self.token_in_query = self.method == "GET"
         self.parameters = tuple(map(_parameter, parameters))
@@ -73,9 +77,9 @@ class OtherCall(Operation[Json]):
 
 
 def _parameter(name: Any) -> Parameter:
-    if not isinstance(name, str) or not name or name.lower() == "access_token":
+    if not _is_text(name) or not name or name.lower() == "access_token":
         raise InvalidInputError("a parameter's name must be a text, and not access_token, which the hook adds itself")
-    if is_credential_name(name):
+    if is_credential_name(name) or _CREDENTIAL.fullmatch(name):
         return Parameter(name, lambda value, _: _text(value, name), lambda _: MASK, _credential)
     return Parameter(name, lambda value, _: _text(value, name), _shown, _secrets_in)
 
@@ -85,11 +89,13 @@ def _text(value: Any, name: str) -> str:
         reason = f"parameter {name!r} must be a text or an integer, not {type(value).__name__}"
         raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
     text = "".join(value) if isinstance(value, str) else str(int(value))  # of an enumeration's member its value
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError(f"parameter {name!r} is not valid Unicode") from None
+    if not _is_text(text):
+        raise InvalidInputError(f"parameter {name!r} is not valid Unicode")
     return text
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
 def _shown(value: str) -> str:

@@ -75,7 +75,10 @@ class Settings(Extras):
         """
         read = _read_extras(extra)
         base_url = _base_url(host, schema, port, conn_type, allow_http=read["allow_http"])
-        return cls(base_url=base_url, access_token=_access_token(password), **read)
+        access_token = _access_token(password)
+        if access_token.reveal() in read.get("file_page_url", ""):
+            raise ConfigurationError("extra 'file_page_url' of the connection holds the access token, and that URL is shown")
+        return cls(base_url=base_url, access_token=access_token, **read)
 
     @property
     def route(self) -> str:

@@ -208,6 +208,11 @@ def test_the_words_of_an_expired_token_are_not_taken_for_those_of_a_missing_file
     read, tried = judge(record_of(said)), judge(record_of(said | {"upload": expired}, uploads=True))
     for report in (read, tried):
         assert (report.extras, report.candidates) == ({"token_refused_pattern": "This ticket is not ours"}, {})
+    known = (200, {"success": 0, "message": "Invalid access token"})  # a phrase that is understood without a setting
+    assert judge(record_of(said | {"wrong token": known})).extras == {}
+    naming = (200, {"success": 0, "message": "access to no-such-file ended"})
+    refused = (200, {"success": 0, "message": "access to https://example.com/a.csv ended"})
+    assert judge(record_of({"missing file": naming, "wrong path": (404, ""), "upload": refused}, uploads=True)).extras == {}
     assert read.problems[0].startswith("a refused or expired token, or a wrong base URL, may look like a missing file")
     assert "the token may be refused or have expired: set a valid one" in tried.problems[0]
 

@@ -72,6 +72,8 @@ def test_a_path_that_is_not_plain_is_refused(path: Any) -> None:
         ("POST", {"Access_Token": "x"}),
         ("POST", {"": "x"}),
         ("POST", {1: "x"}),
+        ("POST", {"\ud800": "x"}),
+        ("POST", "a=b"),
         *(("POST", {"file_id": value}) for value in (None, True, 1.5, b"x", ["f1"], {"file_id": "f1"}, "\ud800")),
     ],
 )
@@ -92,6 +94,13 @@ def test_a_lost_post_says_that_it_may_be_declared_idempotent(emulator: Emulator)
 def test_a_missing_subject_is_not_found_in_the_words_of_the_service(emulator: Emulator) -> None:
     with pytest.raises(NotFoundError, match=r"GET /folder/list 'nowhere': .*Could not find the folder"):
         CloudStoreHook().request("GET", "/folder/list", {"folder_id": "nowhere"})
+
+
+@pytest.mark.parametrize("name", ["passphrase", "pw", "PIN", "session_id", "key", "cookie", "api_key"])
+def test_a_parameter_that_is_named_like_a_credential_is_one(name: str) -> None:
+    made = call(parameters={name: "p4ram-S3CRET"})
+    error = made.interpret(response(400, {"message": f"bad {name}=p4ram-S3CRET"}), settings())
+    assert "p4ram" not in str(error)
 
 
 def test_credentials_are_neither_in_messages_nor_in_the_result() -> None:
