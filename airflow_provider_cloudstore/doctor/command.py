@@ -67,7 +67,10 @@ def run(given: Namespace) -> int:
 
 
 def run_and_exit(given: Namespace) -> None:
-    """As :func:`run`, for ``airflow``, which ignores what a command returns."""
+    """As :func:`run`, for ``airflow``, which ignores what a command returns, and whose log handlers write to standard output."""
+    report = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sys.stdout = report
     sys.exit(run(given))
 
 
