@@ -53,14 +53,15 @@ from scripts.airflow_home import migrate  # noqa: E402
 
 __all__ = ["cloudstore_emulator"]
 
-_SLOW = 1800
-"""Seconds until a slow test times out."""
+_SLOW, _OF_A_DAG = 1800, 600
+"""Seconds until a slow test times out, and one that runs a DAG: 44 s on Airflow 3.2.2 alone, and several times that beside others."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(_SLOW))
+        runs_a_dag = "airflow_db" in getattr(item, "fixturenames", ())
+        if (item.get_closest_marker("slow") or runs_a_dag) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_SLOW if item.get_closest_marker("slow") else _OF_A_DAG))
 
 
 def pytest_collection_finish() -> None:
