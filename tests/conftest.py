@@ -54,7 +54,7 @@ from scripts.airflow_home import migrate  # noqa: E402
 __all__ = ["cloudstore_emulator"]
 
 _SLOW, _OF_A_DAG = 1800, 600
-"""Seconds until a slow test times out, and one that runs a DAG: 44 s on Airflow 3.2.2 alone, and several times that beside others."""
+"""Seconds until a slow test times out, and one that runs a DAG: alone up to 44 s (Airflow 3.2.2)."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
