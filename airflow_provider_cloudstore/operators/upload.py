@@ -71,21 +71,14 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
         cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            wait_for_file=wait_for_file,
-            poll_interval=poll_interval,
-            timeout=timeout,
-            deferrable=deferrable,
-            cloudstore_conn_id=cloudstore_conn_id,
-            **kwargs,
-        )
+        super().__init__(**kwargs)
+        self.cloudstore_conn_id = cloudstore_conn_id
+        self._set_wait(wait_for_file, poll_interval, timeout, deferrable=deferrable)
         validate_flags(retry_unknown_outcome=retry_unknown_outcome)
         if wait_for_file and self.retries and not HAS_TASK_STATE_STORE:
-            from airflow_provider_cloudstore.exceptions import (
-                InvalidInputError,  # permanent: a mapped task is created when it runs
-            )
+            from airflow_provider_cloudstore.exceptions import InvalidInputError
 
-            raise InvalidInputError(
+            raise InvalidInputError(  # permanent: a mapped task is created when it runs
                 f"wait_for_file=True with retries={self.retries} needs Airflow 3.3 or later: {_WITHOUT_STORE}"
             )
         self.url: Any = url

@@ -29,23 +29,14 @@ DEFERRABLE: bool = conf.getboolean("operators", "default_deferrable", fallback=F
 class WaitingOperator(CloudStoreOperator):
     """Base of the operators that can wait for a file."""
 
-    def __init__(
-        self,
-        *,
-        wait_for_file: bool,
-        poll_interval: float | timedelta,
-        timeout: float | timedelta,
-        deferrable: bool,
-        cloudstore_conn_id: str,
-        **kwargs: Any,
+    def _set_wait(
+        self, wait_for_file: bool, poll_interval: float | timedelta, timeout: float | timedelta, *, deferrable: bool
     ) -> None:
-        super().__init__(**kwargs)
         validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
         self.wait_for_file = wait_for_file
         self.poll_interval = validate_positive("poll_interval", poll_interval)
         self.timeout = validate_positive("timeout", timeout)
         self.deferrable = deferrable
-        self.cloudstore_conn_id = cloudstore_conn_id
 
     def _wait(self, hook: CloudStoreHook, file_id: Any, began: datetime, **resume_with: str) -> DownloadLink:
         """Wait, or defer.
@@ -75,14 +66,9 @@ class LinkOperator(WaitingOperator):
         cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            wait_for_file=wait_for_file,
-            poll_interval=poll_interval,
-            timeout=timeout,
-            deferrable=deferrable,
-            cloudstore_conn_id=cloudstore_conn_id,
-            **kwargs,
-        )
+        super().__init__(**kwargs)
+        self.cloudstore_conn_id = cloudstore_conn_id
+        self._set_wait(wait_for_file, poll_interval, timeout, deferrable=deferrable)
         self.file_id: Any = file_id
 
     def execute(self, context: Context) -> Any:
