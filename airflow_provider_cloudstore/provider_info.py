@@ -65,7 +65,6 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": _modules("triggers"),
         "cli": ["airflow_provider_cloudstore.doctor.command.commands"],  # where Airflow has commands of providers
         "extra-links": ["airflow_provider_cloudstore.operators.links.FileLink"],
-        "filesystems": ["airflow_provider_cloudstore.fs.cloudstore"],
         "asset-uris": ASSET_URIS,
         "dataset-uris": ASSET_URIS,  # Airflow 2
         "connection-types": [

@@ -40,8 +40,6 @@ def bare(url: str, target: Path) -> str:
 
 def ours(url: str, target: Path) -> str:
     """The hook's client, without the Airflow around it."""
-    import logging
-
     import pendulum
 
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
@@ -56,7 +54,7 @@ def ours(url: str, target: Path) -> str:
     download = Download("f1", settings)
     link = DownloadLink("f1", "token", url, pendulum.now("UTC"), None)
     with BlockingClient(settings, lambda: settings) as client, atomic_write(target) as sink:
-        DownloadClient(client, sys.exit).run(download, sink, link, on_retry=logging.warning)
+        DownloadClient(client, sys.exit).run(download, sink, link)
         return download.result("").sha256
 
 

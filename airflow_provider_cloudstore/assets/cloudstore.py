@@ -21,17 +21,12 @@ EXTRA_FILE_ID = "file_id"
 def sanitize_uri(uri: SplitResult) -> SplitResult:
     """Normalize a ``cloudstore`` URI, and drop anything that could grant access.
 
-    The URI of a path, ``cloudstore://CONNECTION@/FILE_ID``, which Airflow reports to a lineage backend when a task reads it,
-    becomes one without a host: a connection does not identify a service.
-
     :param uri: its parts.
     :raises ValueError: if it is no unambiguous URL: the one error that Airflow expects of a handler.
     """
     from airflow_provider_cloudstore.exceptions import InvalidInputError
-    from airflow_provider_cloudstore.protocol.file_uris import SCHEME, normalize, path_of
+    from airflow_provider_cloudstore.protocol.file_uris import normalize
 
-    if not uri.netloc.rpartition("@")[2]:
-        return SplitResult(SCHEME, "", f"/{path_of(uri.path)}", "", "")
     try:
         return normalize(uri)
     except InvalidInputError as error:

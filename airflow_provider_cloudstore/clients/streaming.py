@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_provider_cloudstore.clients.blocking import CHUNK, BlockingClient, Exchange
@@ -13,6 +14,8 @@ from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, pause_
 from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import DownloadLink
+
+log = logging.getLogger(__name__)
 
 
 class Sink(Protocol):
@@ -27,34 +30,30 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class DownloadClient:
-    """Carries out downloads, in any number of threads, over the sessions of the calls.
+    """Carries out downloads over the sessions of the calls.
 
     :param client: has the sessions and the connection's timeout, which limits the wait for each response and for each piece of
         its body.
     :param create_link: creates a link; its errors are final.
     :param longest_pause: returns the seconds that no pause may exceed.
     :param count: is told how many bytes each download received.
+    :param on_retry: called with a log line before each pause.
     :param on_report: called with a log line every 30 seconds of a download.
-    :param clock: returns the time in seconds.
     """
 
     client: BlockingClient
     create_link: Callable[[str], DownloadLink]
-    _: KW_ONLY
     longest_pause: Callable[[], float] = lambda: DEFAULT_BUDGET
     count: Callable[[int], None] = lambda count: None
-    on_report: Callable[[str], None] = lambda line: None
+    on_retry: Callable[[str], None] = log.warning
+    on_report: Callable[[str], None] = log.info
     clock: Callable[[], float] = time.monotonic
 
-    def run(
-        self, download: Download, sink: Sink, link: DownloadLink | None = None, *, on_retry: Callable[[str], None]
-    ) -> DownloadLink:
-        """Write the file, or the block, into ``sink``. Each attempt takes a new link.
+    def run(self, download: Download, sink: Sink, link: DownloadLink | None = None) -> None:
+        """Write the file into ``sink``. Each attempt takes a new link.
 
         :param sink: where to; it is restarted whenever the file starts over.
         :param link: a link that was just created, for the first attempt.
-        :param on_retry: called with a log line before each pause.
-        :returns: the link that worked.
         :raises CloudStoreError: if the download failed permanently, or ran out of attempts or time.
         :raises OSError: if the sink does.
         """
@@ -63,10 +62,10 @@ class DownloadClient:
             while True:
                 link = link or self.create_link(download.file_id)
                 try:
-                    self._attempt(download, link, sink)
-                    return link
+                    return self._attempt(download, link, sink)
                 except CloudStoreError as error:
-                    pause = pause_before_retry(error, download.attempts, self.longest_pause(), on_retry, download.then)
+                    left = self.longest_pause()
+                    pause = pause_before_retry(error, download.attempts, left, self.on_retry, download.then)
                     if pause is None:
                         raise
                 link = None

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     import requests
 
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
-    from airflow_provider_cloudstore.clients.streaming import DownloadClient
-    from airflow_provider_cloudstore.hooks.file_reader import FileReader
-    from airflow_provider_cloudstore.protocol.download_requests import FileVersion
 
 __all__ = ["MISSING_FILE_ID", "CloudStoreAsyncHook", "CloudStoreHook"]
 
@@ -186,42 +183,22 @@ class CloudStoreHook(BaseHook):
         :raises ChecksumError: if the SHA-256 differs.
         :raises RequestRejectedError: if the download's host rejects new links.
         """
+        from airflow_provider_cloudstore.clients.streaming import DownloadClient
         from airflow_provider_cloudstore.hooks.targets import resolve_target, tries_of_task
         from airflow_provider_cloudstore.lineage import collect, of_download
         from airflow_provider_cloudstore.protocol.download_requests import Download
         from airflow_provider_cloudstore.stores import atomic_write
 
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
+        client = DownloadClient(
+            self._http, self.create_download_link, time_budget, count_download, self.log.warning, self.log.info
+        )
         path, name = resolve_target(target, download.file_id)
         with atomic_write(path, tries_of_task()) as sink:
-            self._downloads().run(download, sink, link, on_retry=self.log.warning)
+            client.run(download, sink, link)
             file = download.result(name)
         collect(self, of_download(self.settings.base_url, file.file_id, file.path))
         return file
-
-    def open_file(self, file_id: str, version: FileVersion | None = None) -> FileReader:
-        """Open a file for random reads, in any number of threads, for the ``cloudstore://`` filesystem.
-
-        :param file_id: the file.
-        :param version: the version to read; None for the current one.
-        :returns: a reader that knows the file's size.
-        :raises NotFoundError: if there is no such file.
-        :raises FileChangedError: if the file was replaced since it had ``version``.
-        """
-        from airflow_provider_cloudstore.hooks.file_reader import FileReader
-
-        return FileReader(self._downloads(), file_id, self.settings, version, self.log.warning)
-
-    def _downloads(self) -> DownloadClient:
-        from airflow_provider_cloudstore.clients.streaming import DownloadClient
-
-        return DownloadClient(
-            self._http,
-            self.create_download_link,
-            longest_pause=time_budget,
-            count=count_download,
-            on_report=self.log.info,
-        )
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available: whether a download link for it can be created.

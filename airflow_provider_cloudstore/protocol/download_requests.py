@@ -1,7 +1,7 @@
-"""Decides what a download requests, and what each response to it means: of a whole file, or of a block of an open one.
+"""Decides what a download requests, and what each response to it means.
 
-A whole file continues only where a strong ``ETag`` says that the rest is of the same version, and starts over wherever a response
-is not that rest. A block never starts over: bytes of its file were read before.
+A file continues only where a strong ``ETag`` says that the rest is of the same version. Wherever a response is not that rest, it
+starts over.
 """
 
 from __future__ import annotations
@@ -49,17 +49,11 @@ _ON_REJECTED_LINK = (
     "The link was new. Check extra 'download_url' of the connection if it is set; "
     "otherwise ask whoever runs the service why its download host rejects links."
 )
-_ON_MISSING_RANGES = "Download the whole file: DownloadFileOperator, or CloudStoreHook.download."
 
 
 @dataclass(frozen=True, slots=True)
-class FileVersion:
-    """Identifies a version of a file (RFC 9110 section 8.8).
-
-    :param total: the size in bytes, or None if unknown.
-    :param etag: the ``ETag``, or empty.
-    :param last_modified: the ``Last-Modified`` date, or empty.
-    """
+class _Version:
+    """What identifies a version of a file: its size in bytes, or None if unknown, and its headers (RFC 9110 section 8.8)."""
 
     total: int | None
     etag: str
@@ -67,7 +61,6 @@ class FileVersion:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str], total: int | None) -> Self:
-        """The version that a response with these headers and this size of the whole file describes."""
         return cls(total, headers.get("etag", ""), headers.get("last-modified", ""))
 
     @property
@@ -136,7 +129,7 @@ def validate_sha256(value: Any) -> str | None:
 
 
 class Download:
-    """One file, or a block of it, over as many requests as it takes.
+    """One file, over as many requests as it takes.
 
     For each attempt a client calls :meth:`start_attempt`, :meth:`follow_redirect` until there is none, :meth:`accept_head`,
     :meth:`accept_body` for each piece, and :meth:`finish_attempt`.
@@ -144,30 +137,18 @@ class Download:
     :param file_id: the file.
     :param settings: the connection.
     :param expected_sha256: the SHA-256 of the whole file; None for no check.
-    :param block: the bytes to download; None for the whole file.
-    :param version: the version that a block is of; None for the current one.
     :ivar attempts: those since the last one that brought 64 KiB, redirects not counted.
     :ivar position: the next byte to download; 0 if the file starts over.
     :ivar received: how many bytes came, also those that came twice.
     :raises InvalidInputError: if the id or the SHA-256 is invalid.
     """
 
-    def __init__(
-        self,
-        file_id: Any,
-        settings: Settings,
-        *,
-        expected_sha256: Any = None,
-        block: range | None = None,
-        version: FileVersion | None = None,
-    ) -> None:
+    def __init__(self, file_id: Any, settings: Settings, *, expected_sha256: Any = None) -> None:
         self.settings = settings
         self.file_id = validate_file_id(file_id)
-        self.version = version
         self.attempts, self.received = Attempts(settings.max_attempts), 0
-        self.position = self._furthest = self._began_at = block.start if block else 0
-        self._block = block
-        self._end = block.stop if block else math.inf
+        self.position = self._furthest = self._began_at = 0
+        self._version: _Version | None = None
         self._expected = validate_sha256(expected_sha256)
         self._digest = hashlib.sha256()
         self._url = Secret("")
@@ -194,10 +175,10 @@ class Download:
 
     @property
     def _is_resumable(self) -> bool:
-        return self._block is not None or bool(self.version and self.version.is_certain)
+        return bool(self._version and self._version.is_certain)
 
     def _restart(self) -> None:
-        self.position, self._digest, self.version = 0, hashlib.sha256(), None
+        self.position, self._digest, self._version = 0, hashlib.sha256(), None
         self._beginning = bytearray()
 
     @property
@@ -208,10 +189,8 @@ class Download:
     def request(self) -> Request:
         """The request for the next bytes, at the link or where it redirected to. It has no access token."""
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
-        if self._block is not None:
-            headers["Range"] = f"bytes={self.position}-{self._block.stop - 1}"
-        elif self.position and self.version:
-            headers |= {"Range": f"bytes={self.position}-", "If-Range": self.version.etag}
+        if self.position and self._version:
+            headers |= {"Range": f"bytes={self.position}-", "If-Range": self._version.etag}
         return Request("GET", self._url.reveal(), headers)
 
     def follow_redirect(self, head: Response) -> bool:
@@ -238,10 +217,10 @@ class Download:
 
         :raises CloudStoreError: if it does not; ``retryable`` says whether to make another attempt.
         """
-        if head.status == 200 and self._block is None:
+        if head.status == 200:
             self._accept_whole(head)
-        elif head.status in (200, 206, 416):
-            self._accept_range(head)
+        elif head.status in (206, 416):
+            self._accept_rest(head)
         else:
             raise self._rejected(head)
 
@@ -253,30 +232,19 @@ class Download:
                 exceptions.InvalidResponseError, f"{reason}; expected_sha256 makes it acceptable", head, _ON_NO_FILE
             )
         self._restart()
-        self.version = FileVersion.from_headers(head.headers, total)
+        self._version = _Version.from_headers(head.headers, total)
         self._whole = head
 
-    def _accept_range(self, head: Response) -> None:
-        content_range = head.headers.get("content-range", "")
-        found = _CONTENT_RANGE.fullmatch(content_range) if head.status == 206 else None
+    def _accept_rest(self, head: Response) -> None:
+        found = _CONTENT_RANGE.fullmatch(head.headers.get("content-range", ""))
         first, last, total = map(int, found.groups()) if found else (-1, -1, 0)
-        version = FileVersion.from_headers(head.headers, total)
-        is_requested = (first, last + 1) == (self.position, min(total, self._end))
-        # A server without ranges sends an empty file as it is, and one with ranges has none to send.
-        is_empty_file = (head.status, _length(head)) == (200, 0) or (head.status == 416 and content_range in ("", "bytes */0"))
-        if not (is_requested or is_empty_file) or self.version not in (None, version):
-            raise self._unexpected(head)
-        self.version = version
-
-    def _unexpected(self, head: Response) -> exceptions.CloudStoreError:
-        is_block = self._block is not None
-        if is_block and (self.version is None or head.status == 200):
-            reason = f"HTTP {head.status} without the requested range"
-            return self._error(exceptions.InvalidResponseError, reason, head, _ON_MISSING_RANGES)
-        if not is_block:
+        version = _Version.from_headers(head.headers, total)
+        is_requested = head.status == 206 and (first, last + 1) == (self.position, total)
+        if not is_requested or self._version not in (None, version):
             self._restart()
-        reason = f"HTTP {head.status}: the file changed, or its host sends other ranges than requested"
-        return self._error(exceptions.FileChangedError, reason, head, retryable=not is_block)
+            reason = f"HTTP {head.status}: the file changed, or its host sends other ranges than requested"
+            raise self._error(exceptions.FileChangedError, reason, head, retryable=True)
+        self._version = version
 
     def _rejected(self, head: Response) -> exceptions.CloudStoreError:
         status = head.status
@@ -292,8 +260,8 @@ class Download:
     @property
     def bytes_wanted(self) -> float:
         """How many bytes are missing; infinite if only the end of the body tells."""
-        total = self.version.total if self.version else None
-        return (self._end if total is None else min(self._end, total)) - self.position
+        total = self._version.total if self._version else None
+        return math.inf if total is None else total - self.position
 
     def accept_body(self, piece: bytes) -> None:
         """Count and digest the next bytes of the body."""

@@ -6,8 +6,7 @@ whatever characters it contains.
 
 from __future__ import annotations
 
-import re
-from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote_to_bytes, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.guards import validate_file_id
@@ -15,7 +14,6 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 
 SCHEME = "cloudstore"
 _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
-_NO_PATTERN = re.compile(r"[^*?\[]+")
 
 
 def file_uri(base_url: str, file_id: str | int) -> str:
@@ -40,24 +38,6 @@ def path_segment(file_id: str | int) -> str:
     :raises InvalidInputError: if it is no file id.
     """
     return quote(validate_file_id(file_id), safe="")
-
-
-def path_of(text: str) -> str:
-    """The normal form of a path in the filesystem: the file's id as one segment; empty for the root.
-
-    :param text: ``cloudstore://CONNECTION@/FILE_ID``, with or without the connection, or what follows it. Unencoded slashes
-        around the id are dropped; what fsspec takes for a pattern stays as it is.
-    :raises ValueError: if it is an asset URI.
-    """
-    prefix = f"{SCHEME}://"
-    if text.startswith(prefix):
-        authority, slash, rest = text.removeprefix(prefix).partition("/")
-        _, at, start = authority.rpartition("@")
-        if not at and start and rest.strip("/"):
-            wanted = f"{prefix}CONNECTION@/{rest.rpartition('/')[2]}"
-            raise ValueError(f"{text!r} is an asset URI, which names a service and no connection: write {wanted}")
-        text = f"{start}{slash}{rest}"
-    return _NO_PATTERN.sub(lambda found: quote(unquote(found[0]), safe=""), text.strip("/"))
 
 
 def normalize(uri: SplitResult) -> SplitResult:

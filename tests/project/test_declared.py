@@ -20,9 +20,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FLOORS = dict(re.findall(r"^([\w.-]+)>=([\w.]+)$", "\n".join(PROJECT["dependencies"]), re.MULTILINE))
 MAKEFILE = (ROOT / "Makefile").read_text()
 MATRIX: list[str] = re.findall(r"^MATRIX := (.*)$", MAKEFILE, re.MULTILINE)[0].split()
-# Airflow 2.11 alone has the first two, and its connection form alone asks for them; pytest is there where the fixture is used,
-# and upath (universal_pathlib) alone loads its class of paths.
-OTHERS = {"flask_appbuilder", "wtforms", "pytest", "upath"}
+# Airflow 2.11 alone has the first two, and its connection form alone asks for them; pytest is there where the fixture is used.
+OTHERS = {"flask_appbuilder", "wtforms", "pytest"}
 
 
 def test_what_the_package_imports_is_declared_with_a_floor() -> None:

@@ -14,13 +14,13 @@ PACKAGE = Path(__file__).resolve().parent.parent.parent / "airflow_provider_clou
 OWN = PACKAGE.name
 FILES = [(file.relative_to(PACKAGE).parts[0].removesuffix(".py"), file) for file in sorted(PACKAGE.rglob("*.py"))]
 """Each file and its room: the folder, or the module in the package itself."""
-ORDER = ("compat", "exceptions", "protocol", "clients", "stores", "batch", "hooks", "triggers", "operators", "sensors", "fs")
+ORDER = ("compat", "exceptions", "protocol", "clients", "stores", "batch", "hooks", "triggers", "operators", "sensors")
 """From the bottom up."""
 BESIDE = {
     "doctor": {"doctor", "compat", "exceptions", "hooks", "clients", "protocol", "provider_info"},
     "emulator": {"emulator", "exceptions", "protocol"},
 }
-GLUE = {"hooks", "triggers", "operators", "sensors", "fs", "assets", "lineage", "metrics", "compat", "provider_info", "receipts"}
+GLUE = {"hooks", "triggers", "operators", "sensors", "assets", "lineage", "metrics", "compat", "provider_info", "receipts"}
 HTTP = {"requests", "aiohttp", "certifi", "yarl", "urllib3", "http"}
 WAITS = {"socket", "time", "asyncio", "ssl", "threading", "select", "http"}
 LIBRARIES = {
@@ -29,7 +29,7 @@ LIBRARIES = {
     "stores": {"fsspec", *sys.stdlib_module_names},
     "clients": {"pendulum", *HTTP, *sys.stdlib_module_names},
 }
-NOT_LOADED = {"exceptions", "protocol", "clients", "stores", "batch", "hooks", "triggers", "fs", "assets"}
+NOT_LOADED = {"exceptions", "protocol", "clients", "stores", "batch", "hooks", "triggers", "assets"}
 """What only a running task needs is imported in ``execute``: a DAG file does not pay for it."""
 FORM = {f"{OWN}.protocol", f"{OWN}.protocol.extras"}
 """What Airflow loads when it asks for the connection form."""
@@ -59,7 +59,7 @@ def test_a_file_imports_only_what_is_below_it(room: str, file: Path) -> None:
     assert rooms <= BESIDE[room] if room in BESIDE else not rooms & BESIDE.keys()
     if room in LIBRARIES:
         assert libraries <= LIBRARIES[room]
-    if room in GLUE - {"fs"}:
+    if room in GLUE:
         returned = {"requests"} if file == PACKAGE / "hooks" / "cloudstore.py" else set()  # by get_conn()
         assert not libraries & (HTTP - returned)
         assert ".status" not in file.read_text()

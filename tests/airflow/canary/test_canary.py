@@ -106,7 +106,7 @@ def test_every_operator_ends_as_its_service_requires(airflow: RealAirflow, conne
     succeed = {f"{operator}.{name}" for operator in ("delete", "upload", "link") for name in ("ok", "longer")}
     succeed |= {f"{operator}.echo" for operator in ("delete", "upload", "batch")}
     succeed |= {"delete.half"}  # the second request finds nothing
-    succeed |= {"batch.ok", "mapped_upload", "careless", "use_token", "use_link", "download_broken", "transfer"}
+    succeed |= {"batch.ok", "mapped_upload", "careless", "use_token", "use_link", "download_broken"}
     assert {task for task, state in states.items() if state == "success"} == succeed
     assert {task for task, state in states.items() if state == "failed"} == states.keys() - succeed
     assert len(states) == 3 * (len(connections) - len(download_faults())) + 13

@@ -17,7 +17,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import OutcomeUnknownError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from tests.dag_runs import run_dag
-from tests.doc_blocks import code_of, dag_of, names_in
+from tests.doc_blocks import code_of, dag_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
@@ -97,13 +97,3 @@ def test_a_download_waits_for_the_file_and_returns_its_path(emulator: Emulator, 
     run = run_dag(dag_of("download.md-0", head + textwrap.indent(before + code, "    ")))
     assert run.state == "success", str(run)
     assert run.values["use"] == "hello"
-
-
-def test_a_file_is_read_and_copied_by_its_url(emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    emulator.put_file(b"first\nsecond\n", "f123")
-    code = code_of("files-and-assets.md-0").replace('dst="s3://bucket/copy"', f"dst='file://{tmp_path}/copy'")
-    code = code.replace('dest_conn_id="aws_default"', "dest_conn_id=None").replace("{{ params.file_id }}", "f123")
-    names = names_in(code.replace("FileTransferOperator(\n", "copy = FileTransferOperator(\n"), tmp_path / "files.py")
-    assert names["header"] == b"first\n"
-    names["copy"].execute({})
-    assert (tmp_path / "copy").read_bytes() == b"first\nsecond\n"

@@ -31,13 +31,6 @@ def test_airflow_normalizes_a_uri_by_the_handler() -> None:
     assert written.uri == "cloudstore://files.example.com/eu/daily"
 
 
-@pytest.mark.parametrize("uri", ["cloudstore:///f1", "cloudstore://my_conn@/f1?access_token=hunter2"])
-def test_the_uri_of_a_path_names_no_service(uri: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Airflow 2's, of the connection
-        assert asset(uri).uri == "cloudstore:/f1"
-
-
 def test_a_uri_that_is_none_is_a_value_error_which_airflow_expects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__STRICT_DATASET_URI_VALIDATION", "True")  # without it, Airflow 2 only warns
     with warnings.catch_warnings():

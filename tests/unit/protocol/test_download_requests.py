@@ -8,7 +8,7 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.download_requests import MAX_REDIRECTS, Download, FileVersion, download_url
+from airflow_provider_cloudstore.protocol.download_requests import MAX_REDIRECTS, Download, download_url
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from tests.support import TOKEN, settings
@@ -161,14 +161,11 @@ def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known()
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "UTF-8"])
 def test_a_file_that_is_stored_encoded_is_downloaded_as_its_bytes_come(coding: str) -> None:
-    for download, first in (
-        (started(), head(200, content_length="3", content_encoding=coding)),
-        (started(block=range(3)), head(206, content_range="bytes 0-2/3", content_encoding=coding)),
-    ):
-        download.accept_head(first)
-        download.accept_body(b"\x1f\x8b\x08")
-        download.finish_attempt(None)
-        assert download.result("").sha256 == hashlib.sha256(b"\x1f\x8b\x08").hexdigest()
+    download = started()
+    download.accept_head(head(200, content_length="3", content_encoding=coding))
+    download.accept_body(b"\x1f\x8b\x08")
+    download.finish_attempt(None)
+    assert download.result("").sha256 == hashlib.sha256(b"\x1f\x8b\x08").hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -391,52 +388,3 @@ def test_what_no_url_may_hold_is_encoded_before_it_is_sent() -> None:
 def test_an_expected_sha256_that_is_none_is_refused(value: Any) -> None:
     with pytest.raises(exceptions.InvalidInputError, match="64 hexadecimal digits"):
         Download("f1", settings(), expected_sha256=value)
-
-
-def test_a_block_is_asked_for_by_its_bytes_and_continues_where_it_broke() -> None:
-    download = started(block=range(4, 8))
-    assert download.request().headers["Range"] == "bytes=4-7"
-    assert "If-Range" not in download.request().headers
-    download.accept_head(head(206, content_range="bytes 4-7/10"))
-    download.accept_body(b"45")
-    with pytest.raises(exceptions.TransientServiceError):
-        download.finish_attempt(None)
-    assert download.start_attempt(link()).headers["Range"] == "bytes=6-7"
-    download.accept_head(head(206, content_range="bytes 6-7/10"))
-    assert download.bytes_wanted == 2
-    download.accept_body(b"67")
-    download.finish_attempt(None)
-    assert download.version == FileVersion(10, "", "")
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        head(206, content_range="bytes 4-7/10", etag='W/"2"', last_modified="a"),
-        head(206, content_range="bytes 4-7/11", etag='W/"1"', last_modified="a"),
-        head(206, content_range="bytes 0-9/10", etag='W/"1"', last_modified="a"),
-        head(416, content_range="bytes */0"),
-    ],
-)
-def test_a_block_of_another_version_is_never_read(response: Response) -> None:
-    download = started(block=range(4, 8), version=FileVersion(10, 'W/"1"', "a"))
-    with pytest.raises(exceptions.FileChangedError) as changed:
-        download.accept_head(response)
-    assert not changed.value.retryable
-
-
-@pytest.mark.parametrize(("status", "version"), [(200, FileVersion(10, ETAG, "")), (206, None)])
-def test_a_host_without_ranges_is_an_error_that_names_the_download(status: int, version: FileVersion | None) -> None:
-    download = started(block=range(1), version=version)
-    with pytest.raises(exceptions.InvalidResponseError, match=r"DownloadFileOperator, or CloudStoreHook\.download") as failed:
-        download.accept_head(head(status, content_length="10", etag=ETAG))
-    assert not failed.value.retryable
-
-
-@pytest.mark.parametrize("response", [head(416, content_range="bytes */0"), head(416), head(200, content_length="0")])
-def test_an_empty_file_has_no_block(response: Response) -> None:
-    download = started(block=range(1))
-    download.accept_head(response)
-    assert download.bytes_wanted == 0
-    download.finish_attempt(None)
-    assert download.version == FileVersion(0, "", "")

@@ -127,7 +127,7 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
     def send(*_: Any) -> Any:
         target = Target()
         try:
-            client.run(Download("f1", own), target, on_retry=print)
+            client.run(Download("f1", own), target)
         except exceptions.CloudStoreError as error:
             return error
         return target.decode("latin-1")

@@ -7,8 +7,6 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from airflow.providers.common.io.operators.file_transfer import FileTransferOperator
-
 from airflow_provider_cloudstore.compat import mask_secret
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
@@ -72,12 +70,6 @@ with DAG("canary", schedule="@once", start_date=datetime(2026, 1, 1)) as dag:
         )
     for name in DOWNLOADS:
         DownloadFileOperator(task_id=name, file_id="f1", target=f"{FOLDER}/{name}", cloudstore_conn_id=f"canary_{name}")
-    FileTransferOperator(
-        task_id="transfer",
-        src="cloudstore:///f1",
-        source_conn_id="canary_download_broken",
-        dst=f"file://{FOLDER}/transfer",
-    )
     for name, urls in {"ok": f"{FOLDER}/urls.csv", "400": LIST, "echo": LIST}.items():
         RemoteUrlBatchUploadOperator(
             task_id=f"batch.{name}", urls=urls, receipts=f"{FOLDER}/receipts-{name}", cloudstore_conn_id=f"canary_{name}"

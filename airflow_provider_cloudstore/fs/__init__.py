@@ -1,1 +1,0 @@
-"""Airflow glue: files of the service as a filesystem."""
