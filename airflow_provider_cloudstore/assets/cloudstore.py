@@ -30,8 +30,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     try:
         return normalize(uri)
     except InvalidInputError as error:
-        problem = str(error)
-    raise ValueError(problem)
+        raise ValueError(str(error)) from None
 
 
 def create_asset(*, base_url: str, file_id: str | int, extra: dict[str, Any] | None = None) -> Asset:

@@ -52,7 +52,7 @@ class DownloadClient:
     def run(self, download: Download, sink: Sink, link: DownloadLink | None = None) -> None:
         """Write the file into ``sink``. Each attempt takes a new link.
 
-        :param sink: where to; it is restarted whenever the file starts over.
+        :param sink: is restarted whenever the file starts over.
         :param link: a link that was just created, for the first attempt.
         :raises CloudStoreError: if the download failed permanently, or ran out of attempts or time.
         :raises OSError: if the sink does.

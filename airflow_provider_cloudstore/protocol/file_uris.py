@@ -19,9 +19,7 @@ _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
 def file_uri(base_url: str, file_id: str | int) -> str:
     """The asset URI of a file: ``cloudstore://HOST[:PORT]/BASE/PATH/FILE_ID``.
 
-    :param base_url: the service's base URL, as in :class:`~airflow_provider_cloudstore.protocol.settings.Settings`.
-    :param file_id: the file; a slash in it is percent-encoded.
-    :raises InvalidInputError: if one of them cannot be that.
+    :raises InvalidInputError: if the base URL or the id cannot be one.
     """
     base = urlsplit(base_url)
     if base.scheme not in _DEFAULT_PORTS or not base.netloc:
@@ -34,7 +32,6 @@ def file_uri(base_url: str, file_id: str | int) -> str:
 def path_segment(file_id: str | int) -> str:
     """A file id as one segment of a path, percent-encoded (RFC 3986 section 2.1): in URIs, dataset names and file names alike.
 
-    :param file_id: the file.
     :raises InvalidInputError: if it is no file id.
     """
     return quote(validate_file_id(file_id), safe="")
@@ -43,31 +40,22 @@ def path_segment(file_id: str | int) -> str:
 def normalize(uri: SplitResult) -> SplitResult:
     """The normal form of an asset URI, without user info, query and fragment.
 
-    :param uri: the parts of a URI with the scheme ``cloudstore``.
     :raises InvalidInputError: if it has no host, or parsers disagree on where its user info ends.
     """
-    if not uri.netloc.rpartition("@")[2]:
-        raise InvalidInputError(
-            "a cloudstore asset URI has no host: set it to a URI such as cloudstore://files.example.com/file-id, because a "
-            "connection id does not identify a service"
-        )
     try:
         parts = split_url(urlunsplit(uri))
     except AmbiguousUrlError as error:
-        problem = str(error)
-    else:
-        authority = parts.netloc.rpartition("@")[2].lower().removesuffix(_DEFAULT_PORTS["https"])
-        path = "/".join(quote(unquote_to_bytes(segment), safe="") for segment in parts.path.split("/"))
-        return SplitResult(SCHEME, authority, path, "", "")
-    raise InvalidInputError(f"a cloudstore asset URI {problem}: set it to a URI such as cloudstore://files.example.com/file-id")
+        advice = "Set it to a URI such as cloudstore://files.example.com/file-id."
+        raise InvalidInputError(f"a cloudstore asset URI {error}", advice=advice) from None
+    authority = parts.netloc.rpartition("@")[2].lower().removesuffix(_DEFAULT_PORTS["https"])
+    path = "/".join(quote(unquote_to_bytes(segment), safe="") for segment in parts.path.split("/"))
+    return SplitResult(SCHEME, authority, path, "", "")
 
 
 def dataset_of_url(url: str) -> tuple[str, str]:
-    """OpenLineage's namespace and name of the dataset at a URL: an asset URI, a source URL, or the path of a manifest.
+    """OpenLineage's namespace and name of the dataset at a URL or an absolute path of this machine.
 
     It does not include user info, which in Airflow's paths is a connection id, or the query.
-
-    :param url: a URL, or an absolute path of this machine.
     """
     parts = urlsplit(url)
     if parts.scheme in ("", "file"):
@@ -76,9 +64,6 @@ def dataset_of_url(url: str) -> tuple[str, str]:
 
 
 def bare_url(url: str) -> str:
-    """A URL without user info, query and fragment.
-
-    :param url: a URL that :func:`~airflow_provider_cloudstore.protocol.urls.split_url` accepts.
-    """
+    """A URL without user info, query and fragment."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
