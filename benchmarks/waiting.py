@@ -23,7 +23,7 @@ from typing import Any
 
 import trustme
 
-from airflow_provider_cloudstore.emulator.runner import Options, running
+from airflow_provider_cloudstore.emulator.runner import running
 
 OURS, THEIRS = "FileAvailableTrigger", "HttpSensorTrigger"
 
@@ -113,7 +113,7 @@ async def serve(folder: str) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if folder else None
     if tls:
         tls.load_cert_chain(Path(folder) / "server.pem")
-    async with running(Options(access_token="token", tls=tls)) as (service, url):
+    async with running(access_token="token", tls=tls) as (service, url):
         print(url, flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         print(json.dumps(service.store.snapshot()), flush=True)

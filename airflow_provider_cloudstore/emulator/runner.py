@@ -10,7 +10,6 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -25,41 +24,30 @@ T = TypeVar("T")
 HOST = "127.0.0.1"
 
 
-@dataclass(frozen=True)  # without slots: the command line shows its defaults
-class Options:
-    """The options of the emulator.
+@asynccontextmanager
+async def running(
+    access_token: str = "",
+    token_ttl: float = 3600.0,
+    fetch_delay: float = 0.0,
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[tuple[Service, str]]:
+    """Run the service and yield it with its base URL.
 
     :param access_token: the token that it accepts; default: a random one.
     :param token_ttl: seconds until a download token expires.
     :param fetch_delay: seconds that an upload waits in the queue before it is fetched.
     :param port: the port on 127.0.0.1; 0 for a free one.
     :param tls: serve https with this context.
-    """
-
-    access_token: str = ""
-    token_ttl: float = 3600.0
-    fetch_delay: float = 0.0
-    port: int = 0
-    tls: ssl.SSLContext | None = None
-
-
-@asynccontextmanager
-async def running(options: Options) -> AsyncIterator[tuple[Service, str]]:
-    """Run the service and yield it with its base URL.
-
-    :param options: its options.
     :raises OSError: if the port is taken.
     """
-    store = Store(options.token_ttl, options.fetch_delay)
-    service = Service(store, options.access_token or secrets.token_urlsafe(24))
+    service = Service(Store(token_ttl, fetch_delay), access_token or secrets.token_urlsafe(24))
     runner = web.AppRunner(service.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
     await runner.setup()
     service.connections = lambda: runner.server.connections if runner.server else []
     try:
-        site = web.TCPSite(runner, HOST, options.port, ssl_context=options.tls)
-        await site.start()
-        port = runner.addresses[0][1]
-        yield service, f"{'https' if options.tls else 'http'}://{HOST}:{port}"
+        await web.TCPSite(runner, HOST, port, ssl_context=tls).start()
+        yield service, f"{'https' if tls else 'http'}://{HOST}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
 
@@ -71,7 +59,7 @@ class Emulator:
     """
 
     def __init__(self, **options: Any) -> None:
-        self._options = Options(**options)
+        self._running = running(**options)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="cloudstore-emulator", daemon=True)
         self._started: Future[None] = Future()
         self._loop: asyncio.AbstractEventLoop
@@ -92,7 +80,7 @@ class Emulator:
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         try:
-            async with running(self._options) as (self.service, self.url):
+            async with self._running as (self.service, self.url):
                 self._started.set_result(None)
                 await self._stop.wait()
         except Exception as error:  # the port is taken: raised where it is started
