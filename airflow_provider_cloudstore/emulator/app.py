@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
@@ -12,7 +11,7 @@ from weakref import WeakSet
 import pendulum
 from aiohttp import web
 
-from airflow_provider_cloudstore.emulator.faults import Fault, Faults
+from airflow_provider_cloudstore.emulator.faults import Fault
 from airflow_provider_cloudstore.emulator.store import Store, StoredFile
 from airflow_provider_cloudstore.protocol.operations import (
     OPERATIONS,
@@ -26,20 +25,17 @@ from airflow_provider_cloudstore.protocol.settings import API_PREFIX
 Work = Callable[..., dict[str, Any]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-STATE_PATH = "/_emulator/state"
 SOURCES_PATH = "/_emulator/sources"
 
 
 @dataclass(slots=True)
 class Service:
-    """The routes over a store.
-
-    :param access_token: the token that it accepts; while a rotation overlaps, several, one a line.
-    """
+    """The routes over a store."""
 
     store: Store
     access_token: str
-    faults: Faults = field(default_factory=Faults)
+    faults: list[Fault] = field(default_factory=list)
+    """The script: the first fault that matches a request is applied to it."""
     connections: Callable[[], Collection[object]] = tuple
     """Returns the open connections, once the service runs."""
     _seen: WeakSet[object] = field(default_factory=WeakSet)
@@ -49,40 +45,37 @@ class Service:
         app = web.Application(middlewares=[_errors_as_envelopes])
         app.add_routes(
             [
-                *(web.route(one.method, one.path, self._with_faults(one.key, self._handler_of(one))) for one in OPERATIONS),
-                *self._other_calls(),
+                *(web.route(one.method, one.path, self._handler_of(one)) for one in OPERATIONS),
+                # Two calls that the API document does not have, for hook.request.
+                web.post(f"{API_PREFIX}/file/rename", self._call("other", ["file_id", "name"], self._rename)),
+                web.get(f"{API_PREFIX}/folder/list", self._call("other", ["folder_id"], self._list), allow_head=False),
                 web.get("/download", self._with_faults("download", self._download), allow_head=False),
-                web.get(STATE_PATH, self._state, allow_head=False),
+                web.get("/_emulator/state", self._state),
                 web.get(f"{SOURCES_PATH}/{{name}}", self._get_source),
-                web.put("/_emulator/access-token", self._put_access_token),
                 web.post("/_emulator/faults", self._post_faults),
                 web.delete("/_emulator/faults", self._delete_faults),
             ]
         )
-        app.on_cleanup.append(lambda _: self.store.close())
         return app
 
-    def _other_calls(self) -> Iterator[web.RouteDef]:
-        """Two calls that the API document does not have, for ``hook.request``, unless they have become operations."""
-        calls: list[tuple[str, str, list[str], Work]] = [
-            ("POST", f"{API_PREFIX}/file/rename", ["file_id", "name"], self._rename),
-            ("GET", f"{API_PREFIX}/folder/list", ["folder_id"], self._list),
-        ]
-        for method, path, names, work in calls:
-            if path not in {operation.path for operation in OPERATIONS}:
-                handler = self._call("other", method, names, work, in_query=method == "GET")
-                yield web.route(method, path, self._with_faults("other", handler))
-
-    def _with_faults(self, name: str, work: Handler) -> Handler:
+    def _with_faults(self, key: str, work: Handler) -> Handler:
         """Wrap a handler: count the request and apply the scripted fault, if any."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            self.store.requests[name] += 1
+            self.store.requests[key] += 1
             self._count_connection(request)
-            fault = self.faults.take(name)
+            fault = self._next_fault(key)
             return await (fault.apply(request, lambda: work(request)) if fault else work(request))
 
         return handle
+
+    def _next_fault(self, key: str) -> Fault | None:
+        fault = next((fault for fault in self.faults if fault.operation in (key, "*")), None)
+        if fault and fault.times:
+            fault.times -= 1
+            if not fault.times:
+                self.faults.remove(fault)
+        return fault
 
     def _count_connection(self, request: web.Request) -> None:
         counters = self.store.connections
@@ -97,17 +90,14 @@ class Service:
             UploadFromUrl: self._upload,
             CreateDownloadLink: self._link,
         }
-        if operation not in works:
-            raise NotImplementedError(f"emulator/app.py does not know {operation.__name__}")
-        names = [one.name for one in operation.parameters]
-        return self._call(operation.key, operation.method, names, works[operation], in_query=operation.token_in_query)
+        return self._call(operation.key, [one.name for one in operation.parameters], works[operation])
 
-    def _call(self, key: str, method: str, names: list[str], work: Work, *, in_query: bool) -> Handler:
+    def _call(self, key: str, names: list[str], work: Work) -> Handler:
         """What every call does: check the token, read the parameters, count the effect."""
 
         async def handle(request: web.Request) -> web.Response:
-            self._authorize(request, in_query=in_query)
-            given = request.query if method == "GET" else await request.post()
+            self._authorize(request)
+            given = request.query if request.method == "GET" else await request.post()
             arguments = {name: given.get(name) for name in names}
             if missing := [name for name, value in arguments.items() if not isinstance(value, str) or not value]:
                 raise web.HTTPBadRequest(reason=f"Missing field {missing[0]}")
@@ -115,7 +105,16 @@ class Service:
             self.store.effects[key] += 1
             return _respond(200, {"response": "OK", "data": data, "_status": "success"})
 
-        return handle
+        return self._with_faults(key, handle)
+
+    def _authorize(self, request: web.Request) -> None:
+        """As the API document has it, a GET carries the token in the query, a POST in a header."""
+        if request.method == "GET":
+            given, valid = request.query.get("access_token"), self.access_token
+        else:
+            given, valid = request.headers.get("Authorization"), f"Bearer {self.access_token}"
+        if given != valid:
+            raise web.HTTPUnauthorized(reason="Could not validate the access token")
 
     def _delete(self, request: web.Request, folder_id: str) -> dict[str, Any]:
         if not self.store.delete_folder(folder_id):
@@ -146,8 +145,8 @@ class Service:
         return {"download_url": str(url), "expires_at": token.expires_at.format("YYYY-MM-DD HH:mm:ss")}
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
-        token = self.store.valid_token(request.query.get("download_token", ""))
-        if token is None:
+        token = self.store.tokens.get(request.query.get("download_token", ""))
+        if token is None or token.expires_at <= pendulum.now("UTC"):
             raise web.HTTPForbidden(reason="The download token is unknown or expired")
         token.downloads += 1
         return _ranged(self.store.files[token.file_id], request)
@@ -159,30 +158,16 @@ class Service:
         content = self.store.source(request.match_info["name"])
         return web.Response(body=content, content_type="application/octet-stream")
 
-    async def _put_access_token(self, request: web.Request) -> web.StreamResponse:
-        self.access_token = await request.text()
-        return web.Response(status=204)
-
     async def _post_faults(self, request: web.Request) -> web.StreamResponse:
         try:
-            self.faults.script.append(Fault.parse(await request.json()))
+            self.faults.append(Fault.parse(await request.json()))
         except ValueError as error:
             return web.Response(status=400, text=str(error))
         return web.Response(status=204)
 
     async def _delete_faults(self, request: web.Request) -> web.StreamResponse:
-        self.faults.script.clear()
+        self.faults.clear()
         return web.Response(status=204)
-
-    def _authorize(self, request: web.Request, *, in_query: bool) -> None:
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        if in_query:
-            given = request.query.get("access_token", "")
-        elif scheme != "Bearer":
-            given = ""
-        encoded = given.encode("utf-8", "replace")
-        if not any(hmac.compare_digest(encoded, valid.encode()) for valid in self.access_token.splitlines()):
-            raise web.HTTPUnauthorized(reason="Could not validate the access token")
 
 
 @web.middleware

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, Self, assert_never
+from typing import Any, Self
 
 from aiohttp import web
 
@@ -42,17 +42,10 @@ _KINDS = [kind.value for kind in Kind]
 
 @dataclass(slots=True)
 class Fault:
-    """One scripted fault.
+    """One scripted fault; :class:`Kind` says which field belongs to which kind.
 
-    :param kind: what goes wrong.
     :param operation: the key of an operation, ``other`` (any other call), ``download``, or ``*`` for all of them.
     :param times: how many requests it affects; 0 for all.
-    :param status: the HTTP status (``status``).
-    :param headers: additional response headers (``status``).
-    :param body: the response body (``status``).
-    :param seconds: how long to wait (``delay``).
-    :param after: how many bytes of the body are sent (``drop_body``).
-    :param effect: whether the operation still has its effect (``status``).
     """
 
     kind: Kind
@@ -67,9 +60,8 @@ class Fault:
 
     @classmethod
     def parse(cls, given: Any) -> Self:
-        """Create a fault from JSON.
+        """Create a fault from a JSON object of its fields.
 
-        :param given: an object with the fields above.
         :raises ValueError: with the reason why it is invalid.
         """
         names = [one.name for one in fields(cls)]
@@ -85,10 +77,7 @@ class Fault:
         return cls(**{**given, "kind": usual.kind})
 
     async def apply(self, request: web.Request, work: Work) -> web.StreamResponse:
-        """Respond to a request with this fault.
-
-        :param work: performs the operation and returns the usual response.
-        """
+        """Respond to a request, for which ``work`` performs the operation and returns the usual response."""
         match self.kind:
             case Kind.STATUS:
                 if self.effect:
@@ -109,8 +98,6 @@ class Fault:
                 return _drop(request)
             case Kind.DROP_BODY:
                 return await self._cut(request, await work())
-            case _:
-                assert_never(self.kind)
 
     async def _cut(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
         body = response.body if isinstance(response, web.Response) and isinstance(response.body, bytes) else b""
@@ -120,22 +107,6 @@ class Fault:
         await begun.write(body[: self.after])
         _drop(request)
         return begun
-
-
-@dataclass(slots=True)
-class Faults:
-    """The script: the first fault that matches a request is applied to it."""
-
-    script: list[Fault] = field(default_factory=list)
-
-    def take(self, operation: str) -> Fault | None:
-        """Return the fault for the next request, if there is one, and count it as used."""
-        fault = next((fault for fault in self.script if fault.operation in (operation, "*")), None)
-        if fault and fault.times:
-            fault.times -= 1
-            if not fault.times:
-                self.script.remove(fault)
-        return fault
 
 
 def _drop(request: web.Request) -> web.StreamResponse:

@@ -143,7 +143,7 @@ class Emulator:
         :raises ValueError: with the reason why the fault is invalid.
         """
         fault = Fault.parse({"kind": kind, **more})
-        self.call(lambda service: service.faults.script.append(fault))
+        self.call(lambda service: service.faults.append(fault))
 
     def call(self, work: Callable[[Service], T]) -> T:
         """Run a function in the emulator's thread, the only one that may access its state.

@@ -94,7 +94,7 @@ def stage(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         for name in (*WORKERS, "triggerer"):
             cluster[name].kill()
         assert (folder / "target").read_bytes() == OLD
-        services["files"].call(lambda service: service.faults.script.clear())
+        services["files"].call(lambda service: service.faults.clear())
         cluster.start(*WORKERS, "triggerer")
         for name in ("polled", "deferred"):
             (queued,) = services[name].state()["files"]

@@ -108,18 +108,6 @@ def test_an_invalid_request_gets_its_error_status_in_an_envelope(
     assert response.json()["status"] == "error"
 
 
-def test_a_rotation_may_overlap_and_ends_with_only_the_new_token(emulator: Emulator) -> None:
-    def rotate(valid: str) -> list[int]:
-        assert requests.put(f"{emulator.url}/_emulator/access-token", data=valid, timeout=5).status_code == 204
-        headers = [{"Authorization": f"Bearer {token}"} for token in ("old", "new", "")]
-        url, data = f"{emulator.url}{API}/file/url_upload_add", {"url": "ftp://h/f"}
-        return [requests.post(url, data, headers=one, timeout=5).status_code for one in headers]
-
-    assert rotate("old\nnew") == [200, 200, 401]
-    assert rotate("new") == [401, 200, 401]
-    assert emulator.access_token == "new"
-
-
 def test_a_port_in_use_is_reported_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

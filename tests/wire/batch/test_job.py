@@ -52,7 +52,7 @@ def test_every_url_is_queued_once_over_as_many_connections_as_allowed(emulator: 
             await all_arrived.wait()
             return await work()
 
-    emulator.call(lambda service: service.faults.script.append(Together(Kind.DELAY, times=CONCURRENCY)))
+    emulator.call(lambda service: service.faults.append(Together(Kind.DELAY, times=CONCURRENCY)))
     report = run(emulator, MemoryFolder())
     assert (report.counts[Status.QUEUED], report.error) == (len(URLS), None)
     assert sorted(stored["source"] for stored in emulator.state()["files"]) == sorted(URLS)

@@ -49,7 +49,7 @@ def inject(emulator: Emulator, fault: dict[str, Any], operation: str, times: int
     """Inject a fault of :data:`FAULTS`."""
     if "raw" in fault:
         raw: Any = RawBytes(fault["raw"], operation, times)
-        emulator.call(lambda service: service.faults.script.append(raw))
+        emulator.call(lambda service: service.faults.append(raw))
     else:
         emulator.fault(**fault, operation=operation, times=times)
 
@@ -96,7 +96,7 @@ def service() -> Iterator[Emulator]:
 def fresh(service: Emulator) -> Emulator:
     def reset(of: Any) -> None:
         of.access_token = TOKEN
-        of.faults.script.clear()
+        of.faults.clear()
         for kept in (of.store.requests, of.store.effects, of.store.tokens, of.store.files):
             kept.clear()
 
