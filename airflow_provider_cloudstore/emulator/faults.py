@@ -100,13 +100,12 @@ class Fault:
                 return await self._cut(request, await work())
 
     async def _cut(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-        body = response.body if isinstance(response, web.Response) and isinstance(response.body, bytes) else b""
-        begun = web.StreamResponse(status=response.status, headers=response.headers)
-        begun.content_length = len(body)
-        await begun.prepare(request)
-        await begun.write(body[: self.after])
+        assert isinstance(response, web.Response)
+        assert isinstance(response.body, bytes)
+        await response.prepare(request)
+        await response.write(response.body[: self.after])
         _drop(request)
-        return begun
+        return response
 
 
 def _drop(request: web.Request) -> web.StreamResponse:

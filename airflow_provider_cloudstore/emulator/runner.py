@@ -62,9 +62,6 @@ class Emulator:
         self._running = running(**options)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="cloudstore-emulator", daemon=True)
         self._started: Future[None] = Future()
-        self._loop: asyncio.AbstractEventLoop
-        self._stop: asyncio.Event
-        self.service: Service
         self.url = ""
         """The base URL, such as ``http://127.0.0.1:40123``."""
 
@@ -90,7 +87,7 @@ class Emulator:
 
     @property
     def access_token(self) -> str:
-        """The token that it accepts at present."""
+        """The token that it accepts."""
         return self.service.access_token
 
     @property
@@ -123,7 +120,7 @@ class Emulator:
 
     def expire_links(self) -> None:
         """Expire all download tokens; a download in progress continues until its connection closes."""
-        self.call(lambda service: service.store.expire_tokens())
+        self.call(lambda service: service.store.tokens.clear())
 
     def serve(self, content: bytes, name: str = "report.csv") -> str:
         """Serve a file for uploads to fetch, as a web server would.
@@ -146,10 +143,7 @@ class Emulator:
         self.call(lambda service: service.faults.append(fault))
 
     def call(self, work: Callable[[Service], T]) -> T:
-        """Run a function in the emulator's thread, the only one that may access its state.
-
-        :param work: the function; its argument is the service.
-        """
+        """Run a function of the service in the emulator's thread, the only one that may access its state."""
 
         async def run() -> T:
             return work(self.service)
@@ -158,9 +152,5 @@ class Emulator:
 
 
 def airflow_connection(url: str, access_token: str) -> str:
-    """Return an Airflow connection as JSON.
-
-    :param url: the base URL.
-    :param access_token: the token.
-    """
+    """Return an Airflow connection as JSON."""
     return json.dumps({"conn_type": "cloudstore", "host": url, "password": access_token})

@@ -17,7 +17,6 @@ UPLOAD_FOLDER = "staging"
 """The id of the folder that uploads land in."""
 EXAMPLE = "example.com"
 """A host that nobody serves files from (RFC 2606 section 3): the emulator makes up what is uploaded from it."""
-_FETCH_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
 
 
 @dataclass(slots=True)
@@ -25,19 +24,15 @@ class StoredFile:
     """A file, which exists as soon as its upload is queued.
 
     :param state: ``queued``, ``stored`` or ``failed``.
-    :param name: as shown in its folder; by default the last part of its source.
     """
 
     file_id: str
     folder_id: str
     source: str
+    name: str
     state: str = "queued"
     content: bytes = b""
     modified: DateTime = field(default_factory=lambda: pendulum.now("UTC"))
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        self.name = self.name or self.source.partition("?")[0].rpartition("/")[2] or self.file_id
 
 
 @dataclass(slots=True)
@@ -52,18 +47,14 @@ class Token:
 
 @dataclass(slots=True)
 class Store:
-    """The service's state. One event loop owns it.
-
-    :param token_ttl: seconds until a download token expires.
-    :param fetch_delay: seconds that an upload waits in the queue before it is fetched.
-    """
+    """The service's state. One event loop owns it."""
 
     token_ttl: float
     fetch_delay: float
     files: dict[str, StoredFile] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     folders: set[str] = field(default_factory=lambda: {UPLOAD_FOLDER})
-    sources: dict[str, bytes] = field(default_factory=lambda: {"report.csv": b"name,value\nfirst,1\nsecond,2\n"})
+    sources: dict[str, bytes] = field(default_factory=dict)
     """Files served without a token, as by any web server, for uploads to fetch; one of any other name is made up."""
     requests: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
@@ -72,7 +63,8 @@ class Store:
 
     def queue_upload(self, url: str) -> StoredFile:
         """Queue a fetch; it runs after the response is sent."""
-        stored = StoredFile(f"f{secrets.token_hex(6)}", UPLOAD_FOLDER, url)
+        name = url.partition("?")[0].rpartition("/")[2]
+        stored = StoredFile(f"f{secrets.token_hex(6)}", UPLOAD_FOLDER, url, name)
         self.folders.add(UPLOAD_FOLDER)
         self.files[stored.file_id] = stored
         task = asyncio.get_running_loop().create_task(self._fetch(stored))
@@ -85,11 +77,8 @@ class Store:
         return self.sources.get(name, f"name\n{name}\n".encode())
 
     def put_file(self, content: bytes, file_id: str, folder_id: str = UPLOAD_FOLDER) -> StoredFile:
-        """Store a file without an upload.
-
-        :param folder_id: its folder, created when needed.
-        """
-        stored = StoredFile(file_id, folder_id, "put", "stored", content)
+        """Store a file without an upload."""
+        stored = StoredFile(file_id, folder_id, "put", file_id, "stored", content)
         self.folders.add(folder_id)
         self.files[file_id] = stored
         return stored
@@ -100,15 +89,10 @@ class Store:
             stored.content, stored.state = self.source(stored.name), "stored"
             return
         try:
-            async with (
-                aiohttp.ClientSession(timeout=_FETCH_TIMEOUT) as session,
-                session.get(stored.source, raise_for_status=True) as response,
-            ):
-                stored.content = await response.read()
+            async with aiohttp.ClientSession() as session, session.get(stored.source, raise_for_status=True) as response:
+                stored.content, stored.state = await response.read(), "stored"
         except (aiohttp.ClientError, OSError, ValueError):
             stored.state = "failed"
-        else:
-            stored.state = "stored"
 
     def create_token(self, file_id: str) -> Token | None:
         """Create a token for a stored file, or return None if the file is not stored (yet)."""
@@ -120,21 +104,8 @@ class Store:
         self.tokens[token.token] = token
         return token
 
-    def expire_tokens(self) -> None:
-        """Expire all tokens."""
-        for token in self.tokens.values():
-            token.expires_at = pendulum.now("UTC")
-
-    def valid_token(self, text: str) -> Token | None:
-        """Return the token, or None if it is unknown or expired."""
-        token = self.tokens.get(text)
-        return token if token and pendulum.now("UTC") < token.expires_at else None
-
     def delete_folder(self, folder_id: str) -> bool:
-        """Delete a folder with its files, their tokens and its queued uploads.
-
-        :returns: whether the folder existed.
-        """
+        """Delete a folder with its files, their tokens and its queued uploads, and return whether it existed."""
         if folder_id not in self.folders:
             return False
         self.folders.remove(folder_id)
@@ -155,9 +126,3 @@ class Store:
             ],
             "tokens": [asdict(token) | {"expires_at": token.expires_at.isoformat()} for token in self.tokens.values()],
         }
-
-    async def close(self) -> None:
-        """Stop the queue."""
-        for task in self._fetches:
-            task.cancel()
-        await asyncio.gather(*self._fetches, return_exceptions=True)
