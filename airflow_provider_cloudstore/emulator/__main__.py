@@ -17,7 +17,6 @@ from airflow_provider_cloudstore.emulator.store import EXAMPLE
 def main(arguments: list[str] | None = None) -> int:
     """Run the emulator and print its address.
 
-    :param arguments: the command line, without the program name.
     :returns: the exit status: 0 after Ctrl-C or SIGTERM, 1 if the port is taken.
     """
     parser = argparse.ArgumentParser(

@@ -13,13 +13,7 @@ from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.faults import Fault
 from airflow_provider_cloudstore.emulator.store import Store, StoredFile
-from airflow_provider_cloudstore.protocol.operations import (
-    OPERATIONS,
-    CreateDownloadLink,
-    DeleteFolder,
-    Operation,
-    UploadFromUrl,
-)
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX
 
 Work = Callable[..., dict[str, Any]]
@@ -85,12 +79,8 @@ class Service:
         counters["peak"] = max(counters["peak"], len(self.connections()))
 
     def _handler_of(self, operation: type[Operation[Any]]) -> Handler:
-        works: dict[type[Operation[Any]], Work] = {
-            DeleteFolder: self._delete,
-            UploadFromUrl: self._upload,
-            CreateDownloadLink: self._link,
-        }
-        return self._call(operation.key, [one.name for one in operation.parameters], works[operation])
+        works: dict[str, Work] = {"delete": self._delete, "upload": self._upload, "link": self._link}
+        return self._call(operation.key, [one.name for one in operation.parameters], works[operation.key])
 
     def _call(self, key: str, names: list[str], work: Work) -> Handler:
         """What every call does: check the token, read the parameters, count the effect."""

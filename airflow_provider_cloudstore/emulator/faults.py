@@ -97,15 +97,13 @@ class Fault:
                 await work()
                 return _drop(request)
             case Kind.DROP_BODY:
-                return await self._cut(request, await work())
-
-    async def _cut(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-        assert isinstance(response, web.Response)
-        assert isinstance(response.body, bytes)
-        await response.prepare(request)
-        await response.write(response.body[: self.after])
-        _drop(request)
-        return response
+                response = await work()
+                assert isinstance(response, web.Response)
+                assert isinstance(response.body, bytes)
+                await response.prepare(request)
+                await response.write(response.body[: self.after])
+                _drop(request)
+                return response
 
 
 def _drop(request: web.Request) -> web.StreamResponse:
