@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import socket
 import time
 from typing import Any
@@ -13,79 +12,73 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.support import eventually, store_file
 
 API = "/cloud/api/v2"
+HEADERS = {"Authorization": "Bearer TOKEN"}
 
 
-def headers_of(emulator: Emulator) -> dict[str, str]:
-    return {"Authorization": f"Bearer {emulator.access_token}"}
+def queue(emulator: Emulator, url: str) -> Any:
+    """Upload from a URL, and return the id of the file."""
+    headers = {"Authorization": f"Bearer {emulator.access_token}"}
+    response = requests.post(f"{emulator.url}{API}/file/url_upload_add", {"url": url}, headers=headers, timeout=5)
+    assert (response.status_code, response.json()["data"]["folder_id"]) == (200, "staging")
+    return response.json()["data"]["file_id"]
 
 
-def post(emulator: Emulator, path: str, **more: Any) -> requests.Response:
-    return requests.post(f"{emulator.url}{API}{path}", headers=headers_of(emulator), timeout=5, **more)
-
-
-def queue(emulator: Emulator, url: str) -> requests.Response:
-    return post(emulator, "/file/url_upload_add", data={"url": url})
-
-
-def make_link(emulator: Emulator, file_id: str) -> requests.Response:
+def make_link(emulator: Emulator, file_id: str) -> Any:
+    """Return the address of a file, or None if there is no file to link to (yet)."""
     query = {"access_token": emulator.access_token, "file_id": file_id}
-    return requests.get(f"{emulator.url}{API}/file/download", params=query, timeout=5)
+    response = requests.get(f"{emulator.url}{API}/file/download", params=query, timeout=5)
+    assert response.status_code in {200, 404}
+    return response.json().get("data", {}).get("download_url")
 
 
 def test_an_upload_is_fetched_after_the_response_and_then_served_for_a_token(emulator: Emulator) -> None:
     with Emulator() as source:
         store_file(source, content=b"x" * 3_000_000)
-        response = queue(emulator, make_link(source, "f1").json()["data"]["download_url"])
-        data = response.json()["data"]
-        assert response.status_code == 200
-        assert data["folder_id"] == "staging"
-        eventually(lambda: emulator.state()["files"][0]["state"] == "stored")
-    got = requests.get(make_link(emulator, data["file_id"]).json()["data"]["download_url"], timeout=5)
-    assert got.content == b"x" * 3_000_000
+        file_id = queue(emulator, make_link(source, "f1"))
+        link = eventually(lambda: make_link(emulator, file_id))
+    assert requests.get(link, timeout=5).content == b"x" * 3_000_000
     assert emulator.state()["tokens"][0]["downloads"] == 1
 
 
-def test_a_source_that_cannot_be_fetched_leaves_a_failed_file_and_no_link(emulator: Emulator) -> None:
-    for url in (f"{emulator.url}/nowhere", "http://127.0.0.1:9/refused", f"http://{'a' * 300}/"):
-        file_id = queue(emulator, url).json()["data"]["file_id"]
-        eventually(lambda: emulator.state()["files"][-1]["state"] == "failed")
-        assert make_link(emulator, file_id).status_code == 404
+@pytest.mark.parametrize("url", ["{own}/nowhere", "http://127.0.0.1:9/refused", f"http://{'a' * 300}/"])
+def test_a_source_that_cannot_be_fetched_leaves_a_failed_file_and_no_link(emulator: Emulator, url: str) -> None:
+    file_id = queue(emulator, url.replace("{own}", emulator.url))
+    eventually(lambda: emulator.state()["files"][-1]["state"] == "failed")
+    assert make_link(emulator, file_id) is None
 
 
 @pytest.mark.parametrize("host", ["https://example.com", "{own}/_emulator/sources"])
-def test_a_source_of_any_name_is_made_up(emulator: Emulator, host: str) -> None:
+@pytest.mark.parametrize(("name", "content"), [("sales.csv", b"name\nsales.csv\n"), ("mine.csv", b"mine")])
+def test_a_source_that_is_not_served_is_made_up(emulator: Emulator, host: str, name: str, content: bytes) -> None:
     emulator.serve(b"mine", "mine.csv")
-    for name, content in (("sales.csv", b"name\nsales.csv\n"), ("mine.csv", b"mine")):
-        file_id = queue(emulator, f"{host.replace('{own}', emulator.url)}/{name}?sig=1").json()["data"]["file_id"]
-        eventually(lambda: emulator.state()["files"][-1]["state"] == "stored")
-        link = make_link(emulator, file_id).json()["data"]
-        assert requests.get(link["download_url"], timeout=5).content == content
+    file_id = queue(emulator, f"{host.replace('{own}', emulator.url)}/{name}?sig=1")
+    assert requests.get(eventually(lambda: make_link(emulator, file_id)), timeout=5).content == content
 
 
 def test_an_upload_waits_in_the_queue_for_the_delay_and_a_token_expires_after_its_ttl() -> None:
     with Emulator(fetch_delay=0.3, token_ttl=0.3) as emulator:
         began = time.monotonic()
-        file_id = queue(emulator, emulator.serve(b"x")).json()["data"]["file_id"]
-        link = eventually(lambda: make_link(emulator, file_id).json().get("data"))
+        file_id = queue(emulator, emulator.serve(b"x"))
+        link = eventually(lambda: make_link(emulator, file_id))
         assert time.monotonic() - began >= 0.3
-        assert requests.get(link["download_url"], timeout=5).content == b"x"
-        eventually(lambda: requests.get(link["download_url"], timeout=5).status_code == 403)
+        assert requests.get(link, timeout=5).content == b"x"
+        eventually(lambda: requests.get(link, timeout=5).status_code == 403)
         assert time.monotonic() - began >= 0.6
 
 
 def test_deleting_a_folder_takes_files_tokens_and_queued_uploads_with_it() -> None:
-    with Emulator(fetch_delay=60) as emulator:
+    with Emulator(access_token="TOKEN", fetch_delay=60) as emulator:
         store_file(emulator)
         store_file(emulator, file_id="f2", folder_id="other")
-        url = make_link(emulator, "f1").json()["data"]["download_url"]
+        link = make_link(emulator, "f1")
         queue(emulator, "http://127.0.0.1:9/slow")
         for status in (200, 404):
-            assert post(emulator, "/folder/delete", data={"folder_id": "staging"}).status_code == status
+            deleted = requests.post(f"{emulator.url}{API}/folder/delete", {"folder_id": "staging"}, headers=HEADERS, timeout=5)
+            assert deleted.status_code == status
         state = emulator.state()
         assert [stored["file_id"] for stored in state["files"]] == ["f2"]
-        assert state["folders"] == ["other"]
-        assert state["tokens"] == []
-        assert requests.get(url, timeout=5).status_code == 403
+        assert (state["folders"], state["tokens"]) == (["other"], [])
+        assert requests.get(link, timeout=5).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -100,12 +93,11 @@ def test_deleting_a_folder_takes_files_tokens_and_queued_uploads_with_it() -> No
     ],
 )
 def test_an_invalid_request_gets_its_error_status_in_an_envelope(
-    emulator: Emulator, method: str, path: str, more: dict[str, Any], status: int
+    method: str, path: str, more: dict[str, Any], status: int
 ) -> None:
-    more = json.loads(json.dumps(more).replace("TOKEN", emulator.access_token))
-    response = requests.request(method, f"{emulator.url}{API}{path}", timeout=5, **{"headers": headers_of(emulator), **more})
-    assert response.status_code == status
-    assert response.json()["status"] == "error"
+    with Emulator(access_token="TOKEN") as emulator:
+        response = requests.request(method, f"{emulator.url}{API}{path}", timeout=5, **{"headers": HEADERS, **more})
+    assert (response.status_code, response.json()["status"]) == (status, "error")
 
 
 def test_a_port_in_use_is_reported_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +111,7 @@ def test_a_port_in_use_is_reported_with_the_way_out(capsys: pytest.CaptureFixtur
 
 def test_a_range_is_what_the_request_names_of_the_version_that_if_range_names(emulator: Emulator) -> None:
     emulator.put_file(b"0123456789", "f1")
-    url = make_link(emulator, "f1").json()["data"]["download_url"]
+    url = make_link(emulator, "f1")
     for wanted, status, body, content_range in (("3-5", 206, b"345", "3-5/10"), ("10-", 416, b"", "*/10")):
         found = requests.get(url, headers={"Range": f"bytes={wanted}"}, timeout=5)
         assert (found.status_code, found.content, found.headers["Content-Range"]) == (status, body, f"bytes {content_range}")
