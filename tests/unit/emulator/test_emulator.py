@@ -104,6 +104,7 @@ def test_a_port_in_use_is_reported_with_the_way_out(capsys: pytest.CaptureFixtur
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["--port", str(port)]) == 1
+        assert main(["--serve", "no-such-file.csv"]) == 1
         assert f"127.0.0.1:{port}" in capsys.readouterr().err
         with pytest.raises(OSError, match="in use"), Emulator(port=port):
             pytest.fail("it started on a port in use")
