@@ -27,7 +27,6 @@ def transport_failure(error: BaseException, *, sent: bool, limit: float, through
 
     :param sent: whether a byte of the request may have been sent.
     :param limit: the request's timeout in seconds.
-    :param through_proxy: whether the connection goes through a proxy.
     """
     causes = list(causes_of(error))
     tls = [cause for cause in causes if isinstance(cause, ssl.SSLError)]  # the last one is OpenSSL's own

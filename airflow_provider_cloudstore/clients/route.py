@@ -44,9 +44,8 @@ def proxy_url(proxy: Secret) -> str:
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext:
-    """Build the TLS context for a connection's ``verify``. It reads files, so never call it in an event loop.
+    """The TLS context for a connection's ``verify``. It reads files, so never call it in an event loop.
 
-    :param settings: the connection. The default bundle is that of ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``, else certifi's.
     :raises ConfigurationError: if the bundle cannot be read, or has no certificate.
     """
     if settings.verify is False:

@@ -28,10 +28,7 @@ _sending = ContextVar("_sending", default=False)
 
 
 def new_session(settings: Settings) -> requests.Session:
-    """A session for one thread.
-
-    :param settings: the connection: its certificates and its proxy apply to every request that names no others.
-    """
+    """A session for one thread. The connection's certificates and proxy apply to every request that names no others."""
     for name in ("urllib3.connection", "urllib3.connectionpool"):
         logging.getLogger(name).addFilter(_hide_targets)
     session = _Session()
@@ -66,14 +63,13 @@ class _Session(requests.Session):
 
 
 class _Adapter(HTTPAdapter):
-    """Chooses a request's proxy and certificates, and the class of its connection."""
+    """Chooses a request's proxy and certificates, unless it names its own, and the class of its connection."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         super().__init__()
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send a request, through its own proxies if it names any."""
         settings = self._settings
         proxy = environment_proxy(str(request.url)) if settings.proxy_is_inherited else settings.proxy
         if proxy and not kwargs.get("proxies"):
@@ -81,13 +77,11 @@ class _Adapter(HTTPAdapter):
         return super().send(request, *args, **kwargs)
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        """The pools of a proxy; one with https has the connection's certificates."""
         if proxy.startswith("https:"):
             options |= {"ssl_context": self._tls, "proxy_ssl_context": self._tls}
         return super().proxy_manager_for(proxy, **options)
 
     def build_connection_pool_key_attributes(self, request: requests.PreparedRequest, verify: Any, cert: Any = None) -> Any:
-        """What a pool is chosen by; the connection's certificates are loaded once for all of its pools."""
         host, tls = super().build_connection_pool_key_attributes(request, verify, cert)
         if verify is True and host["scheme"] == "https":
             return host, {**tls, "ssl_context": self._tls, "cert_reqs": self._tls.verify_mode}
@@ -97,13 +91,13 @@ class _Adapter(HTTPAdapter):
         """Do nothing: the pool has the certificates, and ``requests`` would add its own to them."""
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
-        """The pool for a request."""
         pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
         pool.ConnectionCls = _TlsConnection if pool.scheme == "https" else _Connection
         return pool
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
+        """Loaded once, for all pools."""
         return tls_context(self._settings)
 
 
@@ -111,7 +105,6 @@ class _Connection(HTTPConnection):
     """A connection that says whether a request was sent: what fails while it is made is a ``ConnectTimeoutError``."""
 
     def connect(self) -> None:
-        """Connect, open the proxy's tunnel, and begin TLS."""
         try:
             super().connect()
         except ConnectTimeoutError:

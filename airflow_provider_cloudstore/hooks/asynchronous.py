@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook
@@ -50,9 +49,7 @@ class CloudStoreAsyncHook(BaseHook):
         await self._current()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._connection = self._settings = None
         await self._sessions.aclose()
 
@@ -99,7 +96,6 @@ class CloudStoreAsyncHook(BaseHook):
     async def poll_file(self, file_id: str) -> CloudStoreError | None:
         """Check once whether a file is available; the link is discarded.
 
-        :param file_id: the file.
         :returns: None if it is available, else the error.
         """
         operation = CreateDownloadLink(await self._current(), file_id)

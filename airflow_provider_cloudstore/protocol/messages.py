@@ -14,10 +14,7 @@ CONNECT_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One encoded HTTP request.
-
-    ``url``, ``headers`` and ``body`` contain secrets, so the ``repr`` omits them.
-    """
+    """One encoded HTTP request; what may hold a secret is not printed."""
 
     method: str
     url: str = field(repr=False)
@@ -29,8 +26,7 @@ class Request:
 class Response:
     """One HTTP response.
 
-    :param status: the HTTP status.
-    :param headers: the headers, their names in lower case; see :func:`headers_of`.
+    :param headers: as :func:`headers_of` has them.
     :param body: the body, its content coding (gzip) not undone; more than :data:`MAX_BODY_BYTES` if it was cut off there.
     :param sent: when the request was sent (Unix time).
     :param received: when the response was complete (Unix time).
@@ -44,7 +40,7 @@ class Response:
 
 
 def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The headers of a :class:`Response`; the values of a repeated one are joined (RFC 9110 section 5.3)."""
+    """Headers with names in lower case; the values of a repeated one are joined (RFC 9110 section 5.3)."""
     headers: dict[str, str] = {}
     for name, value in pairs:
         key, text = name.lower(), value.strip()
@@ -66,7 +62,6 @@ class FailureKind(Enum):
 class TransportFailure:
     """A request without a complete response.
 
-    :param kind: whether the request may have reached the service, and if not, why.
     :param reason: a short reason, such as ``connection refused``; never text of the service or a library: it may hold secrets.
     """
 
