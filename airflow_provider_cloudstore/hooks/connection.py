@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Read = tuple[Settings, list[str]]
+"""The settings of a connection, and what is probably wrong with it."""
 RENEW_SECONDS = 60.0
 """The age at which the settings that hooks share are read again."""
 _MAX_CALLS = 50
@@ -29,40 +31,37 @@ _MAX_CALLS = 50
 _ALWAYS_MASKED = 16  # characters; Airflow skips secrets below a configurable length, and some common words
 
 
-def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -> tuple[Settings, list[str]]:
+def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -> Read:
     """The settings of a connection, and what is probably wrong with it, such as ``has the unknown extra ...``.
 
-    :param conn_id: the Airflow connection.
-    :param get_connection: reads it.
     :raises ConfigurationError: if it is not defined or invalid.
     """
-    _validate(conn_id)
     connection = None
     with suppress(AirflowNotFoundException):
-        connection = get_connection(conn_id)
-    settings, warnings = _parsed(conn_id, connection)
-    mask(settings.secrets)
-    return settings, warnings
+        connection = get_connection(_validated(conn_id))
+    read = _parsed(conn_id, connection)
+    mask(read[0].secrets)
+    return read
 
 
-async def read_connection_async(conn_id: str) -> tuple[Settings, list[str]]:
+async def read_connection_async(conn_id: str) -> Read:
     """As :func:`read_connection`, on an event loop."""
-    _validate(conn_id)
     connection = None
     with suppress(AirflowNotFoundException):
-        connection = await get_async_connection(conn_id)
-    settings, warnings = _parsed(conn_id, connection)
-    await amask(settings.secrets)
-    return settings, warnings
+        connection = await get_async_connection(_validated(conn_id))
+    read = _parsed(conn_id, connection)
+    await amask(read[0].secrets)
+    return read
 
 
-def _validate(conn_id: object) -> None:
+def _validated(conn_id: object) -> str:
     """Reject what an upstream task returned in place of a connection's id."""
     if not isinstance(conn_id, str):
         raise ConfigurationError(f"cloudstore_conn_id must be a string, not {type(conn_id).__name__}", operation="connection")
+    return conn_id
 
 
-def _parsed(conn_id: str, connection: Connection | None) -> tuple[Settings, list[str]]:
+def _parsed(conn_id: str, connection: Connection | None) -> Read:
     try:
         if connection is None:
             raise ConfigurationError(
@@ -95,14 +94,12 @@ class SharedConnection:
 
     A triggerer reads connections over one channel, one at a time: if each of thousands of waits read its own, none would ever
     poll. Reads are tasks of their own, one at a time, so cancelling one user does not affect the others.
-
-    :param conn_id: the Airflow connection.
     """
 
     def __init__(self, conn_id: str) -> None:
         self._conn_id = conn_id
         self._settings: Settings | None = None
-        self._reading: asyncio.Task[tuple[Settings, list[str]]] | None = None
+        self._reading: asyncio.Task[Read] | None = None
         self._renew_at = 0.0
 
     async def settings(self) -> Settings:
@@ -111,29 +108,28 @@ class SharedConnection:
         :raises ConfigurationError: if there are none yet, and the connection is not defined or invalid.
         """
         if self._settings is None:
-            return (await asyncio.shield(self._reading or self._begin()))[0]
-        if self._reading is None and time.monotonic() >= self._renew_at:
-            self._begin()
+            return (await asyncio.shield(self._read()))[0]
+        if time.monotonic() >= self._renew_at:
+            self._read()
         return self._settings
 
     async def after_rejection(self, rejected: Settings) -> Settings:
-        """The settings after the service rejected a token: read again, unless another user has done so already.
-
-        :param rejected: the settings with that token.
-        """
+        """The settings after the service rejected a token: read again, unless another user has done so already."""
         if self._reading:  # it may have begun before the token was replaced
             await asyncio.wait([self._reading])
         if self._settings and self._settings.access_token != rejected.access_token:
             return self._settings
-        return (await asyncio.shield(self._reading or self._begin()))[0]
+        return (await asyncio.shield(self._read()))[0]
 
-    def _begin(self) -> asyncio.Task[tuple[Settings, list[str]]]:
-        self._renew_at = time.monotonic() + RENEW_SECONDS
-        self._reading = asyncio.create_task(read_connection_async(self._conn_id), name="read a cloudstore connection")
-        self._reading.add_done_callback(self._finish)
+    def _read(self) -> asyncio.Task[Read]:
+        """The read that is under way, or a new one."""
+        if self._reading is None:
+            self._renew_at = time.monotonic() + RENEW_SECONDS
+            self._reading = asyncio.create_task(read_connection_async(self._conn_id), name="read a cloudstore connection")
+            self._reading.add_done_callback(self._finish)
         return self._reading
 
-    def _finish(self, reading: asyncio.Task[tuple[Settings, list[str]]]) -> None:
+    def _finish(self, reading: asyncio.Task[Read]) -> None:
         self._reading = None
         if reading.cancelled():
             return
@@ -153,10 +149,7 @@ _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, S
 
 
 def shared_connection(conn_id: str) -> SharedConnection:
-    """The connection that the hooks of this event loop share, as long as one of them refers to it.
-
-    :param conn_id: the Airflow connection.
-    """
+    """The connection that the hooks of this event loop share, as long as one of them refers to it."""
     connections = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     return connections.setdefault(conn_id, SharedConnection(conn_id))
 
@@ -168,7 +161,7 @@ class MaskingLimit:
     calls: int = 0
 
     def admit(self, secrets: Iterable[Secret], warn: Callable[[str], None]) -> Iterable[Secret]:
-        """The secrets of a call, or nothing once the limit is reached; the first call over it logs a warning."""
+        """The secrets of a call, or nothing once the limit is reached; the first call over it warns."""
         self.calls += 1
         if self.calls == _MAX_CALLS + 1:
             warn(
