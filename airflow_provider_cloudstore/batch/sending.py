@@ -111,8 +111,8 @@ class Sender:
 
     async def _outcome(self, upload: UploadFromUrl) -> RemoteUpload | CloudStoreError:
         """How an upload ends. An attempt is made when the throttle allows it, and one without effect is not counted."""
-        known: Attempts | None = Attempts(self.client.settings.max_attempts)
-        while known:
+        known = Attempts(self.client.settings.max_attempts)
+        while True:
             await self.throttle.acquire()
             attempts, settings = known.next(), self.client.settings
             outcome = await self.client.attempt(upload, settings, attempts, math.inf)
@@ -125,10 +125,11 @@ class Sender:
                 continue
             pause = pause_before_retry(outcome, attempts, math.inf, log.debug)
             if pause is None:
-                break
+                return outcome
             await asyncio.sleep(pause)
-            known = await self.client.after(outcome, settings, attempts)
-        return outcome
+            if attempts.needs_token(outcome) and not await self.client.has_new_token(settings):
+                return outcome
+            known = attempts.after(outcome, settings.access_token)
 
     def _record_failure(self, entry: Entry, error: CloudStoreError) -> None:
         """Record an upload that failed.

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import aiohttp
@@ -29,9 +29,6 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-POOL_LIMIT = 32
-"""Default limit of the requests that a shared session sends at once."""
 
 
 class AsyncClient:
@@ -63,25 +60,23 @@ class AsyncClient:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
         attempts, ends_at = Attempts(max_attempts or self.settings.max_attempts), time.monotonic() + budget
         while True:
-            attempts, settings = attempts.next(), self.settings
-            outcome = await self.attempt(operation, settings, attempts, ends_at - time.monotonic())
+            attempts, used = attempts.next(), self.settings
+            outcome = await self.attempt(operation, used, attempts, ends_at - time.monotonic())
             if not isinstance(outcome, CloudStoreError):
                 return outcome
             pause = pause_before_retry(outcome, attempts, ends_at - time.monotonic(), on_retry)
             if pause is None:
                 raise outcome
             await asyncio.sleep(pause)
-            known = await self.after(outcome, settings, attempts)
-            if known is None:
+            if attempts.needs_token(outcome) and not await self.has_new_token(used):
                 raise outcome
-            attempts = known
+            attempts = attempts.after(outcome, used.access_token)
 
     async def attempt(
         self, operation: Operation[T], settings: Settings, attempts: Attempts, time_left: float
     ) -> T | CloudStoreError:
         """Send one request of an operation; what it ended with.
 
-        :param settings: the connection.
         :param attempts: those so far, this one included.
         :param time_left: maximum seconds, if the connection's timeout is not shorter.
         """
@@ -90,23 +85,16 @@ class AsyncClient:
         self._on_attempt(operation, outcome)
         return outcome
 
-    async def after(self, error: CloudStoreError, used: Settings, attempts: Attempts) -> Attempts | None:
-        """What is known after an attempt that failed; if its token was refused, the connection is read again.
-
-        :param used: the connection that it was made with.
-        :returns: None if the connection still holds the token that was refused.
-        """
-        if attempts.needs_token(error):
-            if self.settings.access_token == used.access_token:
-                self.settings = await self._reload()
-            if self.settings.access_token == used.access_token:
-                return None
-        return attempts.after(error, used.access_token)
+    async def has_new_token(self, refused: Settings) -> bool:
+        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.has_new_token`."""
+        if self.settings.access_token == refused.access_token:
+            self.settings = await self._reload()
+        return self.settings.access_token != refused.access_token
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`, but the limit is that of the whole."""
         limit = max(0.001, min(self.settings.timeout, time_left))
-        in_flight, body, sent = _InFlight(), bytearray(), time.time()
+        in_flight, body, sent = SimpleNamespace(is_sent=True, is_reusing=False), bytearray(), time.time()
         try:
             async with self._session.http.request(
                 request.method,
@@ -134,35 +122,11 @@ class AsyncClient:
         return Response(response.status, messages.headers_of(response.headers.items()), bytes(body), sent, time.time())
 
 
-class _InFlight:
-    """What is known of the connection of a request: in doubt, it was sent."""
-
-    is_sent = True
-    is_reusing = False
-
-
-async def _note_connecting(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-    context.trace_request_ctx.is_sent = False
-
-
-async def _note_connected(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-    context.trace_request_ctx.is_sent = True
-
-
-async def _note_reuse(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-    context.trace_request_ctx.is_reusing = True
-
-
 class Session:
     """Open HTTP sessions to one address, and their slots: waiting for a slot does not count towards a request's timeout.
 
     Connections idle for a second are not reused, because the server may be closing them; none is after the first upload that was
     lost on a reused one.
-
-    :param settings: the address, and how to reach it.
-    :param limit: maximum number of requests at once.
-    :ivar tls: reads the certificates.
-    :ivar users: how many share it.
     """
 
     def __init__(self, settings: Settings, limit: int) -> None:
@@ -170,8 +134,7 @@ class Session:
         self.slots = asyncio.Semaphore(limit)
         self.proxy = proxy_url(settings.proxy) if settings.proxy else None
         self.tls = asyncio.create_task(asyncio.to_thread(tls_context, settings))
-        self._connector = partial(aiohttp.TCPConnector, limit=limit)
-        self._opened = [_new_http(self._connector(keepalive_timeout=1))]
+        self._opened = [_new_http(keepalive_timeout=1)]
 
     @property
     def http(self) -> aiohttp.ClientSession:
@@ -182,7 +145,7 @@ class Session:
         """Open a new connection for each request from now on."""
         if len(self._opened) == 1:
             log.warning("An upload was lost on a kept-alive connection: from now on each upload opens a connection of its own.")
-            self._opened.append(_new_http(self._connector(force_close=True)))
+            self._opened.append(_new_http(force_close=True))
 
     async def close(self) -> None:
         """Close every connection."""
@@ -190,13 +153,13 @@ class Session:
             await http.close()
 
 
-def _new_http(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+def _new_http(**connections: Any) -> aiohttp.ClientSession:
     trace = aiohttp.TraceConfig()
-    trace.on_connection_create_start.append(_note_connecting)
-    trace.on_connection_create_end.append(_note_connected)
-    trace.on_connection_reuseconn.append(_note_reuse)
+    trace.on_connection_create_start.append(_note(is_sent=False))
+    trace.on_connection_create_end.append(_note(is_sent=True))
+    trace.on_connection_reuseconn.append(_note(is_reusing=True))
     return aiohttp.ClientSession(
-        connector=connector,
+        connector=aiohttp.TCPConnector(limit=0, **connections),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         skip_auto_headers=("Accept", "Content-Type"),
@@ -204,17 +167,25 @@ def _new_http(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     )
 
 
+def _note(**facts: bool) -> Callable[[aiohttp.ClientSession, Any, Any], Awaitable[None]]:
+    """Note what an event says of the connection of a request."""
+
+    async def note(_: aiohttp.ClientSession, context: Any, event: object) -> None:
+        vars(context.trace_request_ctx).update(facts)
+
+    return note
+
+
 _shared: dict[tuple[Any, ...], Session] = {}
 _closing: set[asyncio.Task[None]] = set()
 
 
 @asynccontextmanager
-async def shared_session(settings: Settings, limit: int = POOL_LIMIT) -> AsyncIterator[Session]:
+async def shared_session(settings: Settings, limit: int = 32) -> AsyncIterator[Session]:
     """The session shared by all users of an address in this event loop: opened with the first, closed after the last.
 
     Opening and closing are tasks of their own, so cancelling one user at any ``await`` does not affect the others.
 
-    :param settings: the address, and how to reach it.
     :param limit: maximum number of requests at once.
     """
     key = (asyncio.get_running_loop(), settings.base_url, settings.verify, settings.proxy, limit)

@@ -39,7 +39,6 @@ _NEVER_SENT = (urllib3.exceptions.ConnectTimeoutError, requests.ConnectTimeout)
 class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs operations, with a session of its own for each thread.
 
-    :param settings: the address, the token and the timeouts.
     :param reload: reads the settings again, once per call, after the service rejects the token.
     :param on_attempt: is told how each attempt ended: the operation, and the result or the error.
     :ivar settings: the connection as last read.
@@ -88,8 +87,8 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """
         attempts, ends_at = Attempts(max_attempts or self.settings.max_attempts), time.monotonic() + budget
         while True:
-            attempts, settings = attempts.next(), self.settings
-            outcome = operation.interpret(self.send(operation.request(settings), ends_at - time.monotonic()), settings, attempts)
+            attempts, used = attempts.next(), self.settings
+            outcome = operation.interpret(self.send(operation.request(used), ends_at - time.monotonic()), used, attempts)
             self._on_attempt(operation, outcome)
             if not isinstance(outcome, CloudStoreError):
                 return outcome
@@ -97,19 +96,15 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if pause is None:
                 raise outcome
             time.sleep(pause)
-            known = self._after(outcome, settings, attempts)
-            if known is None:
+            if attempts.needs_token(outcome) and not self.has_new_token(used):
                 raise outcome
-            attempts = known
+            attempts = attempts.after(outcome, used.access_token)
 
-    def _after(self, error: CloudStoreError, used: Settings, attempts: Attempts) -> Attempts | None:
-        """What is known after an attempt that failed, or None if the connection still holds the token that was refused."""
-        if attempts.needs_token(error):
-            if self.settings.access_token == used.access_token:
-                self.settings = self._reload()
-            if self.settings.access_token == used.access_token:
-                return None
-        return attempts.after(error, used.access_token)
+    def has_new_token(self, refused: Settings) -> bool:
+        """Whether the connection holds another token than the refused one; it is read again, unless another call has done so."""
+        if self.settings.access_token == refused.access_token:
+            self.settings = self._reload()
+        return self.settings.access_token != refused.access_token
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """Send one request and read its response, up to the first piece that makes the body too large.
@@ -134,7 +129,6 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
 class Exchange(AbstractContextManager["Exchange"]):
     """One request and its response; use it as a context manager. Library exceptions end here.
 
-    :param session: the session.
     :param limit: seconds to connect, to write and for each read.
     """
 

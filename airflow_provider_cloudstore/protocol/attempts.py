@@ -50,7 +50,7 @@ class Attempts:
         return self.count - (self.refused_token is not None) >= self.maximum
 
     def needs_token(self, error: CloudStoreError) -> bool:
-        """Whether the connection is to be read again: the token was refused for the first time."""
+        """Whether the token was refused for the first time, so that the connection is to be read again."""
         return isinstance(error, AuthenticationError) and self.refused_token is None
 
 
@@ -59,8 +59,7 @@ def pause_before_retry(
 ) -> float | None:
     """Seconds to pause before the next attempt, or None if there is none.
 
-    :param error: how the last attempt ended.
-    :param time_left: the seconds that are left for further attempts and the pauses between them.
+    :param time_left: seconds that are left for attempts and pauses.
     :param on_retry: is called with one line before each pause: operation, attempt, reason and delay.
     :param then: what the next attempt does, for that line.
     """
@@ -70,13 +69,11 @@ def pause_before_retry(
         return 0.0
     if not error.retryable or attempts.exhausted:
         return None
-    pause = _backoff(attempts.count) if error.retry_after is None else error.retry_after
+    pause = error.retry_after
+    if pause is None:
+        pause = random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2 ** min(attempts.count - 1, 10)))
     if pause >= time_left:
         return None
     when = f" in {pause:.1f} s" if pause else ""
     on_retry(f"{what}: attempt {attempts.count} of {attempts.maximum} failed ({error.reason}); {then}{when}")
     return pause
-
-
-def _backoff(attempts: int) -> float:
-    return random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2 ** max(0, attempts - 1)))
