@@ -20,6 +20,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.streaming import DownloadClient
+from airflow_provider_cloudstore.protocol import attempts
 from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.operations import DeleteFolder, Operation
 from airflow_provider_cloudstore.protocol.results import DownloadLink
@@ -63,6 +64,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def _one_certificate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Trust one that no test uses: to read all of certifi's takes longer than a test."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", Authority(tmp_path).bundle)
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "_INITIAL_BACKOFF", 0.01)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from aiohttp import web
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.protocol import attempts
 from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -79,11 +78,6 @@ FAULTS: dict[str, dict[str, Any]] = {
 }
 """A fault of the service for each cause in the table; what comes before the effect leaves none."""
 AFTER_THE_EFFECT = ("lost connection after the effect", "incomplete response", "other 5xx (504) after the effect")
-
-
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "_INITIAL_BACKOFF", 0.01)
 
 
 @pytest.fixture(scope="module")
