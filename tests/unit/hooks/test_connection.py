@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ParamSpec
 
 import pytest
 
@@ -22,6 +22,7 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import settings, store_file
 
+P = ParamSpec("P")
 USERS = 20
 
 
@@ -64,6 +65,16 @@ def read_uri(monkeypatch: pytest.MonkeyPatch, uri: str) -> tuple[Settings, list[
     return connection.read_connection("cloudstore_default", CloudStoreHook.get_connection)
 
 
+def on_an_event_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Make a test of a coroutine."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
 async def token_of(user: SharedConnection) -> str:
     return (await user.settings()).access_token.reveal()
 
@@ -74,126 +85,116 @@ async def settle() -> None:
         await asyncio.wait(others)
 
 
-def test_users_share_one_read_also_of_what_cannot_be_read_and_each_connection_has_its_own(source: Source) -> None:
+@on_an_event_loop
+async def test_users_share_one_read_also_of_what_cannot_be_read_and_each_connection_has_its_own(source: Source) -> None:
     async def use(conn_id: str) -> set[str]:
         users = [shared_connection(conn_id) for _ in range(USERS)]
         found = await asyncio.gather(*map(token_of, users), return_exceptions=True)
         return {str(one) for one in found}
 
-    async def use_three() -> None:
-        assert await use("a") | await use("b") == {"first"}
-        source.error = ConfigurationError("no")
-        assert await use("c") == {str(source.error)}
-
-    asyncio.run(use_three())
+    assert await use("a") | await use("b") == {"first"}
+    source.error = ConfigurationError("no")
+    assert await use("c") == {str(source.error)}
     assert source.reads == 3
 
 
-def test_one_in_use_is_renewed_in_the_background_once_a_minute_and_an_unused_one_is_forgotten(source: Source, clock: Any) -> None:
-    async def use() -> None:
-        users = [shared_connection("c") for _ in range(USERS)]
-        assert {await token_of(user) for user in users} == {"first"}
-        source.token = "second"
-        for passed, reads in ((RENEW_SECONDS - 1, 1), (1, 2)):
-            clock.now += passed
-            assert {await token_of(user) for user in users} == {"first"}  # nobody waits for it
-            await settle()
-            assert source.reads == reads
-        kept = await users[0].settings()
-        clock.now += RENEW_SECONDS
-        await token_of(users[0])
+@on_an_event_loop
+async def test_one_in_use_is_renewed_in_the_background_once_a_minute_and_an_unused_one_is_forgotten(
+    source: Source, clock: Any
+) -> None:
+    users = [shared_connection("c") for _ in range(USERS)]
+    assert {await token_of(user) for user in users} == {"first"}
+    source.token = "second"
+    for passed, reads in ((RENEW_SECONDS - 1, 1), (1, 2)):
+        clock.now += passed
+        assert {await token_of(user) for user in users} == {"first"}  # nobody waits for it
         await settle()
-        assert await users[0].settings() is kept  # and with it its HTTP session
-        assert {await token_of(user) for user in users} == {"second"}
-        users.clear()
-        source.token = "last"
-        assert await token_of(shared_connection("c")) == "last"
-
-    asyncio.run(use())
+        assert source.reads == reads
+    kept = await users[0].settings()
+    clock.now += RENEW_SECONDS
+    await token_of(users[0])
+    await settle()
+    assert await users[0].settings() is kept  # and with it its HTTP session
+    assert {await token_of(user) for user in users} == {"second"}
+    users.clear()
+    source.token = "last"
+    assert await token_of(shared_connection("c")) == "last"
     assert source.reads == 4
 
 
 @pytest.mark.parametrize("error", [ConfigurationError("it is not defined"), OSError("the database is away")], ids=repr)
-def test_a_renewal_that_fails_changes_nothing_and_is_logged_once(
+@on_an_event_loop
+async def test_a_renewal_that_fails_changes_nothing_and_is_logged_once(
     source: Source, clock: Any, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    async def use() -> None:
-        users = [shared_connection("c") for _ in range(USERS)]
-        await token_of(users[0])
-        source.error = error
-        clock.now += RENEW_SECONDS
-        for _ in range(3):
-            assert {await token_of(user) for user in users} == {"first"}
-            await settle()
-
-    with caplog.at_level(logging.WARNING, connection.__name__):
-        asyncio.run(use())
-    (line,) = [record.getMessage() for record in caplog.records]
+    users = [shared_connection("c") for _ in range(USERS)]
+    await token_of(users[0])
+    source.error = error
+    clock.now += RENEW_SECONDS
+    for _ in range(3):
+        assert {await token_of(user) for user in users} == {"first"}
+        await settle()
+    (line,) = [record.getMessage() for record in caplog.records if record.name == connection.__name__]
     assert line.startswith("Connection 'c' could not be read again (")
     assert source.reads == 2
 
 
-def test_a_folder_that_is_protected_while_a_hook_is_open_is_not_deleted(source: Source, clock: Any) -> None:
-    async def use() -> None:
-        async with CloudStoreAsyncHook() as hook:
-            source.protected = frozenset({"finance"})
-            clock.now += RENEW_SECONDS
-            async with CloudStoreAsyncHook():  # renews what both share
-                await settle()
-            with pytest.raises(InvalidInputError, match="is protected"):
-                await hook.delete_folder("finance")
-
-    asyncio.run(use())
+@on_an_event_loop
+async def test_a_folder_that_is_protected_while_a_hook_is_open_is_not_deleted(source: Source, clock: Any) -> None:
+    async with CloudStoreAsyncHook() as hook:
+        source.protected = frozenset({"finance"})
+        clock.now += RENEW_SECONDS
+        async with CloudStoreAsyncHook():  # renews what both share
+            await settle()
+        with pytest.raises(InvalidInputError, match="is protected"):
+            await hook.delete_folder("finance")
 
 
-def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source, clock: Any) -> None:
-    async def use() -> None:
-        user = shared_connection("c")
-        rejected, source.token = await user.settings(), "second"
-        found = await asyncio.gather(*(user.after_rejection(rejected) for _ in range(USERS)))
-        assert {one.access_token.reveal() for one in found} == {"second"}
-        assert (await user.after_rejection(rejected)).access_token.reveal() == "second"  # who comes late
-        assert await token_of(user) == "second"
-
-    asyncio.run(use())
+@on_an_event_loop
+async def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source) -> None:
+    user = shared_connection("c")
+    rejected, source.token = await user.settings(), "second"
+    found = await asyncio.gather(*(user.after_rejection(rejected) for _ in range(USERS)))
+    assert {one.access_token.reveal() for one in found} == {"second"}
+    assert (await user.after_rejection(rejected)).access_token.reveal() == "second"  # who comes late
+    assert await token_of(user) == "second"
     assert source.reads == 2
 
 
-def test_a_read_that_began_before_the_rejection_does_not_prove_that_the_token_is_the_same(source: Source, clock: Any) -> None:
-    async def use() -> None:
-        user = shared_connection("c")
-        rejected = await user.settings()
-        goes_on = asyncio.Event()
-        source.delay = goes_on.wait
-        clock.now += RENEW_SECONDS
-        await user.settings()  # renews, and reads the old token
-        await asyncio.sleep(0)
-        source.token = "second"
-        waiting = [asyncio.create_task(user.after_rejection(rejected)) for _ in range(USERS)]
-        await asyncio.sleep(0)
-        goes_on.set()
-        assert {found.access_token.reveal() for found in await asyncio.gather(*waiting)} == {"second"}
-
-    asyncio.run(use())
+@on_an_event_loop
+async def test_a_read_that_began_before_the_rejection_does_not_prove_that_the_token_is_the_same(
+    source: Source, clock: Any
+) -> None:
+    user = shared_connection("c")
+    rejected = await user.settings()
+    goes_on = asyncio.Event()
+    source.delay = goes_on.wait
+    clock.now += RENEW_SECONDS
+    await user.settings()  # renews, and reads the old token
+    await asyncio.sleep(0)
+    source.token = "second"
+    waiting = [asyncio.create_task(user.after_rejection(rejected)) for _ in range(USERS)]
+    await asyncio.sleep(0)
+    goes_on.set()
+    assert {found.access_token.reveal() for found in await asyncio.gather(*waiting)} == {"second"}
     assert source.reads == 3
 
 
-def test_a_cancelled_first_reader_does_not_take_the_others_with_it(source: Source) -> None:
-    async def use() -> list[str]:
-        first = asyncio.create_task(token_of(shared_connection("c")))
-        await asyncio.sleep(0)
-        others = [asyncio.create_task(token_of(shared_connection("c"))) for _ in range(USERS)]
-        await asyncio.sleep(0)
-        first.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await first
-        return await asyncio.gather(*others)
-
-    assert set(asyncio.run(use())) == {"first"}
+@on_an_event_loop
+async def test_a_cancelled_first_reader_does_not_take_the_others_with_it(source: Source) -> None:
+    first = asyncio.create_task(token_of(shared_connection("c")))
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(token_of(shared_connection("c"))) for _ in range(USERS)]
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert {await other for other in others} == {"first"}
     assert source.reads == 1
 
 
-def test_each_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_masked_and_warned_of_once(
+@on_an_event_loop
+async def test_each_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_masked_and_warned_of_once(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     reads, masked, tokens = list[str](), list[str](), ["second-token", "third-token"]
@@ -214,16 +215,12 @@ def test_each_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_masked_
         rotated = airflow_connection(emulator.url, token).replace('"cloudstore"', '"http"')
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", rotated)
 
-    async def use() -> None:
-        async with AsyncExitStack() as stack:
-            hooks = await asyncio.gather(*(stack.enter_async_context(CloudStoreAsyncHook()) for _ in range(USERS)))
-            assert len(reads) == 1
-            for token in tokens:
-                rotate(token)
-                assert set(await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))) == {None}
-
-    with caplog.at_level(logging.WARNING, connection.__name__):
-        asyncio.run(use())
+    async with AsyncExitStack() as stack:
+        hooks = await asyncio.gather(*(stack.enter_async_context(CloudStoreAsyncHook()) for _ in range(USERS)))
+        assert len(reads) == 1
+        for token in tokens:
+            rotate(token)
+            assert set(await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))) == {None}
     assert len(reads) == 3
     assert [masked.count(token) for token in tokens] == [1, 1]
     assert emulator.state()["requests"] == {"link": 4 * USERS}  # half of them were rejected
