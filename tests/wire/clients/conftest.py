@@ -100,20 +100,21 @@ def end_of(work: Callable[[], Any]) -> Any:
         return error
 
 
+def sender(own: Settings, perform: Callable[..., Any]) -> Send:
+    def send(kind: type[Operation[Any]] = DeleteFolder, *arguments: str, budget: float = 60, **more: Any) -> Any:
+        return end_of(lambda: perform(kind(own, *(arguments or ("d1",)), **more), budget=budget))
+
+    return send
+
+
 @contextmanager
 def blocking(own: Settings, reload: Callable[[], Settings] | None = None) -> Iterator[Send]:
-    def send(kind: type[Operation[Any]] = DeleteFolder, *arguments: str, budget: float = 60, **more: Any) -> Any:
-        return end_of(lambda: client.perform(kind(own, *(arguments or ("d1",)), **more), budget=budget))
-
     with BlockingClient(own, reload or (lambda: own)) as client:
-        yield send
+        yield sender(own, client.perform)
 
 
 @contextmanager
 def asynchronous(own: Settings, reload: Callable[[], Settings] | None = None) -> Iterator[Send]:
-    def send(kind: type[Operation[Any]] = DeleteFolder, *arguments: str, budget: float = 60, **more: Any) -> Any:
-        return end_of(lambda: runner.run(client.perform(kind(own, *(arguments or ("d1",)), **more), budget=budget)))
-
     async def reload_it() -> Settings:
         return reload() if reload else own
 
@@ -121,7 +122,7 @@ def asynchronous(own: Settings, reload: Callable[[], Settings] | None = None) ->
         opened = AsyncExitStack()
         client = AsyncClient(own, reload_it, runner.run(opened.enter_async_context(shared_session(own))))
         try:
-            yield send
+            yield sender(own, lambda *operation, **more: runner.run(client.perform(*operation, **more)))
         finally:
             runner.run(opened.aclose())
 

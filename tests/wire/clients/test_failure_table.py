@@ -103,7 +103,7 @@ OTHER_CALLS: dict[str, tuple[Any, ...]] = {
     "upload": (OtherCall, "POST", "/file/rename", {"file_id": "f1", "name": "new"}),
     "link": (OtherCall, "GET", "/folder/list", {"folder_id": "staging"}),
 }
-"""By an operation, any other call that its column of the table is for, too."""
+"""Any other call that an operation's column of the table is for, too: a POST is an upload, a GET is a link."""
 
 
 def unused() -> Settings:
@@ -121,16 +121,11 @@ def checked(end: Any) -> exceptions.CloudStoreError | None:
 
 
 def perform(
-    call_way: Way,
-    own: Settings,
-    operation: str,
-    reload: Callable[[], Settings] = unused,
-    call: tuple[Any, ...] = (),
-    **more: Any,
+    call_way: Way, own: Settings, call: tuple[Any, ...], reload: Callable[[], Settings] = unused, **more: Any
 ) -> exceptions.CloudStoreError | None:
     """As :func:`checked`, of a call over a session of its own."""
     with call_way(own, reload) as send:
-        return checked(send(*(call or CALLS[operation]), **more))
+        return checked(send(*call, **more))
 
 
 def end_in_the_table(name: str, lasts: bool, operation: str) -> tuple[int, int, str]:
@@ -144,17 +139,20 @@ def end_in_the_table(name: str, lasts: bool, operation: str) -> tuple[int, int, 
     return (ATTEMPTS, ATTEMPTS * effect, error) if lasts else (2, 1 + effect, "")
 
 
-CELLS = [(name, False, operation) for name in FAULTS for operation in row_for(name).cells]
-CELLS += [(name, True, operation) for name, _, operation in CELLS if row_for(name).is_retried(operation)]
+CELLS = [(name, False, operation, CALLS[operation]) for name in FAULTS for operation in row_for(name).cells]
+OF_OTHER_CALLS = [(*cell[:3], OTHER_CALLS[cell[2]]) for cell in CELLS if cell[2] in OTHER_CALLS]
+CELLS += [(name, True, operation, call) for name, _, operation, call in CELLS if row_for(name).is_retried(operation)]
 
 
-def check_cell(call_way: Way, fresh: Emulator, name: str, lasts: bool, operation: str, call: tuple[Any, ...] = ()) -> None:
-    """Fail unless a fault costs the requests and effects of the table and ends as it says, for the operation or another call."""
-    counted_as = call[0].key if call else operation
+@pytest.mark.parametrize(("name", "lasts", "operation", "call"), [*CELLS, *OF_OTHER_CALLS])
+def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says(
+    call_way: Way, fresh: Emulator, name: str, lasts: bool, operation: str, call: tuple[Any, ...]
+) -> None:
+    counted_as = call[0].key
     inject(fresh, FAULTS[name], counted_as, times=0 if lasts else 1)
     # A busy machine must not turn any other fault into a response that came too late.
     own = settings(fresh.url, max_attempts=ATTEMPTS, timeout=30.0 if name != "read timeout" else 0.2 if lasts else 0.6)
-    failed = perform(call_way, own, operation, (lambda: own) if name == "401" else unused, call)
+    failed = perform(call_way, own, call, (lambda: own) if name == "401" else unused)
     state = fresh.state()
     requests, effects, error = end_in_the_table(name, lasts, operation)
     assert failed is None or failed.attempts == requests
@@ -164,20 +162,6 @@ def check_cell(call_way: Way, fresh: Emulator, name: str, lasts: bool, operation
     assert seen == (requests, effects, error)
 
 
-@pytest.mark.parametrize(("name", "lasts", "operation"), CELLS)
-def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says(
-    call_way: Way, fresh: Emulator, name: str, lasts: bool, operation: str
-) -> None:
-    check_cell(call_way, fresh, name, lasts, operation)
-
-
-@pytest.mark.parametrize(("name", "lasts", "operation"), [cell for cell in CELLS if cell[2] in OTHER_CALLS and not cell[1]])
-def test_any_other_call_ends_as_an_upload_if_it_is_a_post_and_as_a_link_if_it_is_a_get(
-    call_way: Way, fresh: Emulator, name: str, lasts: bool, operation: str
-) -> None:
-    check_cell(call_way, fresh, name, lasts, operation, OTHER_CALLS[operation])
-
-
 @pytest.mark.parametrize(("body", "operation", "expected"), ANSWERS)
 def test_a_2xx_response_means_what_the_page_says(body: str, operation: str, expected: str) -> None:
     kind, *arguments = CALLS[operation]
@@ -185,22 +169,18 @@ def test_a_2xx_response_means_what_the_page_says(body: str, operation: str, expe
     assert (type(failed).__name__ if failed else "success") == expected
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if row_for(name).cells["upload"].startswith("**not retried**")])
-def test_an_upload_that_may_have_arrived_is_resent_if_the_caller_opts_in(call_way: Way, fresh: Emulator, name: str) -> None:
-    inject(fresh, FAULTS[name], "upload")
-    own = settings(fresh.url, timeout=0.6 if name == "read timeout" else 30.0)
-    assert perform(call_way, own, "upload", retry_unknown_outcome=True) is None
-    assert fresh.state()["requests"] == {"upload": 2}
+RESENT = [(name, CALLS["upload"], "retry_unknown_outcome") for name in FAULTS if "**not" in row_for(name).cells["upload"]]
+RESENT += [(one, OTHER_CALLS["upload"], "idempotent") for one in FAULTS if row_for(one).what.startswith("sent, outcome unknown")]
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if row_for(name).what.startswith("sent, outcome unknown")])
-def test_any_other_post_that_may_have_arrived_is_resent_if_the_caller_says_that_it_may(
-    call_way: Way, fresh: Emulator, name: str
+@pytest.mark.parametrize(("name", "call", "option"), RESENT)
+def test_a_post_that_may_have_arrived_is_resent_if_the_caller_says_that_it_may(
+    call_way: Way, fresh: Emulator, name: str, call: tuple[Any, ...], option: str
 ) -> None:
-    inject(fresh, FAULTS[name], "other")
+    inject(fresh, FAULTS[name], call[0].key)
     own = settings(fresh.url, timeout=0.6 if name == "read timeout" else 30.0)
-    assert perform(call_way, own, "upload", call=OTHER_CALLS["upload"], idempotent=True) is None
-    assert fresh.state()["requests"] == {"other": 2}
+    assert perform(call_way, own, call, **{option: True}) is None
+    assert fresh.state()["requests"] == {call[0].key: 2}
 
 
 NOWHERE, TLS_HOST = "http://127.0.0.1:9", "https://files.test"
@@ -225,7 +205,7 @@ def test_what_does_not_reach_the_service_is_known_as_never_sent(
         dead.bind(("127.0.0.1", 0))
         dead.listen(0)  # the kernel does not answer a second one
         waiting.connect(dead.getsockname())
-        failed = perform(call_way, UNREACHABLE[name](fresh, dead.getsockname()[1], proxy.port), operation)
+        failed = perform(call_way, UNREACHABLE[name](fresh, dead.getsockname()[1], proxy.port), CALLS[operation])
     row = row_for(name)
     assert failed is not None
     assert (type(failed).__name__, failed.sent) == (row.error(operation, 500), False)
@@ -242,7 +222,7 @@ def test_every_cause_in_the_table_has_a_fault_here_and_every_fault_a_row() -> No
 def test_the_time_that_the_service_names_is_waited_out(call_way: Way, fresh: Emulator) -> None:
     fresh.fault(**status(429, headers={"Retry-After": "1"}))
     began = time.monotonic()
-    assert perform(call_way, settings(fresh.url), "upload") is None
+    assert perform(call_way, settings(fresh.url), CALLS["upload"]) is None
     assert 0.9 <= time.monotonic() - began < 10
     assert fresh.state()["requests"] == {"upload": 2}
 
@@ -253,7 +233,7 @@ def test_the_time_that_the_service_names_is_waited_out(call_way: Way, fresh: Emu
 def test_neither_a_pause_nor_a_request_outlives_the_budget(call_way: Way, fresh: Emulator, fault: dict[str, Any]) -> None:
     fresh.fault(times=0, **fault)
     began = time.monotonic()
-    assert perform(call_way, settings(fresh.url), "link", budget=0.3) is not None
+    assert perform(call_way, settings(fresh.url), CALLS["link"], budget=0.3) is not None
     assert time.monotonic() - began < 5
 
 
