@@ -15,10 +15,7 @@ _PAGES = [page.read_text() for folder in ("_data", "operate", "reference") for p
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """What the page says of an error.
-
-    :param statuses: the HTTP statuses that it is for, such as ``404`` and ``5xx``.
-    """
+    """What the page says of an error."""
 
     retried: bool
     permanent: bool
@@ -27,11 +24,7 @@ class ErrorRow:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a call does after something happened.
-
-    :param what: the words of the page.
-    :param cells: by operation.
-    """
+    """What a call does after something happened; its cells are by operation."""
 
     what: str
     cells: dict[str, str]
@@ -48,8 +41,7 @@ class Row:
     def error(self, operation: str, status: int) -> str:
         """The error that the call ends with if nothing else happens: the one that the cell names, or that of the status.
 
-        :param status: the HTTP status that came; a lost response counts as 5xx.
-        :returns: its name; empty for success.
+        A lost response counts as 5xx.
         """
         cell = self.cells[operation]
         if named := re.search(r"`(\w+Error)`", cell):
@@ -60,10 +52,7 @@ class Row:
 
 
 def by_operation(header: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a table with columns for operations: what the first cell says, and by operation the cell that is for it.
-
-    The header of a column names its operations, such as ``download link, file info``.
-    """
+    """The rows of a table whose columns name operations, such as ``download link, file info``: the first cell, the others."""
     keys = {operation.name: operation.key for operation in OPERATIONS}
     (line,) = {line for page in _PAGES for line in page.splitlines() if line.startswith(header)}
     columns = [cell.strip().split(", ") for cell in line.strip("|").split("|")][1:]

@@ -21,22 +21,6 @@ def logged(caplog: pytest.LogCaptureFixture) -> str:
     return "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("urllib3"))
 
 
-def test_no_token_is_in_what_urllib3_logs_of_a_link_and_a_download(
-    hook: CloudStoreHook, emulator: Emulator, caplog: pytest.LogCaptureFixture, tmp_path: object
-) -> None:
-    with caplog.at_level(logging.DEBUG), hook:
-        token = hook.create_download_link("f123").token
-        hook.download("f123", f"{tmp_path}/file")
-    assert "Starting new HTTP connection" in logged(caplog)
-    for secret in (
-        token,
-        hook.settings.access_token.reveal(),
-        "/cloud/api/v2",
-        *(made["token"] for made in emulator.state()["tokens"]),
-    ):
-        assert secret not in logged(caplog)
-
-
 def test_no_token_is_logged_through_an_adapter_of_ones_own(hook: CloudStoreHook, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), hook:
         hook.get_conn().mount("http://", requests.adapters.HTTPAdapter())

@@ -92,17 +92,12 @@ Send = Callable[..., Any]
 Way = Callable[..., AbstractContextManager[Send]]
 
 
-def end_of(work: Callable[[], Any]) -> Any:
-    """The response of a call as text, or its error."""
-    try:
-        return str(getattr(work(), "response", ""))
-    except exceptions.CloudStoreError as error:
-        return error
-
-
 def sender(own: Settings, perform: Callable[..., Any]) -> Send:
     def send(kind: type[Operation[Any]] = DeleteFolder, *arguments: str, budget: float = 60, **more: Any) -> Any:
-        return end_of(lambda: perform(kind(own, *(arguments or ("d1",)), **more), budget=budget))
+        try:
+            return str(getattr(perform(kind(own, *(arguments or ("d1",)), **more), budget=budget), "response", ""))
+        except exceptions.CloudStoreError as error:
+            return error
 
     return send
 
@@ -155,10 +150,7 @@ WAYS: dict[str, Way] = {"blocking": blocking, "asynchronous": asynchronous, "dow
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> Way:
-    """One of the clients, or downloads: a context manager whose value sends a request over one session.
-
-    That returns what came back as text, or the error.
-    """
+    """One of the clients, or downloads: a context manager whose value sends a request, and returns a text or the error."""
     return WAYS[request.param]
 
 
@@ -173,8 +165,7 @@ def send(way: Way) -> Send:
     return partial(send_once, way)
 
 
-@pytest.fixture(params=[blocking, asynchronous], ids=["blocking", "asynchronous"])
+@pytest.fixture(params=["blocking", "asynchronous"])
 def call_way(request: pytest.FixtureRequest) -> Way:
     """As ``way``, but API calls only."""
-    way: Way = request.param
-    return way
+    return WAYS[request.param]
