@@ -94,7 +94,8 @@ class AsyncClient:
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`, but the limit is that of the whole."""
         limit = max(0.001, min(self.settings.timeout, time_left))
-        in_flight, body, sent = SimpleNamespace(is_sent=True, is_reusing=False), bytearray(), time.time()
+        in_flight = SimpleNamespace(is_sent=True, is_reusing=False)  # in doubt, it was sent
+        body, sent = bytearray(), time.time()
         try:
             async with self._session.http.request(
                 request.method,

@@ -71,7 +71,8 @@ def pause_before_retry(
         return None
     pause = error.retry_after
     if pause is None:
-        pause = random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2 ** min(attempts.count - 1, 10)))
+        doublings = min(attempts.count - 1, 10)  # of 1,024 the result would be no float
+        pause = random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2**doublings))
     if pause >= time_left:
         return None
     when = f" in {pause:.1f} s" if pause else ""
