@@ -17,7 +17,7 @@ SOURCE = "https://user:pass%2Bword@host/file?sig=pre%2Fsigned"
 
 
 def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay() -> None:
-    refused = TransportFailure(FailureKind.UNREACHABLE, "no connection to the service: connection refused")
+    refused: Any = TransportFailure(FailureKind.UNREACHABLE, "no connection to the service: connection refused")
     lines, pauses = list[str](), list[float | None]()
     for attempt, outcome in enumerate((refused, response(429, retry_after="7")), 1):
         error: Any = DeleteFolder(settings(), "d1").interpret(outcome, settings())

@@ -33,6 +33,7 @@ def test_a_lost_deletion_is_remembered_over_other_failures(call_way: Way, serve:
         (response(401), "HTTP 401"),
         (response(400, f"{TOKEN} new-token"), r"HTTP 400: \*\*\* \*\*\*"),  # the old one stays a secret
     ],
+    ids=["lost", "refused", "rejected"],
 )
 def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now_once_and_for_one_more_attempt(
     call_way: Way, serve: Serve, second: bytes, says: str, logged: pytest.LogCaptureFixture

@@ -169,17 +169,19 @@ def test_a_2xx_response_means_what_the_page_says(body: str, operation: str, expe
     assert (type(failed).__name__ if failed else "success") == expected
 
 
-RESENT = [(name, CALLS["upload"], "retry_unknown_outcome") for name in FAULTS if "**not" in row_for(name).cells["upload"]]
-RESENT += [(one, OTHER_CALLS["upload"], "idempotent") for one in FAULTS if row_for(one).what.startswith("sent, outcome unknown")]
+RESENT = [(name, CALLS["upload"], {"retry_unknown_outcome": True}) for name in FAULTS if "**not" in row_for(name).cells["upload"]]
+RESENT += [
+    (one, OTHER_CALLS["upload"], {"idempotent": True}) for one in FAULTS if row_for(one).what.startswith("sent, outcome unknown")
+]
 
 
 @pytest.mark.parametrize(("name", "call", "option"), RESENT)
 def test_a_post_that_may_have_arrived_is_resent_if_the_caller_says_that_it_may(
-    call_way: Way, fresh: Emulator, name: str, call: tuple[Any, ...], option: str
+    call_way: Way, fresh: Emulator, name: str, call: tuple[Any, ...], option: dict[str, Any]
 ) -> None:
     inject(fresh, FAULTS[name], call[0].key)
     own = settings(fresh.url, timeout=0.6 if name == "read timeout" else 30.0)
-    assert perform(call_way, own, call, **{option: True}) is None
+    assert perform(call_way, own, call, **option) is None
     assert fresh.state()["requests"] == {call[0].key: 2}
 
 
