@@ -3,6 +3,10 @@
 Each branch is what one range of versions has, and is deleted with its oldest version. Type checkers see the newest.
 """
 
+# Each name stands once in a branch: other modules import it from here.
+# mypy: implicit_reexport
+# ruff: noqa: F401
+
 from __future__ import annotations
 
 import re
@@ -95,47 +99,6 @@ else:
             raise ImportError("Retry policies need Airflow 3.3 or later; before that, set retries and retry_delay")
         module, _, attribute = _LOADED_WHEN_USED[name].rpartition(".")
         return getattr(import_module(module), attribute)
-
-
-__all__ = [
-    "HAS_RETRY_POLICIES",
-    "HAS_TASK_STATE_STORE",
-    "ActionCommand",
-    "AirflowException",
-    "AirflowFailException",
-    "AirflowNotFoundException",
-    "AirflowSensorTimeout",
-    "AirflowTaskTimeout",
-    "Arg",
-    "Asset",
-    "AssetAlias",
-    "AssetRef",
-    "BaseHook",
-    "BaseOperator",
-    "BaseOperatorLink",
-    "BaseSensorOperator",
-    "BaseTrigger",
-    "Connection",
-    "Context",
-    "Dataset",
-    "GroupCommand",
-    "ObjectStoragePath",
-    "OperatorLineage",
-    "RetryDecision",
-    "RetryPolicy",
-    "Stats",
-    "TaskDeferred",
-    "TriggerEvent",
-    "XCom",
-    "XComArg",
-    "amask_secret",
-    "conf",
-    "form_widgets",
-    "get_async_connection",
-    "get_current_context",
-    "get_hook_lineage_collector",
-    "mask_secret",
-]
 
 
 async def get_async_connection(conn_id: str) -> Connection:
