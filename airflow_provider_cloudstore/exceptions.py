@@ -25,8 +25,6 @@ def one_line(text: str) -> str:
 
     Spaces of any kind and line breaks become a space; control, format and bidirectional characters become escapes, as in a string
     of Python.
-
-    :param text: any text for display.
     """
     if text.isprintable():
         return text

@@ -16,7 +16,6 @@ class Extra:
 
     :param default: its value where it is absent, null or empty.
     :param kind: how it is written; ``protocol/settings.py`` has a parser for each kind.
-    :param label: its label in the connection form.
     :param help: what it is for, in the form; its row in the docs begins with it.
     :param bounds: the lowest and the highest number.
     :param is_secret: whether it may hold a credential, so that the form hides it.
@@ -59,10 +58,7 @@ class Extras:
     )
     download_url: str = _extra("", "download URL", "Download URL", "URL to download from, with {token} as placeholder.")
     file_page_url: str = _extra(
-        "",
-        "page URL",
-        "File page URL",
-        "URL of a file's page, with {file_id} as placeholder, for the link File of a task.",
+        "", "page URL", "File page URL", "URL of a file's page, with {file_id} as placeholder, for the link File of a task."
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
@@ -34,10 +35,7 @@ _SOURCE_ADVICE = "Set it to an absolute URL with a host and the scheme http, htt
 
 
 def is_nothing(text: str) -> bool:
-    """Whether ``text`` is what a template renders when its source is missing or empty, such as ``None``, ``nan`` or ``[]``.
-
-    :param text: a rendered id, URL or path.
-    """
+    """Whether ``text`` is what a template renders when its source is missing or empty, such as ``None``, ``nan`` or ``[]``."""
     segments = [segment for segment in text.lower().split("/") if segment]
     words = all(segment == "<na>" or _WRAPPING.sub("", segment) in _NOTHING for segment in segments)
     return words and (bool(segments) or not text)
@@ -46,8 +44,6 @@ def is_nothing(text: str) -> bool:
 def validate_present(value: Any, field: str) -> str:
     """``value`` as a string, stripped: the guard of every templated id, URL and path.
 
-    :param value: the argument, rendered.
-    :param field: its name, for the message.
     :raises InvalidInputError: if it is not a string, or what a template renders when its source is missing; the message does not
         repeat what may be a URL.
     """
@@ -77,8 +73,6 @@ def validate_present(value: Any, field: str) -> str:
 def validate_text(value: Any, field: str) -> str:
     """``value`` as a string that is not the text of something else: the guard of ids and paths.
 
-    :param value: what was given or rendered.
-    :param field: its name, for the message.
     :raises InvalidInputError: as :func:`validate_present`; or if a template printed a list, a dict, a float or a boolean.
     """
     text = validate_present(value, field)
@@ -92,27 +86,20 @@ def _one_of_many(field: str) -> str:
 
 
 def validate_file_id(value: Any) -> str:
-    """The id of a file.
-
-    :param value: what was given or rendered.
-    :raises InvalidInputError: as :func:`validate_text`.
-    """
+    """The id of a file; refused as :func:`validate_text` says."""
     return validate_text(value, "file_id")
 
 
 def _is_printed_float(text: str) -> bool:
     """Whether a template printed a float, such as 202501.0; ``1e5`` and ``2025_01`` may be ids."""
-    try:
+    with suppress(ValueError):
         return repr(float(text)) == text
-    except ValueError:
-        return False
+    return False
 
 
 def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
-    """The id of a folder to delete.
+    """The id of a folder to delete; case and surrounding slashes of the protected ones do not matter.
 
-    :param value: what was given or rendered.
-    :param protected: ids that are never deleted; case and surrounding slashes do not matter.
     :raises InvalidInputError: as :func:`validate_text`; if the id is not plainly that of one folder; or if it is protected.
     """
     folder_id = validate_text(value, "folder_id")
@@ -153,11 +140,9 @@ def _is_name(segment: str) -> bool:
 
 def _is_zero(text: str) -> bool:
     for read in _ZEROS:
-        try:
+        with suppress(ValueError, OverflowError):
             if read(text) == 0:
                 return True
-        except (ValueError, OverflowError):
-            continue
     return False
 
 
@@ -168,7 +153,6 @@ def _compared(folder_id: str) -> str:
 def validate_source_url(value: Any) -> str:
     """A URL for the service to fetch a file from.
 
-    :param value: what was given or rendered.
     :raises InvalidInputError: as :func:`validate_present`; if it is no absolute URL, or parsers split it differently. The message
         has nothing of it that could be secret.
     """

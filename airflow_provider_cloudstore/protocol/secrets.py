@@ -56,10 +56,7 @@ class Secret:
         self._core: str | None = None  # not computed before it is needed: the URLs of a batch are one secret
 
     def may_be_in(self, lowered: str) -> bool:
-        """Whether a text may contain a printed form: each contains the longest run of letters and digits unbroken.
-
-        :param lowered: the text, in lower case.
-        """
+        """Whether a text in lower case may contain a printed form: each has the longest run of letters and digits unbroken."""
         if self._core is None:
             self._core = max(_ALPHANUMERIC.findall(self._value), key=len, default="").lower()
         return self._core in lowered
@@ -82,10 +79,7 @@ class Secret:
 
 
 def printed_forms(secret: Secret) -> tuple[str, ...]:
-    """Every form in which ``secret`` can be printed, longest first.
-
-    :param secret: the secret; one of fewer than three characters has no forms.
-    """
+    """Every form in which ``secret`` can be printed, longest first; one of fewer than three characters has none."""
     value = secret.reveal()
     if len(value) < _MIN_LENGTH:
         return ()
@@ -103,9 +97,6 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     """``text`` with every form of every secret replaced by ``***``.
 
     One pass, longest form first: a secret that begins with a shorter one is masked completely.
-
-    :param text: any text for display.
-    :param secrets: what it must not contain.
     """
     lowered = text.lower()
     # Usually none, so that no forms are computed: in a batch, each URL has its own secrets.
@@ -120,11 +111,7 @@ def _forms(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
 
 
 def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
-    """Whether ``text`` repeats one of ``secrets``: as a whole or, from eight characters on, as a part.
-
-    :param text: a value that a response returned.
-    :param secrets: what it must not be.
-    """
+    """Whether ``text`` repeats one of ``secrets``: as a whole or, from eight characters on, as a part."""
     return any(
         text == secret.reveal() or (len(secret.reveal()) >= _MIN_PART_LENGTH and redact(text, [secret]) != text)
         for secret in secrets
@@ -134,8 +121,8 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
 def redact_url(url: str) -> str:
     """``url`` without possible credentials: user info, query and fragment. Scheme, host, port and path remain.
 
-    :param url: an absolute URL. Of one that parsers split differently, what follows its last ``@`` is shown; what is not a URL is
-        masked completely, except a host with a path whose scheme is missing.
+    Of a URL that parsers split differently, what follows its last ``@`` is shown; what is not a URL is masked completely, except
+    a host with a path whose scheme is missing.
     """
     try:
         parts = split_url(url)
@@ -144,25 +131,18 @@ def redact_url(url: str) -> str:
             scheme, user_info, shown, rest = unclear.groups()
             return f"{scheme}{f'{MASK}@' if user_info else ''}{shown}{f'?{MASK}' if rest else ''}"
         return url if _HOST_AND_PATH.fullmatch(url) else MASK
-    netloc = parts.netloc.rpartition("@")[2]
-    if "@" in parts.netloc:
-        netloc = f"{MASK}@{netloc}"
+    _, at, address = parts.netloc.rpartition("@")
+    netloc = f"{MASK}@{address}" if at else address
     return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))
 
 
 def holds_credentials(path: str) -> bool:
-    """Whether the user info of a path holds a user and a password; a user alone is the id of an Airflow connection.
-
-    :param path: a path for ``ObjectStoragePath``, such as ``s3://conn_id@bucket/key``.
-    """
+    """Whether the user info of a path holds a user and a password; a user alone is the id of an Airflow connection."""
     return bool(_PATH_CREDENTIALS.search(path))
 
 
 def redact_path(path: str) -> str:
-    """``path`` without a user and a password. What is left still holds credentials, masked ones, so that nothing opens it.
-
-    :param path: a path for ``ObjectStoragePath``, such as ``s3://conn_id@bucket/key``.
-    """
+    """``path`` without a user and a password. What is left still holds credentials, masked ones, so that nothing opens it."""
     return _PATH_CREDENTIALS.sub(f"://{MASK}:{MASK}@", path)
 
 
@@ -177,10 +157,7 @@ def is_word(text: str) -> bool:
 
 
 def has_credential_field(text: str) -> bool:
-    """Whether a field in ``text`` has such a name.
-
-    :param text: what ``json.dumps`` returned.
-    """
+    """Whether a field in ``text``, which ``json.dumps`` returned, has the name of a credential."""
     return bool(_CREDENTIAL_FIELD.search(text.lower()))
 
 

@@ -41,9 +41,8 @@ class Settings(Extras):
     """The service's address and token, and how to use it: the extras of the connection.
 
     :param base_url: scheme, host, port and path prefix, without a trailing slash.
-    :param access_token: the access token.
     :param proxy_is_inherited: whether the proxy is the environment's, which may define another one for another host.
-    :param conn_id: the Airflow connection, for errors that show only when it is used.
+    :param conn_id: for errors that show only when the connection is used.
     """
 
     base_url: str
@@ -64,19 +63,15 @@ class Settings(Extras):
     ) -> Self:
         """Read the fields of an Airflow connection.
 
-        :param host: the base URL, with or without scheme, port and path prefix.
-        :param schema: the scheme, ``http`` or ``https``, or more of the path prefix, which is what a URI has after the host.
-        :param port: the port, if the host has none; 0, which a form may send for an empty field, counts as none.
-        :param password: the access token.
-        :param extra: the optional settings; an absent, null or empty key keeps its default, but an empty
-            ``protected_folder_ids`` is an error.
+        :param schema: the scheme, or more of the path prefix, which is what a URI has after the host.
+        :param port: 0, which a form may send for an empty field, counts as none.
         :param conn_type: names the scheme if host and schema do not, such as ``http``; else it is ``https``.
         :raises ConfigurationError: if a field is invalid, or an unknown extra resembles ``protected_folder_ids``.
         """
         read = _read_extras(extra)
         base_url = _base_url(host, schema, port, conn_type, allow_http=read["allow_http"])
         access_token = _access_token(password)
-        if access_token.reveal() in read.get("file_page_url", ""):
+        if access_token.reveal() in read["file_page_url"]:
             raise ConfigurationError("extra 'file_page_url' of the connection holds the access token, and that URL is shown")
         return cls(base_url=base_url, access_token=access_token, **read)
 
@@ -100,9 +95,8 @@ class Settings(Extras):
 
 
 def read_extra(text: Any) -> dict[str, Any]:
-    """The extra of an Airflow connection.
+    """The extra of an Airflow connection, which itself treats unreadable JSON as empty, and returns lists.
 
-    :param text: the field as Airflow stores it; Airflow itself treats unreadable JSON as empty, and returns lists.
     :raises ConfigurationError: if it is not a JSON object; the message does not repeat it.
     """
     extra = None
@@ -212,7 +206,6 @@ def _protected(value: Any) -> frozenset[str]:
 def validate_proxy(value: Any) -> Secret:
     """A proxy's URL; the default scheme is ``http``.
 
-    :param value: the URL.
     :raises ConfigurationError: if no client can use it; the message does not repeat it, as it may contain credentials.
     """
     text = value.strip() if isinstance(value, str) else ""
@@ -220,7 +213,7 @@ def validate_proxy(value: Any) -> Secret:
     problem = ""
     try:
         parts = split_url(url)
-        if parts.scheme not in ("http", "https"):
+        if parts.scheme not in _SCHEMES:
             problem = f"has the scheme '{parts.scheme}', but must be http or https"
         elif parts.path not in ("", "/") or parts.query or parts.fragment:
             problem = "contains more than a host and a port"
@@ -259,25 +252,23 @@ def _pattern(value: Any) -> re.Pattern[str]:
     return pattern
 
 
-def _download_url(value: Any) -> str:
-    if not isinstance(value, str) or value.count("{token}") != 1 or "#" in value:
-        problem = "must be a URL that contains {token} once, and no fragment"
-    else:
-        problem = url_problem(value.strip(), allow_http=True)  # whether it is allowed is asked when it is used
-    if problem:
-        advice = "Set it to a URL such as https://files.example.com/download?download_token={token}."
-        raise ConfigurationError(problem, advice=advice)
-    return str(value).strip()
-
-
-def _page_url(value: Any) -> str:
-    if not isinstance(value, str) or value.count("{file_id}") != 1 or "{token}" in value:
-        problem = "must be a URL that contains {file_id} once, and no token"
+def _template(value: Any, placeholder: str, excluded: str, without: str, example: str) -> str:
+    """A URL with a placeholder; whether plain http is allowed is asked when it is used."""
+    if not isinstance(value, str) or value.count(placeholder) != 1 or excluded in value:
+        problem = f"must be a URL that contains {placeholder} once, and no {without}"
     else:
         problem = url_problem(value.strip(), allow_http=True)
     if problem:
-        raise ConfigurationError(problem, advice="Set it to a URL such as https://files.example.com/files/{file_id}.")
+        raise ConfigurationError(problem, advice=f"Set it to a URL such as https://files.example.com/{example}.")
     return str(value).strip()
+
+
+def _download_url(value: Any) -> str:
+    return _template(value, "{token}", "#", "fragment", "download?download_token={token}")
+
+
+def _page_url(value: Any) -> str:
+    return _template(value, "{file_id}", "{token}", "token", "files/{file_id}")
 
 
 _PARSERS: dict[str, Callable[..., Any]] = {

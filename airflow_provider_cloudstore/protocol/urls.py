@@ -26,7 +26,6 @@ def split_url(url: str) -> SplitResult:
     unless what stands before the path is plainly a host. A raw ``?`` or ``#`` in a password leaves no valid port, or ends up in
     the query, which is never displayed.
 
-    :param url: the URL.
     :raises AmbiguousUrlError: if it is ambiguous or not a URL; the message says why.
     """
     shape = _SHAPE.fullmatch(url)
@@ -70,17 +69,15 @@ def is_loopback(host: str) -> bool:
     """Whether ``host`` (a name or an address) is this machine (RFC 6761 section 6.3, RFC 1122 section 3.2.1.3)."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return False
 
 
 def url_problem(url: str, *, allow_http: bool = False, allow_loopback: bool = True) -> str:
     """Why nothing must be downloaded from a URL, or an empty string; it repeats nothing of the URL but the scheme.
 
-    :param allow_http: whether plain http is allowed to other machines.
-    :param allow_loopback: whether it is allowed to this machine.
+    :param allow_loopback: whether plain http is allowed to this machine.
     """
     try:
         parts = split_url(url)
