@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Self
 from urllib.parse import SplitResult, quote, unquote, urlunsplit
 
@@ -252,7 +253,7 @@ def _pattern(value: Any) -> re.Pattern[str]:
     return pattern
 
 
-def _template(value: Any, placeholder: str, excluded: str, without: str, example: str) -> str:
+def _template(placeholder: str, excluded: str, without: str, example: str, value: Any) -> str:
     """A URL with a placeholder; whether plain http is allowed is asked when it is used."""
     if not isinstance(value, str) or value.count(placeholder) != 1 or excluded in value:
         problem = f"must be a URL that contains {placeholder} once, and no {without}"
@@ -261,14 +262,6 @@ def _template(value: Any, placeholder: str, excluded: str, without: str, example
     if problem:
         raise ConfigurationError(problem, advice=f"Set it to a URL such as https://files.example.com/{example}.")
     return str(value).strip()
-
-
-def _download_url(value: Any) -> str:
-    return _template(value, "{token}", "#", "fragment", "download?download_token={token}")
-
-
-def _page_url(value: Any) -> str:
-    return _template(value, "{file_id}", "{token}", "token", "files/{file_id}")
 
 
 _PARSERS: dict[str, Callable[..., Any]] = {
@@ -281,8 +274,8 @@ _PARSERS: dict[str, Callable[..., Any]] = {
     "dotted path": _path,
     "conditions": _conditions,
     "pattern": _pattern,
-    "download URL": _download_url,
-    "page URL": _page_url,
+    "download URL": partial(_template, "{token}", "#", "fragment", "download?download_token={token}"),
+    "page URL": partial(_template, "{file_id}", "{token}", "token", "files/{file_id}"),
 }
 """How each kind of extra is read: from its value, and its bounds."""
 

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_provider_cloudstore.exceptions import InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError, one_line
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import MASK, redact_url
 from tests.support import settings
@@ -37,32 +37,18 @@ LONG = "a" * 64 + ".example"
         ("https://user:hunter2@[bad/x", "no valid host", MASK),
         ("https://user:hunter2@a%2eb/x", "no valid host", MASK),
         *[(f"https://user:hunter2@{host}/x", "no valid host", f"https://***@{host}/x") for host in ("a..b", LONG)],
+        ("https://u:hunter2@h/a b?sig=hunter2", "a space", "https://***@h/a b?***"),
+        ("https://h/a\u200bb", "an invisible character", "https://h/a\u200bb"),
+        ("s3://bucket/key?sig=hunter2", "the scheme 's3'", "s3://bucket/key?***"),
     ],
 )
-def test_an_ambiguous_source_is_refused_with_what_is_wrong_and_named_without_what_may_be_secret(
-    url: str, says: str, shown: str
-) -> None:
+def test_a_source_is_refused_with_what_is_wrong_and_named_without_what_may_be_secret(url: str, says: str, shown: str) -> None:
     with pytest.raises(InvalidInputError, match=says) as refused:
         UploadFromUrl(settings(), url)
     assert not refused.value.sent
     assert "hunter" not in str(refused.value)
-    assert f"url {shown} " in str(refused.value)
+    assert f"url {one_line(shown)} " in str(refused.value)
     assert redact_url(url) == redact_url(shown) == shown
-
-
-@pytest.mark.parametrize(
-    ("url", "says", "shown"),
-    [
-        ("https://u:hunter2@h/a b?sig=hunter2", "a space", "https://***@h/a b?***"),
-        ("https://h/a\u200bb", "an invisible character", "https://h/a"),
-        ("s3://bucket/key?sig=hunter2", "the scheme 's3'", "s3://bucket/key?***"),
-    ],
-)
-def test_a_source_that_everybody_reads_alike_is_shown_without_its_secrets(url: str, says: str, shown: str) -> None:
-    with pytest.raises(InvalidInputError, match=says) as refused:
-        UploadFromUrl(settings(), url)
-    assert shown in str(refused.value)
-    assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
