@@ -3,7 +3,7 @@
 Each branch is what one range of versions has, and is deleted with its oldest version. Type checkers see the newest.
 """
 
-# Each name stands once in a branch: other modules import it from here.
+# Other modules import these names from here.
 # mypy: implicit_reexport
 # ruff: noqa: F401
 
