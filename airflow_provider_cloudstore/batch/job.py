@@ -116,7 +116,7 @@ class Job:
         throttle = Throttle(lease, self.options.requests_per_second)
         reload = partial(self.in_thread, self.settings)
         async with self.connect(settings, reload, self.options.max_concurrency, self.on_attempt) as client:
-            sender = Sender(client, throttle, ledger, manifest(), self.options, self.in_thread)
+            sender = Sender(client, throttle, ledger, manifest(), self.options)
             await self._send(sender, lease, throttle, asyncio.create_task(report_progress(ledger, throttle)))
         return throttle.error
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch.lease import InThread
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.recording import Status
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_READ_AHEAD = 256
+_LINES_AT_ONCE = 20  # of each worker
 _TOKEN_REFUSALS = 2
 
 
@@ -44,23 +41,15 @@ class Options:
 
 @dataclass(eq=False, repr=False)
 class Sender:
-    """The workers of a batch.
-
-    :param client: sends the requests; it has the connection as last read.
-    :param throttle: decides when a request is sent.
-    :param ledger: decides what is sent.
-    :param entries: the manifest.
-    :param in_thread: runs the reading of it.
-    """
+    """The workers of a batch, which share one reading of the manifest."""
 
     client: AsyncClient
     throttle: Throttle
     ledger: Ledger
     entries: Iterator[Entry]
     options: Options
-    in_thread: InThread
-    _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-    _queue: deque[Entry] = field(default_factory=deque, init=False)
+    _token_refused: list[Entry] = field(default_factory=list, init=False)
+    """To be sent again."""
     _refusals: int = field(default=0, init=False)
     """Consecutive ones."""
     _token_refusals: int = field(default=0, init=False)
@@ -85,12 +74,14 @@ class Sender:
 
     async def _next(self) -> Entry | None:
         """The next entry to send, or None if nothing is left."""
-        if not self._queue:  # checked before the lock too: workers that have met there would queue for it at every entry
-            async with self._reading:
-                if not self._queue:
-                    read = await self.in_thread(lambda: list(islice(filter(self.ledger.admit, self.entries), _READ_AHEAD)))
-                    self._queue.extend(read)
-        return self._queue.popleft() if self._queue else None
+        if self._token_refused:
+            return self._token_refused.pop()
+        for entry in self.entries:
+            if entry.line % _LINES_AT_ONCE == 0:  # a kill is noticed while millions are skipped, or have no URL
+                await asyncio.sleep(0)
+            if self.ledger.admit(entry):
+                return entry
+        return None
 
     async def _send(self, entry: Entry) -> None:
         if entry.problem:
@@ -137,7 +128,7 @@ class Sender:
         :raises CloudStoreError: if the connection cannot be used, so that all others would fail, too.
         """
         if isinstance(error, exceptions.AuthenticationError):
-            self._queue.appendleft(entry)
+            self._token_refused.append(entry)
             self._count_token_refusal(error)
             return
         if not error.sent:

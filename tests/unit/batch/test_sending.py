@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -78,20 +79,20 @@ def test_what_had_no_effect_is_sent_again_however_often(answer: Answer) -> None:
     assert batch.requests > 40
 
 
-def test_a_url_that_has_to_be_sent_again_is_kept_while_the_manifest_is_read() -> None:
-    service = VirtualService(lambda url, now: 429 if len(service.arrivals) == 2 else 200)
-    batch = Batch(urls(2), service)
-    batch.delay = lambda: 0.5
-    assert counts(batch.run(max_concurrency=2)) == {"queued": 2}
+def test_others_have_their_turn_while_lines_without_a_url_are_read() -> None:
+    begun, delays = list[int](), list[int]()
 
+    def note(before: int) -> None:
+        delays.append(len(begun) - before)
 
-def test_a_url_that_has_to_be_sent_again_does_not_wait_until_the_manifest_is_read() -> None:
-    service = VirtualService(lambda url, now: UNREACHABLE if len(service.arrivals) == 2 else 200)
-    batch = Batch(urls(2), service)
-    batch.delay = lambda: 0.5
-    assert counts(batch.run(max_concurrency=2)) == {"queued": 2}
-    refused, again = (moment for moment, _ in service.arrivals[1:])
-    assert again - refused == pytest.approx(service.seconds, abs=0.01)
+    def entries() -> Iterator[Entry]:
+        for line in range(1, 3001):
+            begun.append(line)
+            asyncio.get_running_loop().call_soon(note, len(begun))
+            yield Entry(line, problem="no URL")
+
+    Batch([]).run(read=lambda: entries)
+    assert max(delays[3000:]) < 1000  # the first reading is in a thread, elsewhere
 
 
 @pytest.mark.parametrize("body", ['{"id": 7}', "{}", "[]"])

@@ -310,7 +310,7 @@ def verdict(world: World, report: Report, interruptions: int, seed: int) -> None
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "PART_SIZE", 2_000)
-    monkeypatch.setattr(sending, "_READ_AHEAD", 5)
+    monkeypatch.setattr(sending, "_LINES_AT_ONCE", 2)
     monkeypatch.setattr(job, "_KILL_CHECK_INTERVAL", 1.0)
 
 
