@@ -37,8 +37,7 @@ def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dic
     :raises InvalidInputError: if there are no receipts at that path.
     :raises BatchStoppedError: if a file is damaged; the message names it and its line.
     """
-    folder, place = _open(path)
-    return _last_outcomes(folder, place)
+    return _last_outcomes(_open(path))
 
 
 def write_failed(
@@ -63,10 +62,10 @@ def write_failed(
     """
     from airflow_provider_cloudstore.hooks.targets import object_path, tries_of_task
 
-    folder, place = _open(receipts)
+    folder = _open(receipts)
     if sum(name.startswith("batch-") for name in folder.names()) > 1:
         raise InvalidInputError(
-            f"{place} holds the receipts of several batches, whose manifests may differ; nothing was written",
+            f"{folder.place} holds the receipts of several batches, whose manifests may differ; nothing was written",
             advice="Give each run a folder of its own, such as .../receipts/{{ run_id }}, and name that one.",
         )
     if not isinstance(manifest, (str, PathLike)) and not hasattr(manifest, "open"):
@@ -74,7 +73,7 @@ def write_failed(
     source_path, target_path = object_path(manifest, "manifest"), object_path(target, "target")
     if str(source_path) == str(target_path):
         raise InvalidInputError("the target is the manifest itself; nothing was written", advice="Name another file.")
-    failed = {bytes.fromhex(one["digest"]) for one in _last_outcomes(folder, place) if one["status"] == Status.FAILED.value}
+    failed = {bytes.fromhex(one["digest"]) for one in _last_outcomes(folder) if one["status"] == Status.FAILED.value}
     source = FileManifest(source_path, str(manifest), url_column)
     first, wanted = next((entry.line for entry in source()), 0), _lines_of(source, failed)
     with atomic_write(target_path, tries_of_task()) as file:
@@ -92,20 +91,20 @@ def _lines_of(source: FileManifest, digests: set[bytes]) -> set[int]:
     return set(chosen.values())
 
 
-def _open(path: Any) -> tuple[PathFolder, str]:
+def _open(path: Any) -> PathFolder:
     from airflow_provider_cloudstore.hooks.targets import object_path
 
-    folder, place = PathFolder(object_path(path, "receipts")), str(path).strip().rstrip("/")
+    folder = PathFolder(object_path(path, "receipts"))
     if not any(name.startswith(("batch-", "part-")) for name in folder.names()):
-        raise InvalidInputError(f"there are no receipts at {place}: check the path")
-    return folder, place
+        raise InvalidInputError(f"there are no receipts at {folder.place}: check the path")
+    return folder
 
 
-def _last_outcomes(folder: PathFolder, place: str) -> Iterator[dict[str, Any]]:
+def _last_outcomes(folder: PathFolder) -> Iterator[dict[str, Any]]:
     for batch, names in parts_by_batch(folder.names()).items():
         seen: set[bytes] = set()
         for name in reversed(names):
-            for digest, _, receipt in reversed(list(read_part(folder, name, place))):
+            for digest, _, receipt in reversed(list(read_part(folder, name))):
                 if digest not in seen:
                     seen.add(digest)
                     yield {"batch": batch, **receipt}

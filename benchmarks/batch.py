@@ -195,7 +195,7 @@ def batch(url: str, manifest: str, concurrency: int) -> Any:
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            receipts = Receipts(PathFolder(Path(folder)), Try(), "the receipts")
+            receipts = Receipts(PathFolder(Path(folder)), Try())
             read = lambda: FileManifest(Path(manifest), manifest, "url")  # noqa: E731
             report = asyncio.run(Job(read, lambda: settings, Options(concurrency), receipts).run())
         assert report.error is None, report.error

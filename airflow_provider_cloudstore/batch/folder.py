@@ -21,11 +21,11 @@ class PathFolder:
     """A folder on a path: a ``pathlib.Path`` or Airflow's ``ObjectStoragePath``. Every method blocks.
 
     Every method raises ``BatchStoppedError`` for what no retry fixes: a local folder that is read-only, or a missing bucket.
-
-    :param path: the folder, which need not exist.
+    The folder need not exist.
     """
 
     def __init__(self, path: Any) -> None:
+        self.place = str(path).rstrip("/")
         self.is_local = stores.is_local(path)  # then another worker may not see it
         self._path = path
 

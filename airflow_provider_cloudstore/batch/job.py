@@ -111,7 +111,7 @@ class Job:
         settings = await self.in_thread(self.settings)
         manifest = await self.in_thread(self.read)
         await self.in_thread(lambda: ledger.survey(manifest()))
-        log.info("%s", plan(ledger, receipts.place if receipts else ""))
+        log.info("%s", plan(ledger, receipts.folder.place if receipts else ""))
         lease = Lease(ledger.drain_receipts, receipts.write if receipts else _forget, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
         reload = partial(self.in_thread, self.settings)

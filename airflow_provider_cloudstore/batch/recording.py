@@ -63,17 +63,11 @@ class Try:
 
 
 class Receipts:
-    """The receipts of one batch, written by one try. All methods block; one thread at a time writes.
+    """The receipts of one batch, written by one try. All methods block; one thread at a time writes."""
 
-    :param folder: the folder, which need not exist.
-    :param writer: the try.
-    :param place: the path of the folder, for messages.
-    """
-
-    def __init__(self, folder: PathFolder, writer: Try, place: str = "") -> None:
-        self.place = place
+    def __init__(self, folder: PathFolder, writer: Try) -> None:
+        self.folder = folder
         self.writer = writer
-        self._folder = folder
         self._mark = f"batch-{writer.batch}.json"
         self.parts: list[str] = []
         """The parts of earlier tries, in the order of writing, once this one has begun."""
@@ -88,12 +82,13 @@ class Receipts:
         :raises BatchStoppedError: if an earlier try left no mark in a local folder, or the folder cannot be used.
         """
         if not self._find_mark(begins=True) and self.writer.number > 1:
-            if self._folder.is_local:
-                raise unusable(f"no receipts of an earlier try in {self.place}: is the folder shared by all workers?", _WAYS_OUT)
-            log.warning("No receipts of an earlier try in %s: this try sends every URL.", self.place)
+            if self.folder.is_local:
+                what = f"no receipts of an earlier try in {self.folder.place}: is the folder shared by all workers?"
+                raise unusable(what, _WAYS_OUT)
+            log.warning("No receipts of an earlier try in %s: this try sends every URL.", self.folder.place)
         mark = {"scope": self.writer.scope, "number": self.writer.number, "process": self.writer.process}
-        self._folder.write(self._mark, json.dumps(mark).encode())
-        self.parts = parts_by_batch(self._folder.names()).get(self.writer.batch, [])
+        self.folder.write(self._mark, json.dumps(mark).encode())
+        self.parts = parts_by_batch(self.folder.names()).get(self.writer.batch, [])
         if self.parts:  # the last one may be of this try in another process
             self._number = int(self.parts[-1].split("-")[3]) + 1
 
@@ -102,7 +97,7 @@ class Receipts:
 
         :raises BatchStoppedError: if it is damaged: unlike an outage, that does not pass.
         """
-        return [(digest, status) for digest, status, _ in read_part(self._folder, part, self.place)]
+        return [(digest, status) for digest, status, _ in read_part(self.folder, part)]
 
     def write(self, lines: Sequence[str]) -> None:
         """Append lines, unless a newer try has taken over. After a failure, call it again with the same lines.
@@ -113,13 +108,13 @@ class Receipts:
         """
         if not self._find_mark():
             advice = "Restore the folder and clear the task: it resumes. Without it, start a new DAG run, which sends every URL."
-            raise unusable(f"{self.place} was removed or emptied while the batch ran", advice)
+            raise unusable(f"{self.folder.place} was removed or emptied while the batch ran", advice)
         if not lines:
             return
         content = self._content + "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
         had_failed, self._has_failed = self._has_failed, True
         name = f"part-{self.writer.batch}-{self.writer.number:04d}-{self._number:08d}-{self.writer.process}.jsonl"
-        self._folder.write(name, content)
+        self.folder.write(name, content)
         self._content, self._has_failed = content, False
         if had_failed or len(content) >= PART_SIZE:
             # A request that failed may still arrive, and would replace what is added to this part after it.
@@ -127,7 +122,7 @@ class Receipts:
 
     def _find_mark(self, *, begins: bool = False) -> bool:
         """Whether a try has left its mark: no newer one, nor another process of this one, which a beginning one replaces."""
-        content = self._folder.read(self._mark)
+        content = self.folder.read(self._mark)
         if content is None:
             return False
         mark = json.loads(content)
@@ -146,10 +141,9 @@ def parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def read_part(folder: PathFolder, name: str, place: str) -> Iterator[tuple[bytes, Status, dict[str, Any]]]:
+def read_part(folder: PathFolder, name: str) -> Iterator[tuple[bytes, Status, dict[str, Any]]]:
     """The receipts of a part, in the order of writing: digest, status and the whole line.
 
-    :param place: the path of the folder, for errors.
     :raises BatchStoppedError: at the first line that is no receipt.
     """
     for number, line in enumerate((folder.read(name) or b"").splitlines() or [b""], 1):  # no part is written without lines
@@ -159,5 +153,5 @@ def read_part(folder: PathFolder, name: str, place: str) -> Iterator[tuple[bytes
             digest, status = bytes.fromhex(receipt["digest"]), Status(receipt["status"])
         if len(digest) != _DIGEST_SIZE:
             advice = "Restore this file, or move it away and clear the task, which sends the URLs in it again."
-            raise unusable(f"line {number} of {place}/{name} is damaged", advice)
+            raise unusable(f"line {number} of {folder.place}/{name} is damaged", advice)
         yield digest, status, receipt

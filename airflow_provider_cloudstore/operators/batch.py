@@ -200,4 +200,4 @@ def open_receipts(text: str | None, context: Context) -> Receipts:
         raise InvalidInputError("receipts is a relative path: make it absolute, so that every worker finds it")
     ti = context.get("ti")
     scope = tuple(str(getattr(ti, name, "")) for name in ("dag_id", "run_id", "task_id", "map_index"))
-    return Receipts(PathFolder(path), Try(scope, int(getattr(ti, "try_number", 1) or 1)), place)
+    return Receipts(PathFolder(path), Try(scope, int(getattr(ti, "try_number", 1) or 1)))

@@ -22,9 +22,9 @@ def line(url: str, status: str = "queued", padding: int = 0) -> str:
     return json.dumps({"digest": digest_of(url).hex(), "status": status, "response": "x" * padding})
 
 
-def begun(folder: PathFolder, number: int = 1, process: str = "aa", place: str = "s3://b/r") -> Receipts:
+def begun(folder: PathFolder, number: int = 1, process: str = "aa") -> Receipts:
     """The receipts of a try that has left its mark."""
-    receipts = Receipts(folder, Try(SCOPE, number, process), place)
+    receipts = Receipts(folder, Try(SCOPE, number, process))
     receipts.begin()
     return receipts
 
@@ -36,6 +36,8 @@ def read(receipts: Receipts) -> list[tuple[bytes, Status]]:
 
 class MemoryFolder(PathFolder):
     """A folder in memory, which fails as it is told to."""
+
+    place = "s3://b/r"
 
     def __init__(self, files: dict[str, bytes] | None = None, *, is_local: bool = False) -> None:
         self.files = files or {}

@@ -46,7 +46,7 @@ def test_the_mark_is_left_before_anything_else_can_fail() -> None:
             batch.run(**{broken: fail})
     assert counts(batch.run()) == {"queued": 5}
     folder.files.clear()
-    with pytest.raises(exceptions.BatchStoppedError, match="no receipts of an earlier try in the folder"):
+    with pytest.raises(exceptions.BatchStoppedError, match="no receipts of an earlier try in s3://b/r"):
         batch.run()
     assert batch.requests == 5
 
@@ -57,7 +57,7 @@ def test_the_log_begins_with_the_plan_and_shows_the_progress(caplog: pytest.LogC
     with caplog.at_level(logging.INFO):
         batch.run(max_concurrency=3)
     plan, first, *_, last = caplog.messages
-    assert plan == "A batch of 84 URLs; receipts: the folder"
+    assert plan == "A batch of 84 URLs; receipts: s3://b/r"
     assert first == "12 queued, 72 unsent of 84 URLs; 2 a second"
     assert last.startswith("33 queued, 51 unsent of 84 URLs; waiting for the service since ")
 

@@ -30,11 +30,11 @@ def test_a_later_try_that_finds_no_mark_refuses_a_local_folder_and_warns_of_a_st
     is_local: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = MemoryFolder(is_local=is_local)
-    refused = pytest.raises(BatchStoppedError, match="no receipts of an earlier try in /data/receipts: is the folder shared")
+    refused = pytest.raises(BatchStoppedError, match="no receipts of an earlier try in s3://b/r: is the folder shared")
     with refused if is_local else nullcontext():
-        begun(folder, 2, place="/data/receipts")
+        begun(folder, 2)
     assert bool(folder.files) is not is_local
-    assert caplog.messages == ([] if is_local else ["No receipts of an earlier try in /data/receipts: this try sends every URL."])
+    assert caplog.messages == ([] if is_local else ["No receipts of an earlier try in s3://b/r: this try sends every URL."])
     folder.files.clear()
     begun(folder, 1)
     begun(folder, 3)

@@ -88,6 +88,8 @@ class World:
 class Process(PathFolder):
     """One try, in a process of its own: with a loop, a clock, and a client whose requests meet the world."""
 
+    place = "the folder"
+
     def __init__(self, world: World, number: int, now: float) -> None:
         self.world, self.number = world, number
         self.loop = VirtualLoop(now)
@@ -374,7 +376,7 @@ def test_a_batch_that_adds_to_a_part_whose_request_failed_is_found(monkeypatch: 
 
 
 def test_a_batch_without_a_fence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Receipts, "_find_mark", lambda self, **_: self._folder.read(self._mark) is not None)
+    monkeypatch.setattr(Receipts, "_find_mark", lambda self, **_: self.folder.read(self._mark) is not None)
     assert is_found()
 
 

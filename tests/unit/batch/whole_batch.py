@@ -53,7 +53,7 @@ class Batch:
 
     async def _run(self, during: Any, more: dict[str, Any]) -> Report:
         loop = asyncio.get_running_loop()
-        receipts = Receipts(self.folder, Try(("batch",), self.tries), "the folder") if self.folder is not None else None
+        receipts = Receipts(self.folder, Try(("batch",), self.tries)) if self.folder is not None else None
         options = Options(**{name: more.pop(name) for name in list(more) if name in Options.__dataclass_fields__})
         defaults: dict[str, Any] = {
             "killed": lambda: loop.time() >= self.kill_at,

@@ -38,7 +38,7 @@ def emulator() -> Iterator[Emulator]:
 
 def run(emulator: Emulator, folder: MemoryFolder, **more: Any) -> Report:
     """Run a batch; ``more`` is what else a job is given."""
-    own, receipts = settings(emulator.url, emulator.access_token, timeout=5.0), Receipts(folder, Try(("batch",)), "the folder")
+    own, receipts = settings(emulator.url, emulator.access_token, timeout=5.0), Receipts(folder, Try(("batch",)))
     return asyncio.run(Job(lambda: list_manifest(URLS), lambda: own, Options(CONCURRENCY), receipts, **more).run())
 
 

@@ -73,7 +73,7 @@ def test_a_missing_bucket_stops_the_batch_and_none_is_created(bucket: Bucket) ->
     missing = f"{url_of(bucket, 'missing')}/receipts"
     for _ in range(2):
         with pytest.raises(exceptions.BatchStoppedError, match="its bucket or container does not exist"):
-            Receipts(PathFolder(ObjectStoragePath(missing)), Try(("dag",), 1), missing).begin()
+            Receipts(PathFolder(ObjectStoragePath(missing)), Try(("dag",), 1)).begin()
     with pytest.raises(exceptions.InvalidInputError, match="there are no receipts at"):
         read_receipts(missing)
 
