@@ -101,7 +101,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         if isinstance(self.receipts, str):
             self.receipts = redact_path(self.receipts)
         if self._unredacted_urls or self._problem:
-            return  # rendered before: `urls` is only a label by now
+            return  # done before: `urls` is only a label by now
         try:
             urls = arguments.parse_urls(self.urls)
         except ValueError as error:
@@ -116,6 +116,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue every upload that no earlier try has finished."""
         context = known_context(context)
+        self._redact_fields()  # a unit test may not have rendered them
         return self._finalize(context, _run(self._job(context).run()))
 
     def on_kill(self) -> None:
@@ -139,19 +140,15 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
             on_attempt=count_request,
         )
 
-    @property
-    def _is_file(self) -> bool:
-        return self._unredacted_urls is None and isinstance(self.urls, str)
-
     def _read(self) -> Manifest:
         from airflow_provider_cloudstore.batch.manifest import FileManifest, list_manifest
         from airflow_provider_cloudstore.exceptions import InvalidInputError
         from airflow_provider_cloudstore.hooks.targets import object_path
 
         if self._problem:
-            raise InvalidInputError(f"{self._problem}")
-        if not self._is_file:
-            return list_manifest(json.loads(self._unredacted_urls.reveal()) if self._unredacted_urls else self.urls)
+            raise InvalidInputError(self._problem)
+        if self._unredacted_urls:
+            return list_manifest(json.loads(self._unredacted_urls.reveal()))
         manifest = FileManifest(object_path(self.urls, "urls"), self.urls, self.url_column)
         if next(manifest(), None) is None:  # a folder of an object store looks like an empty file
             raise InvalidInputError(f"the manifest {self.urls} is empty, or a folder")
@@ -162,7 +159,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         from airflow_provider_cloudstore.lineage import of_batch
         from airflow_provider_cloudstore.metrics import count_batch
 
-        self._lineage = of_batch(self.urls if self._is_file else None, self.receipts)
+        self._lineage = of_batch(None if self._unredacted_urls else self.urls, self.receipts)
         summary = {**report.to_dict(), "receipts": self.receipts}
         finished = report.error is None or isinstance(report.error, BatchFailedError)
         count_batch(summary, final=finished)
