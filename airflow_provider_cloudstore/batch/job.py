@@ -48,10 +48,8 @@ class Job:
     :param read: reads the manifest; it blocks.
     :param settings: reads the connection; it blocks.
     :param receipts: what the batch remembers; None for a batch without memory.
-    :param allowed_failures: as many URLs may fail.
     :param killed: whether the task is being terminated; polled ten times a second.
-    :param time_limit: seconds after which the batch ends.
-    :param on_attempt: is told how each request ended.
+    :param time_limit: in seconds.
     """
 
     read: Callable[[], Manifest]

@@ -9,10 +9,12 @@ import asyncio
 import concurrent.futures
 import contextvars
 import logging
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -40,7 +42,7 @@ def clock() -> float:
 def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     """Run blocking work in a daemon thread: a store that hangs must not keep the process alive.
 
-    :param work: what to run. If the future is cancelled, it keeps running and its result is dropped.
+    If the future is cancelled, the work keeps running and its result is dropped.
     """
     outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
     context = contextvars.copy_context()
@@ -60,7 +62,6 @@ def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 async def retry_until(attempt: Callable[[], Awaitable[T]], problem: str) -> T:
     """Retry with backoff while the receipts' folder fails.
 
-    :param problem: for the log and the error, such as ``the receipts cannot be written``.
     :raises BatchInterruptedError: if it failed for longer than ``OUTAGE_LIMIT``.
     :raises CloudStoreError: if ``attempt`` raised it.
     """
@@ -81,29 +82,25 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], problem: str) -> T:
     raise BatchInterruptedError(what, operation="batch upload", cause="store")
 
 
+@dataclass(eq=False, repr=False)
 class Lease:
     """The permission to send: the last durable checkpoint is fresh. Checkpoints are written one after the other.
 
     :param snapshot: returns what has to be written now. Called on the event loop.
     :param write: writes a snapshot durably. It blocks; after a failure it is called again with the same snapshot.
-    :param clock: measures the age of a checkpoint, including time in which the process was frozen.
-    :param in_thread: runs blocking work.
     """
 
-    def __init__(
-        self, snapshot: Callable[[], T], write: Callable[[T], None], clock: Callable[[], float], in_thread: InThread
-    ) -> None:
-        self._snapshot = snapshot
-        self._write: Callable[[Any], None] = write
-        self._clock = clock
-        self._in_thread = in_thread
-        self._durable_at: float | None = None
-        self._finishing = asyncio.Event()
+    snapshot: Callable[[], list[str]]
+    write: Callable[[list[str]], None]
+    clock: Callable[[], float]
+    in_thread: InThread
+    _durable_at: float = field(default=-math.inf, init=False)
+    _finishing: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @property
     def is_valid(self) -> bool:
         """Whether a request may be sent now."""
-        return self._durable_at is not None and self._clock() - self._durable_at < LEASE
+        return self.clock() - self._durable_at < LEASE
 
     def finish(self) -> None:
         """Let :meth:`renew` write one more checkpoint, of this moment or later, and end."""
@@ -112,19 +109,18 @@ class Lease:
     async def renew(self, renewed: Callable[[], None]) -> None:
         """Write a checkpoint every second, and the last one after :meth:`finish`.
 
-        :param renewed: called after each checkpoint.
         :raises BatchInterruptedError: if the receipts cannot be written for ``OUTAGE_LIMIT``, or a newer try has taken over.
         :raises BatchStoppedError: if they can no longer be used.
         """
         is_last = False
         while not is_last:
-            is_last, snapshot_at, snapshot = self._finishing.is_set(), self._clock(), self._snapshot()
-            write = partial(self._in_thread, partial(self._write, snapshot))
+            is_last, snapshot_at, snapshot = self._finishing.is_set(), self.clock(), self.snapshot()
+            write = partial(self.in_thread, partial(self.write, snapshot))
             await retry_until(write, "the receipts cannot be written")
             self._durable_at = snapshot_at
             if not (self.is_valid or is_last):
                 log.warning("Sending is paused: writing the receipts takes longer than %.0f s", LEASE)
             renewed()
             with suppress(TimeoutError):
-                async with asyncio.timeout(snapshot_at + _CHECKPOINT_INTERVAL - self._clock()):
+                async with asyncio.timeout(snapshot_at + _CHECKPOINT_INTERVAL - self.clock()):
                     await self._finishing.wait()

@@ -33,7 +33,6 @@ class _State(Enum):
 class Ledger:
     """The outcomes of a batch.
 
-    :param try_number: the try, for the receipts.
     :param retry_unknown: resend uploads that an earlier try may have queued.
     """
 

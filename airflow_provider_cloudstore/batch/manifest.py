@@ -33,14 +33,10 @@ _URL_LIST = "TsvHttpData-1.0"  # of Google's Storage Transfer Service: the first
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One URL of a manifest, or the reason why a line has none.
-
-    :param line: the line in the file, or the position in the list, counted from 1.
-    :param url: the URL, not yet validated; it may hold credentials.
-    :param problem: why the line holds no URL.
-    """
+    """One URL of a manifest, not yet validated, or the reason why a line has none."""
 
     line: int
+    """In the file, or the position in the list, counted from 1."""
     url: Any = field(repr=False, default=None)
     problem: str = ""
 
@@ -69,8 +65,6 @@ class FileManifest:
     The first line that is neither blank nor a ``#`` comment shows the format; ``.csv`` and ``.tsv`` must have a header. Reading
     the entries raises ``InvalidInputError`` if the file cannot be read to its end; the message repeats nothing of it.
 
-    :param path: the file, plain or gzip; opening and reading it blocks.
-    :param name: its path as text, for messages.
     :param column: the column of a CSV (without case), or the key in JSON, that holds the URL.
     :raises InvalidInputError: if it is not a file.
     :raises BatchInterruptedError: if it cannot be copied, which may pass.

@@ -45,16 +45,13 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One try of a batch, in one process.
-
-    :param scope: identifies the batch: DAG, run, task and map index.
-    :param number: the try, counted from 1.
-    :param process: differs if the same try runs twice.
-    """
+    """One try of a batch, in one process."""
 
     scope: tuple[str, ...] = ()
+    """DAG, run, task and map index."""
     number: int = 1
     process: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    """Differs if the same try runs twice."""
 
     @property
     def batch(self) -> str:
@@ -100,9 +97,8 @@ class Receipts:
         return [(digest, status) for digest, status, _ in read_part(self.folder, part)]
 
     def write(self, lines: Sequence[str]) -> None:
-        """Append lines, unless a newer try has taken over. After a failure, call it again with the same lines.
+        """Append receipts, unless a newer try has taken over. After a failure, call it again with the same lines.
 
-        :param lines: the receipts as JSON; if there are none, only the mark is checked.
         :raises BatchInterruptedError: if a newer try has taken over.
         :raises BatchStoppedError: if the mark of this try is missing, or the folder cannot be written.
         """

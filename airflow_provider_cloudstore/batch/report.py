@@ -21,18 +21,14 @@ _CHECK_UNKNOWN = "Check in the service whether the unknown uploads arrived; retr
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How a try ended.
-
-    :param counts: URLs by status, of this try and earlier ones; they add up to the total.
-    :param queued_earlier: those that earlier tries queued.
-    :param failures: the first failures, redacted.
-    :param error: why the batch did not succeed.
-    """
+    """How a try ended."""
 
     total: int
     counts: dict[Status, int]
+    """URLs by status, of this try and earlier ones; they add up to the total."""
     queued_earlier: int
     failures: list[dict[str, Any]]
+    """The first ones, redacted."""
     error: CloudStoreError | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -46,11 +42,7 @@ class Report:
 
 
 def conclude(ledger: Ledger, error: CloudStoreError | None, allowed_failures: int) -> Report:
-    """The report of a try.
-
-    :param error: why it ended early, if it did.
-    :param allowed_failures: as many URLs may fail.
-    """
+    """The report of a try that ended early because of an error, or at the end of the manifest."""
     counts = ledger.counts
     failed, unknown = counts[Status.FAILED], counts[Status.UNKNOWN]
     bad = _enumerate({Status.FAILED: failed, Status.UNKNOWN: unknown}, ledger.total)
