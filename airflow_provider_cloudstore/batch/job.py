@@ -100,8 +100,8 @@ class Job:
     async def _try(self, ledger: Ledger) -> CloudStoreError | None:
         """The flow of a try. Returns why it ended early, or None."""
         if receipts := self.receipts:
-            await retry_until(lambda: self.in_thread(receipts.begin), "the receipts cannot be written")
-            for part in receipts.parts:
+            parts = await retry_until(lambda: self.in_thread(receipts.begin), "the receipts cannot be written")
+            for part in parts:
                 read = partial(self.in_thread, partial(receipts.read, part))
                 ledger.note_earlier(await retry_until(read, "the receipts cannot be read"))
         else:

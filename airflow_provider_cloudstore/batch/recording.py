@@ -66,14 +66,12 @@ class Receipts:
         self.folder = folder
         self.writer = writer
         self._mark = f"batch-{writer.batch}.json"
-        self.parts: list[str] = []
-        """The parts of earlier tries, in the order of writing, once this one has begun."""
         self._number = 0
         self._content = b""  # of the current part
         self._has_failed = False
 
-    def begin(self) -> None:
-        """Leave the mark of this try, which stops any older one.
+    def begin(self) -> list[str]:
+        """Leave the mark of this try, which stops any older one, and return the parts of earlier ones, in the order of writing.
 
         :raises BatchInterruptedError: if a newer try has left its mark.
         :raises BatchStoppedError: if an earlier try left no mark in a local folder, or the folder cannot be used.
@@ -85,9 +83,10 @@ class Receipts:
             log.warning("No receipts of an earlier try in %s: this try sends every URL.", self.folder.place)
         mark = {"scope": self.writer.scope, "number": self.writer.number, "process": self.writer.process}
         self.folder.write(self._mark, json.dumps(mark).encode())
-        self.parts = parts_by_batch(self.folder.names()).get(self.writer.batch, [])
-        if self.parts:  # the last one may be of this try in another process
-            self._number = int(self.parts[-1].split("-")[3]) + 1
+        parts = parts_by_batch(self.folder.names()).get(self.writer.batch, [])
+        if parts:  # the last one may be of this try in another process
+            self._number = int(parts[-1].split("-")[3]) + 1
+        return parts
 
     def read(self, part: str) -> list[tuple[bytes, Status]]:
         """The digest and the status of each receipt in a part, in the order of writing.

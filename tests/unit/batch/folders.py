@@ -29,9 +29,10 @@ def begun(folder: PathFolder, number: int = 1, process: str = "aa") -> Receipts:
     return receipts
 
 
-def read(receipts: Receipts) -> list[tuple[bytes, Status]]:
-    """What earlier tries recorded."""
-    return [outcome for part in receipts.parts for outcome in receipts.read(part)]
+def read(folder: PathFolder, number: int) -> list[tuple[bytes, Status]]:
+    """What a try reads of earlier ones."""
+    receipts = Receipts(folder, Try(SCOPE, number))
+    return [outcome for part in receipts.begin() for outcome in receipts.read(part)]
 
 
 class MemoryFolder(PathFolder):

@@ -47,12 +47,10 @@ def test_the_receipts_of_several_tries_are_read_in_order_and_the_folder_need_not
         receipts.write([line(f"{number} {process}"), line("\ud800", "failed")])
         receipts.write([])
         receipts.write([line(f"{number} {process}", "unknown")])
-    found = read(begun(folder, 11))
+    found = read(folder, 11)
     assert [digest for digest, _ in found[::3]] == [digest_of(f"{number} {process}") for number, process in tries]
     assert [status for _, status in found] == [Status.QUEUED, Status.FAILED, Status.UNKNOWN] * 4
-    another = Receipts(folder, Try(("dag", "another run")))
-    another.begin()
-    assert read(another) == []
+    assert Receipts(folder, Try(("dag", "another run"))).begin() == []
 
 
 @pytest.mark.parametrize("place", ["path", "sftp"])
@@ -68,7 +66,7 @@ def test_a_full_disk_leaves_no_unfinished_part_and_is_no_reason_to_stop(tmp_path
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert len(list(tmp_path.iterdir())) == 2
     receipts.write([line("2", padding=100_000)])
-    assert [digest for digest, _ in read(begun(PathFolder(tmp_path), 2))] == [digest_of("1"), digest_of("2")]
+    assert [digest for digest, _ in read(PathFolder(tmp_path), 2)] == [digest_of("1"), digest_of("2")]
 
 
 def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Path) -> None:

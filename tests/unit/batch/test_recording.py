@@ -75,5 +75,5 @@ def test_a_damaged_part_is_named_and_is_no_outage(damage: str) -> None:
     files = {name: f"{QUEUED}\n".encode() for name in names}
     files[names[1]] = f"{QUEUED}\n{damage}\n{QUEUED}\n".encode("latin-1")
     with pytest.raises(BatchStoppedError, match=f"receipts: line 2 of s3://b/r/{names[1]} is damaged") as error:
-        read(begun(MemoryFolder(files), 2))
+        read(MemoryFolder(files), 2)
     assert (error.value.cause, error.value.permanent) == ("receipts", True)
