@@ -77,33 +77,27 @@ def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Pa
     assert (error.value.cause, error.value.permanent, error.value.__suppress_context__) == ("receipts", True, True)
 
 
-def test_a_folder_that_may_not_be_written_stops_the_batch_at_the_first_write_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    receipts = begun(PathFolder(tmp_path))
-
-    def refuses(*_: Any) -> None:
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr(Path, "replace", refuses)  # root may write wherever permissions forbid it
-    with pytest.raises(BatchStoppedError, match=f"{tmp_path}/part-.* cannot be used: {os.strerror(errno.EACCES)}"):
-        receipts.write([line("1")])
-    assert [path.name[:6] for path in tmp_path.iterdir()] == ["batch-"]
-
-
-@pytest.mark.parametrize("place", ["path", "sftp"])
-def test_a_folder_that_vanishes_while_a_file_is_written_may_come_back(
-    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("place", "code", "raised"),
+    [
+        ("path", errno.EACCES, BatchStoppedError),
+        ("path", errno.ENOENT, FileNotFoundError),
+        ("sftp", errno.ENOENT, FileNotFoundError),
+    ],
+)
+def test_a_folder_that_may_not_be_written_stops_the_batch_at_any_write_and_one_that_vanishes_may_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, code: int, raised: type[Exception]
 ) -> None:
     receipts = begun(PathFolder(PLACES[place](str(tmp_path))))
 
     def refuses(*_: Any) -> None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(Path, "replace", refuses)
+    monkeypatch.setattr(Path, "replace", refuses)  # root may write wherever permissions forbid it
     monkeypatch.setattr(Elsewhere, "mv", refuses)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(raised, match=os.strerror(code)):
         receipts.write([line("1")])
+    assert [path.name[:6] for path in tmp_path.iterdir()] == ["batch-"]
 
 
 class ResourceNotFoundError(Exception):

@@ -12,7 +12,6 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.lease import retry_until
-from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import settings
 from tests.unit.batch.folders import MemoryFolder
 from tests.unit.batch.virtual import LOST, UNREACHABLE, VirtualService, in_virtual_time, now
@@ -173,23 +172,16 @@ def test_a_bug_while_it_sends_is_raised_after_the_progress_is_stored() -> None:
     assert batch.run().queued_earlier >= 146
 
 
-def test_a_rotated_token_is_read_again_and_used() -> None:
-    batch = Batch(urls(20))
-    tokens = list[str]()
-    rotated = settings(token="rotated-token", max_attempts=3, timeout=1e6)
+def test_a_rotated_token_is_read_again_once_and_used_from_then_on() -> None:
+    batch, has_new = Batch(urls(20)), list[bool]()
     send = batch.service.send
 
     async def check(request: Any, *more: Any) -> Any:
-        tokens.append("new" if "rotated-token" in str(request.headers) + request.body.decode() else "old")
-        batch.service.answers = lambda url, now: 200 if tokens[-1] == "new" else 401
+        has_new.append("rotated-token" in str(request.headers) + request.body.decode())
+        batch.service.answers = lambda url, now: 200 if has_new[-1] else 401
         return await send(request, *more)
 
     batch.service.send = check  # type: ignore[method-assign]
-    reloads = list[int]()
-
-    def reload() -> Settings:
-        reloads.append(1)
-        return SETTINGS if len(reloads) == 1 else rotated
-
-    assert counts(batch.run(max_concurrency=1, settings=reload)) == {"queued": 20}
-    assert (tokens.count("old"), len(reloads)) == (1, 2)  # later calls begin with the new one
+    connections = iter([SETTINGS, settings(token="rotated-token", max_attempts=3, timeout=1e6)])
+    assert counts(batch.run(max_concurrency=1, settings=lambda: next(connections))) == {"queued": 20}
+    assert has_new == [False] + [True] * 20

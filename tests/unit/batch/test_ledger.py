@@ -8,15 +8,11 @@ from airflow_provider_cloudstore.batch.ledger import FAILURES_REPORTED, Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry, list_manifest
 from airflow_provider_cloudstore.batch.recording import Status
 from tests.unit.batch.folders import digest_of
+from tests.unit.batch.whole_batch import counts
 
 
 def entries(urls: list[str]) -> list[Entry]:
     return list(list_manifest(urls)())
-
-
-def counts(ledger: Ledger) -> dict[str, int]:
-    assert sum(ledger.counts.values()) == ledger.total
-    return {status.value: count for status, count in ledger.counts.items() if count}
 
 
 @pytest.mark.parametrize(

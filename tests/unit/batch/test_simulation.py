@@ -13,8 +13,7 @@ import logging
 import os
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -30,11 +29,10 @@ from airflow_provider_cloudstore.batch.manifest import list_manifest
 from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
 from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.batch.sending import Options
-from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from tests.support import settings
 from tests.unit.batch.folders import digest_of
-from tests.unit.batch.virtual import LOST, UNREACHABLE, VirtualLoop, response
+from tests.unit.batch.virtual import LOST, UNREACHABLE, Connectable, VirtualLoop, response
 
 HISTORIES = int(os.environ.get("CLOUDSTORE_HISTORIES", "40"))
 SETTINGS = settings(max_attempts=3, timeout=10.0)
@@ -85,7 +83,7 @@ class World:
         return self.store_mode == "down" or self.dice.random() < 0.05
 
 
-class Process(PathFolder):
+class Process(PathFolder, Connectable):
     """One try, in a process of its own: with a loop, a clock, and a client whose requests meet the world."""
 
     place = "the folder"
@@ -158,12 +156,6 @@ class Process(PathFolder):
         return list(self.world.files)
 
     # The service.
-
-    @asynccontextmanager
-    async def connect(self, own: Any, reload: Any, limit: int, on_attempt: Any) -> AsyncIterator[AsyncClient]:
-        client = AsyncClient(own, reload, type("Session", (), {"slots": asyncio.Semaphore(99)})())
-        client.send = self.send  # type: ignore[assignment, method-assign]
-        yield client
 
     async def send(self, request: Any, *_: Any) -> Response | TransportFailure:
         if self.dead:

@@ -93,7 +93,21 @@ def response(status: int, headers: dict[str, str] | None = None, body: bytes = b
     return Response(status, headers or {}, body, 0.0, 0.0)
 
 
-class VirtualService:
+class Connectable:
+    """What requests are sent to, in place of a session."""
+
+    async def send(self, request: Any, *_: Any) -> Response | TransportFailure:
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def connect(self, own: Any, reload: Any, limit: int, on_attempt: Any) -> AsyncIterator[AsyncClient]:
+        session: Any = type("Session", (), {"slots": asyncio.Semaphore(limit)})()
+        client = AsyncClient(own, reload, session, on_attempt)
+        client.send = self.send  # type: ignore[assignment, method-assign]
+        yield client
+
+
+class VirtualService(Connectable):
     """A service in virtual time.
 
     :param answers: how the request for a URL ends that arrives at a time.
@@ -110,13 +124,6 @@ class VirtualService:
     @property
     def urls(self) -> list[str]:
         return [url for _, url in self.arrivals]
-
-    @asynccontextmanager
-    async def connect(self, own: Any, reload: Any, limit: int, on_attempt: Any) -> AsyncIterator[AsyncClient]:
-        session: Any = type("Session", (), {"slots": asyncio.Semaphore(limit)})()
-        client = AsyncClient(own, reload, session, on_attempt)
-        client.send = self.send  # type: ignore[assignment, method-assign]
-        yield client
 
     async def send(self, request: Any, *_: Any) -> Response | TransportFailure:
         now = asyncio.get_running_loop().time()

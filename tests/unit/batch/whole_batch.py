@@ -9,6 +9,7 @@ from typing import Any
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.job import Job
+from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry, Manifest, list_manifest
 from airflow_provider_cloudstore.batch.recording import Receipts, Try
 from airflow_provider_cloudstore.batch.report import Report
@@ -86,9 +87,9 @@ class Batch:
         return asyncio.get_running_loop().create_task(run())
 
 
-def counts(report: Report) -> dict[str, int]:
-    assert sum(report.counts.values()) == report.total
-    return {status.value: count for status, count in report.counts.items() if count}
+def counts(counted: Report | Ledger) -> dict[str, int]:
+    assert sum(counted.counts.values()) == counted.total
+    return {status.value: count for status, count in counted.counts.items() if count}
 
 
 def cause(report: Report) -> str:
