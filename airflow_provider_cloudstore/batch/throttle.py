@@ -104,10 +104,6 @@ class Throttle:
             self.record_success()
             return
         self._in_flight -= 1
-        self._record_service_failure(error)
-        self.wake()
-
-    def _record_service_failure(self, error: CloudStoreError) -> None:
         now = self._time()
         pause = max(_MIN_PAUSE, error.retry_after or 0.0) if isinstance(error, exceptions.RateLimitError) else 0.0
         if now >= self._paused_until:  # else it was sent before the pause, and is no news
@@ -119,6 +115,7 @@ class Throttle:
         self._paused_until = max(self._paused_until, now + pause)
         if self._paused_until - self._last_healthy > _OUTAGE_LIMIT:
             self.fail(_service_error(error))
+        self.wake()
 
 
 def _service_error(error: CloudStoreError) -> exceptions.BatchInterruptedError:

@@ -47,12 +47,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         handle.cancel()
 
 
-def run_virtually(main: Coroutine[Any, Any, T], now: float = 0.0) -> T:
-    """The result of a coroutine in a loop of its own, whose clock starts at ``now``.
-
-    :param now: seconds.
-    """
-    loop = VirtualLoop(now)
+def run_virtually(main: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine in a loop of its own, whose clock starts at 0."""
+    loop = VirtualLoop()
     try:
         return loop.run_until_complete(asyncio.wait_for(main, 100_000))
     finally:
@@ -112,26 +109,18 @@ class VirtualService(Connectable):
 
     :param answers: how the request for a URL ends that arrives at a time.
     :param seconds: how long a request takes.
-    :ivar arrivals: the time and the URL of each request.
     :ivar peak: how many requests were in flight at most.
     """
 
     def __init__(self, answers: Callable[[str, float], Answer] = lambda url, now: 200, seconds: float = 0.1) -> None:
         self.answers, self.seconds = answers, seconds
-        self.arrivals: list[tuple[float, str]] = []
-        self.in_flight = self.peak = 0
-
-    @property
-    def urls(self) -> list[str]:
-        return [url for _, url in self.arrivals]
+        self.requests = self.in_flight = self.peak = 0
 
     async def send(self, request: Any, *_: Any) -> Response | TransportFailure:
-        now = asyncio.get_running_loop().time()
-        url = parse_qs(request.body.decode())["url"][0]
-        self.arrivals.append((now, url))
+        self.requests += 1
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
-        answer = self.answers(url, now)
+        answer = self.answers(parse_qs(request.body.decode())["url"][0], now())
         try:
             await asyncio.sleep(self.seconds)
         finally:

@@ -45,7 +45,7 @@ class Batch:
 
     @property
     def requests(self) -> int:
-        return len(self.service.arrivals)
+        return self.service.requests
 
     def run(self, *, during: Callable[[], Awaitable[None]] | None = None, **more: Any) -> Report:
         """Run the next try, and let ``during`` run at the same time."""
