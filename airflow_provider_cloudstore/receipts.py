@@ -104,7 +104,7 @@ def _last_outcomes(folder: PathFolder) -> Iterator[dict[str, Any]]:
     for batch, names in parts_by_batch(folder.names()).items():
         seen: set[bytes] = set()
         for name in reversed(names):
-            for digest, _, receipt in reversed(list(read_part(folder, name))):
+            for digest, _, receipt in reversed(read_part(folder, name)):
                 if digest not in seen:
                     seen.add(digest)
                     yield {"batch": batch, **receipt}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.batch.lease import InThread, Lease, clock, in_daemon_thread, retry_until
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Manifest
-from airflow_provider_cloudstore.batch.recording import Receipts
+from airflow_provider_cloudstore.batch.recording import Receipts, read_part
 from airflow_provider_cloudstore.batch.report import Report, conclude, plan, report_progress
 from airflow_provider_cloudstore.batch.sending import Options, Sender
 from airflow_provider_cloudstore.batch.throttle import Throttle
@@ -102,8 +102,9 @@ class Job:
         if receipts := self.receipts:
             parts = await retry_until(lambda: self.in_thread(receipts.begin), "the receipts cannot be written")
             for part in parts:
-                read = partial(self.in_thread, partial(receipts.read, part))
-                ledger.note_earlier(await retry_until(read, "the receipts cannot be read"))
+                read = partial(self.in_thread, partial(read_part, receipts.folder, part))
+                found = await retry_until(read, "the receipts cannot be read")
+                ledger.note_earlier((digest, status) for digest, status, _ in found)
         else:
             log.warning("receipts=None: nothing is remembered, so a retry sends every URL again.")
         settings = await self.in_thread(self.settings)

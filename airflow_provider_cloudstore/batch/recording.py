@@ -12,7 +12,7 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -88,13 +88,6 @@ class Receipts:
             self._number = int(parts[-1].split("-")[3]) + 1
         return parts
 
-    def read(self, part: str) -> list[tuple[bytes, Status]]:
-        """The digest and the status of each receipt in a part, in the order of writing.
-
-        :raises BatchStoppedError: if it is damaged: unlike an outage, that does not pass.
-        """
-        return [(digest, status) for digest, status, _ in read_part(self.folder, part)]
-
     def write(self, lines: Sequence[str]) -> None:
         """Append receipts, unless a newer try has taken over. After a failure, call it again with the same lines.
 
@@ -136,11 +129,12 @@ def parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def read_part(folder: PathFolder, name: str) -> Iterator[tuple[bytes, Status, dict[str, Any]]]:
+def read_part(folder: PathFolder, name: str) -> list[tuple[bytes, Status, dict[str, Any]]]:
     """The receipts of a part, in the order of writing: digest, status and the whole line.
 
-    :raises BatchStoppedError: at the first line that is no receipt.
+    :raises BatchStoppedError: at the first line that is no receipt: unlike an outage, that does not pass.
     """
+    found: list[tuple[bytes, Status, dict[str, Any]]] = []
     for number, line in enumerate((folder.read(name) or b"").splitlines() or [b""], 1):  # no part is written without lines
         digest = b""
         with suppress(ValueError, TypeError, KeyError, RecursionError):  # the line is damaged
@@ -149,4 +143,5 @@ def read_part(folder: PathFolder, name: str) -> Iterator[tuple[bytes, Status, di
         if len(digest) != _DIGEST_SIZE:
             advice = "Restore this file, or move it away and clear the task, which sends the URLs in it again."
             raise unusable(f"line {number} of {folder.place}/{name} is damaged", advice)
-        yield digest, status, receipt
+        found.append((digest, status, receipt))
+    return found

@@ -123,16 +123,14 @@ class Sender:
             known = attempts.after(outcome, settings.access_token)
 
     def _record_failure(self, entry: Entry, error: CloudStoreError) -> None:
-        """Record an upload that failed.
-
-        :raises CloudStoreError: if the connection cannot be used, so that all others would fail, too.
-        """
+        """Record an upload that failed, unless it may be sent again."""
         if isinstance(error, exceptions.AuthenticationError):
             self._token_refused.append(entry)
             self._count_token_refusal(error)
             return
-        if not error.sent:
-            raise error
+        if not error.sent:  # the connection cannot be used: all others would fail, too
+            self.throttle.fail(error)
+            return
         status = Status.UNKNOWN if error.may_have_effect else Status.FAILED
         self.ledger.record(entry, status, url=error.subject, error=error.reason)
         if error.is_about(SUBJECT):

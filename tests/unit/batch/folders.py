@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
+from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try, read_part
 
 SCOPE = ("dag", "run")
 
@@ -31,8 +31,8 @@ def begun(folder: PathFolder, number: int = 1, process: str = "aa") -> Receipts:
 
 def read(folder: PathFolder, number: int) -> list[tuple[bytes, Status]]:
     """What a try reads of earlier ones."""
-    receipts = Receipts(folder, Try(SCOPE, number))
-    return [outcome for part in receipts.begin() for outcome in receipts.read(part)]
+    parts = Receipts(folder, Try(SCOPE, number)).begin()
+    return [(digest, status) for part in parts for digest, status, _ in read_part(folder, part)]
 
 
 class MemoryFolder(PathFolder):
