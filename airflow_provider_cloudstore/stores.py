@@ -66,7 +66,6 @@ def replace_file(path: Any, content: bytes) -> None:
 def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_Upload]:
     """A file to write, which is at its path once the block ends well; else what was there stays there.
 
-    :param path: a ``pathlib.Path`` or an ``ObjectStoragePath``.
     :param tries: the names of the tries of the task that writes it, up to the one that runs. That one's names the file's part,
         and those of lower ones are removed: a lower try that still runs then fails when it completes its part.
     """

@@ -28,7 +28,6 @@ class Throttle:
     """Admits the requests of a batch.
 
     :param lease: the permission to send at all; whoever renews it calls :meth:`wake`.
-    :param requests_per_second: a steady rate, or None for no limit.
     """
 
     def __init__(self, lease: Lease, requests_per_second: float | None) -> None:
@@ -57,10 +56,7 @@ class Throttle:
         return self._failures >= FAILURES_TO_PROBE
 
     async def acquire(self) -> None:
-        """Wait until the next request may be sent.
-
-        :raises Drained: if nothing more is sent.
-        """
+        """Wait until the next request may be sent; raises :class:`Drained` if nothing more is."""
         async with self._turn:
             while (delay := self._delay()) is None or delay > 0:
                 self._changed.clear()
