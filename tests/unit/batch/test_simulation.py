@@ -330,8 +330,16 @@ def is_found() -> bool:
     return False
 
 
-def test_a_batch_that_sends_without_a_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Lease, "is_valid", property(lambda self: True))
+PLANTED: dict[str, tuple[Any, str, Any]] = {
+    "sends without a lease": (Lease, "is_valid", property(lambda self: True)),
+    "adds to a part whose request failed": (Receipts, "_has_failed", property(lambda self: False, lambda self, failed: None)),
+    "has no fence": (Receipts, "_find_mark", lambda self, **_: self.folder.read(self._mark) is not None),
+}
+
+
+@pytest.mark.parametrize(("owner", "name", "value"), PLANTED.values(), ids=PLANTED)
+def test_a_batch_with_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, value: Any) -> None:
+    monkeypatch.setattr(owner, name, value, raising=False)
     assert is_found()
 
 
@@ -359,16 +367,6 @@ def test_a_batch_that_forgets_the_part_that_it_writes_anew_is_found(monkeypatch:
         write(self, lines)
 
     monkeypatch.setattr(Receipts, "write", forget)
-    assert is_found()
-
-
-def test_a_batch_that_adds_to_a_part_whose_request_failed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Receipts, "_has_failed", property(lambda self: False, lambda self, failed: None), raising=False)
-    assert is_found()
-
-
-def test_a_batch_without_a_fence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Receipts, "_find_mark", lambda self, **_: self.folder.read(self._mark) is not None)
     assert is_found()
 
 
