@@ -18,6 +18,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError, InvalidInputError
@@ -26,6 +27,7 @@ MAX_LINE_LENGTH = 128 * 1024  # characters, with its end
 _GZIP = b"\x1f\x8b"
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 _CSV_NAME = re.compile(r"\.[ct]sv(\.gz)?$", re.IGNORECASE)
+_MAX_BROKEN = 20  # lines that an error names
 _DELIMITERS = ",\t;"
 _NO_DELIMITER = "\x1f"  # no text has one, and the csv module needs one
 _URL_LIST = "TsvHttpData-1.0"  # of Google's Storage Transfer Service: the first line, before rows without a header
@@ -107,9 +109,19 @@ class FileManifest:
         except (EOFError, gzip.BadGzipFile, zlib.error):
             refused = self._refused("is gzip, but damaged or cut short")
         except csv.Error as error:
-            what = f"is not valid CSV in line {number} ({error})"
+            broken = [str(one) for one in islice(self._broken_lines(parse), _MAX_BROKEN + 1)]
+            numbers = ", ".join(broken[:_MAX_BROKEN]) + (" and more" if len(broken) > _MAX_BROKEN else "")
+            what = f"is not valid CSV in line {numbers} ({error})"
             refused = self._refused(f"{what}: a row takes one line, and quotes enclose whole values")
         raise refused
+
+    def _broken_lines(self, parse: Any) -> Iterator[int]:
+        """The numbers of all lines that cannot be parsed."""
+        for number, line in self.lines():
+            try:
+                parse(number, line)
+            except csv.Error:
+                yield number
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Read its lines from the beginning, with their numbers; bytes that are not UTF-8 become surrogates."""

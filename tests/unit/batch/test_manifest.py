@@ -191,8 +191,9 @@ def test_a_line_of_a_url_list_that_has_no_url_or_too_many_fields_is_a_bad_line()
 def test_a_stray_quote_or_a_row_of_two_lines_swallows_no_rows(row: str) -> None:
     rows = [f"{number},http://h/{number}" for number in range(1, 101)]
     rows[4] = row
-    refused = refusal_of("\n".join(["id,url,note", *rows]).encode(), "urls.csv")
-    assert re.search(r"is not valid CSV in line 6 \(.*\): a row takes one line, and quotes enclose whole values", refused)
+    refused = refusal_of("\n".join(["id,url,note", *rows, '7"0,http://h/70"', '8,"x']).encode(), "urls.csv")
+    assert re.search(r"is not valid CSV in line 6, 10[34] \(", refused)  # all such lines
+    assert "a row takes one line, and quotes enclose whole values" in refused
 
 
 # --- limits
