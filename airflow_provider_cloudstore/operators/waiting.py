@@ -107,12 +107,10 @@ def poll_until_available(
 
     while isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
         now = datetime.now(UTC)
-        if line := wait.not_yet(found, now):
-            task.log.info(line)
+        pause = wait.pause_after(found, now, task.log.info)
         if deferrable and wait.should_defer(now, found):
             not_before = now + timedelta(seconds=found.retry_after or 0)
             _defer(task, hook.cloudstore_conn_id, wait, not_before, {"file_id": wait.file_id, **resume_with})
-        pause = wait.pause(now, found)
         time.sleep(min(1.0, pause) if deferrable else pause)
     return found
 

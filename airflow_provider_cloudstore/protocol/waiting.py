@@ -6,6 +6,7 @@ Sensor, operator and trigger share this module, so they decide alike.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -26,12 +27,8 @@ INCONCLUSIVE_SECONDS = 30.0
 
 @dataclass(eq=False, repr=False)
 class FileWait:
-    """The state of waiting for one file. Each ``error`` is what the last poll ended with, and each ``now`` is in UTC.
+    """The state of waiting for one file. Durations are in seconds, moments in UTC; ``error`` is what the last poll ended with.
 
-    :param file_id: the file, checked by its guard.
-    :param interval: seconds between two polls, on average.
-    :param timeout: maximum seconds to wait.
-    :param began: when the wait began (UTC).
     :param remembered: whether this state survives between polls; if not, inconclusive responses do not end the wait, and when it
         ends is not known here.
     :param allowed: the seconds that were allowed in all, for the message, if not ``timeout``.
@@ -45,42 +42,42 @@ class FileWait:
     remembered: bool = True
     allowed: float | None = None
     _reason: str = field(default="", init=False)
-    _inconclusive: int = field(default=0, init=False)
-    _inconclusive_since: datetime | None = field(default=None, init=False)
+    _inconclusive: list[datetime] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.file_id = validate_file_id(self.file_id)
 
     @property
-    def deadline(self) -> datetime:
-        """When the wait ends (UTC)."""
+    def _deadline(self) -> datetime:
         return self.began + timedelta(seconds=self.timeout)
 
-    def not_yet(self, error: CloudStoreError, now: datetime) -> str | None:
-        """Keep waiting after a poll that created no link.
+    def pause_after(self, error: CloudStoreError, now: datetime, log: Callable[[str], None]) -> float:
+        """Seconds until the next poll: the interval with some jitter, or ``Retry-After`` if longer, but not past the deadline.
 
-        :returns: a line for the log if the reason has changed, else None.
+        :param log: is called with one line if the reason to go on has changed.
         :raises FileWaitTimeoutError: if the deadline has passed.
         :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
         if not (self._tolerates(now) if error.inconclusive else error.worth_waiting):
             raise error
         if not error.inconclusive:
-            self._inconclusive, self._inconclusive_since = 0, None
+            self._inconclusive.clear()
         is_new, self._reason = error.reason != self._reason, error.reason
-        if now >= self.deadline:
+        if now >= self._deadline:
             raise self.timed_out()
-        return self._describe(error) if is_new else None
+        if is_new:
+            log(self._describe(error))
+        wanted = max(self.interval * random.uniform(1 - _JITTER, 1 + _JITTER), error.retry_after or 0.0)
+        return self._until_deadline(now, wanted)
 
     def _tolerates(self, now: datetime) -> bool:
         """Count an inconclusive response: a single one proves nothing, but a series that lasts does."""
-        self._inconclusive += 1
-        self._inconclusive_since = self._inconclusive_since or now
-        lasted = (now - self._inconclusive_since).total_seconds()
-        return not self.remembered or self._inconclusive < INCONCLUSIVE_POLLS or lasted < INCONCLUSIVE_SECONDS
+        self._inconclusive.append(now)
+        lasted = (now - self._inconclusive[0]).total_seconds()
+        return not self.remembered or len(self._inconclusive) < INCONCLUSIVE_POLLS or lasted < INCONCLUSIVE_SECONDS
 
     def _describe(self, error: CloudStoreError) -> str:
-        until = f" until {self.deadline:%Y-%m-%d %H:%M:%S} UTC" if self.remembered else ""
+        until = f" until {self._deadline:%Y-%m-%d %H:%M:%S} UTC" if self.remembered else ""
         ends = f"polling every {self.interval:g} s{until}"
         if error.inconclusive and self.remembered:
             return (
@@ -98,15 +95,10 @@ class FileWait:
     def first_pause(self, now: datetime, not_before: datetime) -> float:
         """Seconds until the first poll of a trigger: spread over the interval, after the scheduler has settled the deferral.
 
-        :param not_before: when the pause is over that the service asked for on the worker (UTC).
+        :param not_before: when the pause is over that the service asked for on the worker.
         """
         asked = max(0.0, (not_before - now).total_seconds())
         return self._until_deadline(now, max(SETTLE_SECONDS, asked) + random.uniform(0, self.interval))
-
-    def pause(self, now: datetime, error: CloudStoreError) -> float:
-        """Seconds until the next poll: the interval with some jitter, or ``Retry-After`` if longer, but not past the deadline."""
-        wanted = max(self.interval * random.uniform(1 - _JITTER, 1 + _JITTER), error.retry_after or 0.0)
-        return self._until_deadline(now, wanted)
 
     def should_defer(self, now: datetime, error: CloudStoreError) -> bool:
         """Whether a deferrable wait has polled on the worker for long enough; it does not wait out a pause there."""
@@ -114,4 +106,4 @@ class FileWait:
         return (now - self.began).total_seconds() >= ON_WORKER_SECONDS or asks_to_pause
 
     def _until_deadline(self, now: datetime, wanted: float) -> float:
-        return max(0.0, min(wanted, (self.deadline - now).total_seconds()))
+        return max(0.0, min(wanted, (self._deadline - now).total_seconds()))

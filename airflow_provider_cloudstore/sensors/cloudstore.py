@@ -84,8 +84,7 @@ class FileAvailableSensor(BaseSensorOperator):
         if self.deferrable:
             poll_until_available(self, hook, wait, deferrable=True)
         elif isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
-            if line := wait.not_yet(found, datetime.now(UTC)):
-                self.log.info(line)
+            wait.pause_after(found, datetime.now(UTC), self.log.info)  # or raise; the pause itself is Airflow's
             return False
         self._file_available(context, wait.file_id)
         return True

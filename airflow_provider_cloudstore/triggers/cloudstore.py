@@ -69,7 +69,4 @@ class FileAvailableTrigger(BaseTrigger):
                     missing = error
                 if missing is None:
                     return
-                now = datetime.now(UTC)
-                if line := wait.not_yet(missing, now):
-                    self.log.info(line)
-                await asyncio.sleep(wait.pause(now, missing))
+                await asyncio.sleep(wait.pause_after(missing, datetime.now(UTC), self.log.info))

@@ -20,6 +20,14 @@ def begun(interval: float = 5, timeout: float = 60, *, remembered: bool = True) 
     return FileWait("f1", interval, timeout, NOW, remembered)
 
 
+def logged(wait: FileWait, *errors: CloudStoreError) -> list[str]:
+    """What a wait logs of its polls."""
+    lines: list[str] = []
+    for error in errors:
+        wait.pause_after(error, NOW, lines.append)
+    return lines
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -31,7 +39,7 @@ def begun(interval: float = 5, timeout: float = 60, *, remembered: bool = True) 
     ],
 )
 def test_a_file_that_is_not_there_and_a_service_that_is_ailing_are_waited_out(kind: type[CloudStoreError]) -> None:
-    assert begun().not_yet(kind("why"), NOW)
+    assert begun().pause_after(kind("why"), NOW, print) > 0
 
 
 @pytest.mark.parametrize(
@@ -44,10 +52,11 @@ def test_a_file_that_is_not_there_and_a_service_that_is_ailing_are_waited_out(ki
 )
 def test_what_looking_again_cannot_help_ends_the_wait_at_once(error: CloudStoreError) -> None:
     with pytest.raises(type(error)) as ended:
-        begun().not_yet(error, NOW)
+        begun().pause_after(error, NOW, print)
     assert ended.value is error
 
 
+MISSING = exceptions.NotFoundError("x")
 UNCLEAR = exceptions.PermissionDeniedError("HTTP 403: no", inconclusive=True)
 
 
@@ -55,7 +64,7 @@ def ended_after(wait: FileWait, polls: Sequence[tuple[float, CloudStoreError]]) 
     """The second in which a wait ended, given what it polled when."""
     for second, error in polls:
         try:
-            wait.not_yet(error, after(second))
+            wait.pause_after(error, after(second), print)
         except type(error):
             return second
     return None
@@ -86,25 +95,23 @@ def test_any_other_response_starts_the_row_anew() -> None:
 
 def test_where_nothing_is_remembered_only_the_deadline_ends_the_wait() -> None:
     wait = begun(timeout=7200, remembered=False)
-    assert "is not available yet (HTTP 403: no)" in (wait.not_yet(UNCLEAR, NOW) or "")
+    assert logged(wait, UNCLEAR) == ["File 'f1' is not available yet (HTTP 403: no); polling every 5 s"]
     assert ended_after(wait, [(second, UNCLEAR) for second in range(0, 3600, 15)]) is None
 
 
 def test_the_log_says_why_the_wait_goes_on_whenever_that_changes() -> None:
     wait, ends = begun(), "polling every 5 s until 2026-01-01 00:01:00 UTC"
     polls = [UNCLEAR, UNCLEAR, *(exceptions.NotFoundError(what) for what in ("a", "a", "b"))]
-    assert [wait.not_yet(error, NOW) for error in polls] == [
+    assert logged(wait, *polls) == [
         f"The response is inconclusive about file 'f1' (HTTP 403: no); {ends}, or until 3 such responses in a row span 30 s",
-        None,
         f"File 'f1' is not available yet (a); {ends}",
-        None,
         f"File 'f1' is not available yet (b); {ends}",
     ]
 
 
 def test_pauses_are_spread_around_the_interval() -> None:
     wait = begun(10)
-    pauses = [wait.pause(NOW, exceptions.NotFoundError("x")) for _ in range(500)]
+    pauses = [wait.pause_after(MISSING, NOW, print) for _ in range(500)]
     assert 8 <= min(pauses) < 8.5
     assert 11.5 < max(pauses) <= 12
     firsts = [wait.first_pause(NOW, NOW) for _ in range(500)]  # the scheduler must have settled the deferral
@@ -116,37 +123,30 @@ def test_pauses_are_spread_around_the_interval() -> None:
 
 
 def test_a_deferrable_wait_polls_on_the_worker_for_five_seconds() -> None:
-    wait, missing = begun(10), exceptions.NotFoundError("x")
-    assert not wait.should_defer(after(4), missing)
-    assert wait.should_defer(after(5), missing)
+    wait = begun(10)
+    assert not wait.should_defer(after(4), MISSING)
+    assert wait.should_defer(after(5), MISSING)
     for limited in (exceptions.RateLimitError("x", retry_after=30), exceptions.RateLimitError("x")):
         assert wait.should_defer(NOW, limited)  # a pause is for the triggerer
 
 
-def test_what_a_wait_says_is_the_time_that_was_allowed_in_all_and_the_deadline_only_where_it_is_known() -> None:
-    missing = exceptions.NotFoundError("a")
-    resumed = FileWait("f1", 5, 60, NOW, allowed=3600)
-    with pytest.raises(exceptions.FileWaitTimeoutError, match="not available within 3600 s; last response: a"):
-        resumed.not_yet(missing, after(60))
-    assert begun(remembered=False).not_yet(missing, NOW) == "File 'f1' is not available yet (a); polling every 5 s"
-
-
 def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> None:
     wait = begun(10)
-    assert wait.pause(NOW, exceptions.RateLimitError("x", retry_after=30)) == 30
-    assert wait.pause(NOW, exceptions.RateLimitError("x", retry_after=300)) == 60
-    assert wait.pause(after(57), exceptions.NotFoundError("x")) == 3
-    assert wait.pause(after(63), exceptions.NotFoundError("x")) == 0
+    assert wait.pause_after(exceptions.RateLimitError("x", retry_after=30), NOW, print) == 30
+    assert wait.pause_after(exceptions.RateLimitError("x", retry_after=300), NOW, print) == 60
+    assert wait.pause_after(MISSING, after(57), print) == 3
 
 
-def test_a_wait_that_ends_without_the_file_says_how_long_for_what_and_the_last_words() -> None:
-    wait = begun(timeout=90)
-    wait.not_yet(exceptions.NotFoundError("HTTP 404: earlier"), after(89.9))
+@pytest.mark.parametrize(
+    ("wait", "seconds"), [(begun(timeout=90), 90), (FileWait("f1", 5, 60, NOW, allowed=3600), 3600)], ids=["begun", "resumed"]
+)
+def test_a_wait_that_ends_without_the_file_says_for_how_long_for_what_and_the_last_words(wait: FileWait, seconds: int) -> None:
+    assert f"not available within {seconds} s; last response: none" in str(wait.timed_out())
+    wait.pause_after(exceptions.NotFoundError("HTTP 404: earlier"), after(wait.timeout - 0.1), print)
     with pytest.raises(exceptions.FileWaitTimeoutError) as ended:
-        wait.not_yet(exceptions.NotFoundError("HTTP 404: no"), after(90))
+        wait.pause_after(exceptions.NotFoundError("HTTP 404: no"), after(wait.timeout), print)
     assert str(ended.value) == (
-        "wait 'f1': the file was not available within 90 s; last response: HTTP 404: no.\n"
+        f"wait 'f1': the file was not available within {seconds} s; last response: HTTP 404: no.\n"
         "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
     )
-    assert "last response: none" in str(begun().timed_out())
     assert ended.value.permanent
