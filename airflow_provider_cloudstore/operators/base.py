@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import BaseOperator
@@ -23,29 +23,8 @@ def known_context(context: Context | None) -> Context:
     return context if isinstance(context, Mapping) else {}
 
 
-def is_running(context: Context) -> bool:
-    """Whether Airflow runs the task, and not a unit test that passes no task instance, or an imitation of one."""
-    return isinstance(getattr(context.get("ti"), "try_number", None), int)
-
-
-def render_as_text(
-    render: Callable[..., Any], content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None
-) -> Any:
-    """Render a template field so that text stays text.
-
-    A DAG with ``render_template_as_native_obj=True`` evaluates text as a Python literal: of the id ``2025_01`` it makes 202501.
-    What is not text, such as a number or a list that an upstream task returned, stays what it is.
-
-    :param render: Airflow's own ``render_template`` of the operator, whose other parameters these are.
-    """
-    if not isinstance(content, str) or id(content) in (seen_oids or ()):  # seen: what an upstream task returned is no template
-        return render(content, context, jinja_env, seen_oids)
-    # Added, and not formatted: a member of an enumeration of strings is its value.
-    return render(_TEXT + content, context, jinja_env, seen_oids).removeprefix(_TEXT)
-
-
 class CloudStoreOperator(BaseOperator):
-    """Base of all operators. Type checkers see ``output`` as ``Any``: at run time it is the task's return value."""
+    """Base of the operators and the sensor. Type checkers see ``output`` as ``Any``: at run time it is the return value."""
 
     cloudstore_conn_id: str
     _lineage: Lineage | None = None
@@ -57,9 +36,16 @@ class CloudStoreOperator(BaseOperator):
 
         return to_openlineage(self._lineage or Lineage())
 
-    def render_template(self, *args: Any, **kwargs: Any) -> Any:
-        """Render a value of a template field; text stays text."""
-        return render_as_text(super().render_template, *args, **kwargs)
+    def render_template(self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None) -> Any:
+        """Render a value of a template field so that text stays text.
+
+        A DAG with ``render_template_as_native_obj=True`` evaluates text as a Python literal: of the id ``2025_01`` it makes
+        202501. What is not text, such as a number or a list that an upstream task returned, stays what it is.
+        """
+        if not isinstance(content, str) or id(content) in (seen_oids or ()):  # seen: what an upstream task returned
+            return super().render_template(content, context, jinja_env, seen_oids)
+        # Added, and not formatted: a member of an enumeration of strings is its value.
+        return super().render_template(_TEXT + content, context, jinja_env, seen_oids).removeprefix(_TEXT)
 
     def _push(self, context: Context, key: str, value: Any) -> None:
         """Push an XCom of its own key, if XComs are wanted; in a unit test without a task instance, there are none."""

@@ -30,8 +30,6 @@ __all__ = [
     "RemoteUrlUploadOperator",
 ]
 
-XCOM_DOWNLOAD_LINK = "download_link"
-
 
 class DeleteFolderOperator(CloudStoreOperator):
     """Delete a folder and its contents permanently (``POST /folder/delete``).
@@ -95,10 +93,9 @@ class DownloadLinkOperator(LinkOperator):
     ui_color = "#d5f0d5"
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
-
         link = link or hook.create_download_link(self.file_id)
         announce_file(self, context, link.file_id, hook)
-        self._push(context, XCOM_DOWNLOAD_LINK, link.to_dict())
+        self._push(context, "download_link", link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
         self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)
         if not link.url_with_token:

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError, OutcomeUnknownError
 from airflow_provider_cloudstore.protocol.secrets import redact_url
@@ -24,26 +23,15 @@ log = logging.getLogger(__name__)
 STATE_KEY = "cloudstore_upload"
 
 
-class UploadState(Enum):
-    """How far an upload has come."""
-
-    SENDING = "sending"
-    """About to be sent; a later try cannot know whether it was."""
-    QUEUED = "queued"
-    """The service has queued it; ``result`` is the task's XCom."""
-    UNKNOWN = "unknown"
-    """The task failed with ``OutcomeUnknownError``: it may have been queued."""
-
-
 @dataclass(frozen=True, slots=True)
 class UploadRecord:
     """An upload in a task's state store. It contains no secret: everyone with access to the task can read it.
 
-    :param digest: the digest of the source URL, which identifies the upload.
+    :param digest: of the source URL, credentials included, without revealing it: it identifies the upload.
     :param try_number: the try that sent it.
     :param max_tries: the task's, which Airflow raises when the task is cleared, but not when it is retried.
-    :param sent_at: when it was sent (ISO 8601, UTC).
-    :param state: how far it has come.
+    :param sent_at: ISO 8601, UTC.
+    :param state: ``sending`` leaves open whether it was sent; after ``unknown``, the task has failed with that outcome.
     :param result: the upload as the task pushes it, if it is queued.
     """
 
@@ -51,7 +39,7 @@ class UploadRecord:
     try_number: int
     max_tries: int
     sent_at: str
-    state: UploadState = UploadState.SENDING
+    state: Literal["sending", "queued", "unknown"] = "sending"
     result: dict[str, Any] | None = None
 
     def settles(self, now: UploadRecord) -> bool:
@@ -63,26 +51,9 @@ class UploadRecord:
 
         :param now: the record with which the later try would begin.
         """
-        if self.digest != now.digest and self.state is not UploadState.QUEUED:
+        if self.digest != now.digest and self.state != "queued":
             return False
-        return self.state is UploadState.SENDING or self.max_tries == now.max_tries
-
-    def to_json(self) -> dict[str, Any]:
-        """The record as the state store holds it."""
-        return {**asdict(self), "state": self.state.value}
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Self:
-        """The record that :meth:`to_json` returned."""
-        return cls(**{**stored, "state": UploadState(stored["state"])})
-
-
-def url_digest(url: str) -> str:
-    """A digest that identifies a source URL without revealing it.
-
-    :param url: the URL, credentials included.
-    """
-    return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        return self.state == "sending" or self.max_tries == now.max_tries
 
 
 def send_once(
@@ -93,8 +64,7 @@ def send_once(
     Until it is sent, the store's errors end the try. Airflow before 3.3 has no store: there, every try sends.
 
     :param send: sends the upload and returns it as the task pushes it.
-    :param url: the source URL, credentials included.
-    :param retry_unknown_outcome: resend it if an earlier try may have sent it.
+    :param url: credentials included.
     :param without_store: why it must not be sent if there is no store; empty if it may be.
     :returns: the return value of ``send``, from this try or an earlier one.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
@@ -106,24 +76,25 @@ def send_once(
             raise InvalidInputError(without_store)
         return send()
     ti, subject, now = context["ti"], redact_url(url), datetime.now(UTC).isoformat(timespec="seconds")
-    record = UploadRecord(url_digest(url), ti.try_number, ti.max_tries, now)
-    earlier = UploadRecord.from_json(stored) if stored else None
+    digest = hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    record = UploadRecord(digest, ti.try_number, ti.max_tries, now)
+    earlier = UploadRecord(**stored) if stored else None
     if earlier and earlier.settles(record):
         if earlier.result is not None:
             log.info("Try %s queued the upload of %s; it is not sent again", earlier.try_number, subject)
             return earlier.result
         reason = f"try {earlier.try_number} ended while sending this upload (at {earlier.sent_at})"
         if not retry_unknown_outcome:
-            _note(store, replace(earlier, state=UploadState.UNKNOWN, max_tries=record.max_tries))
+            _note(store, replace(earlier, state="unknown", max_tries=record.max_tries))
             raise OutcomeUnknownError(reason, operation="remote upload", subject=subject)
         log.warning("remote upload '%s': %s; resending it because retry_unknown_outcome=True", subject, reason)
-    store.set(STATE_KEY, record.to_json())
+    store.set(STATE_KEY, asdict(record))
     try:
         result = send()
     except CloudStoreError as error:
-        _note(store, replace(record, state=UploadState.UNKNOWN) if error.may_have_effect else None)
+        _note(store, replace(record, state="unknown") if error.may_have_effect else None)
         raise
-    _note(store, replace(record, state=UploadState.QUEUED, result=result))
+    _note(store, replace(record, state="queued", result=result))
     return result
 
 
@@ -140,7 +111,7 @@ def _note(store: Any, record: UploadRecord | None) -> None:
         if record is None:
             store.delete(STATE_KEY)
         else:
-            store.set(STATE_KEY, record.to_json())
+            store.set(STATE_KEY, asdict(record))
     except Exception as error:  # noqa: BLE001  (Airflow's, or any of a custom state store backend)
         log.warning(
             "Could not record the outcome of the upload in the task's state store (%s): a later try may not know it",

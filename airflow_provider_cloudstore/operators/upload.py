@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE
 from airflow_provider_cloudstore.operators.arguments import validate_flags
-from airflow_provider_cloudstore.operators.base import RedactingOperator, is_running, known_context
+from airflow_provider_cloudstore.operators.base import RedactingOperator, known_context
 from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
 from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, WaitingOperator, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
-XCOM_UPLOAD = "upload"
 _WITHOUT_STORE = (
     "a retry could not know that the upload was sent, and would send it again. Set retries=0, or wait in a task of its own: "
     "FileAvailableSensor(file_id=upload.output)"
@@ -104,7 +103,9 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
 
         context = known_context(context)
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
-        must_be_recorded = self.wait_for_file and self.retries and is_running(context)
+        # A unit test passes no task instance, or an imitation of one.
+        is_running = isinstance(getattr(context.get("ti"), "try_number", None), int)
+        must_be_recorded = self.wait_for_file and self.retries and is_running
         refusal = f"wait_for_file=True with retries={self.retries} needs a task state store: {_WITHOUT_STORE}"
         with self._open_hook() as hook:
             upload = send_once(
@@ -114,17 +115,29 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
                 retry_unknown_outcome=self.retry_unknown_outcome,
                 without_store=refusal if must_be_recorded else "",
             )
-            self._push(context, XCOM_UPLOAD, upload)
-            push_file_page(self, context, str(upload["file_id"]), hook)
+            self._push(context, "upload", upload)
+            push_file_page(self, context, upload["file_id"], hook)
             if self.wait_for_file:
                 self._wait_for(hook, upload)
             return self._finish(context, hook, upload)
 
     def _wait_for(self, hook: CloudStoreHook, upload: Mapping[str, Any]) -> None:
-        began = datetime.fromisoformat(upload["requested_at"])
-        _require_file_id(upload)
-        with self._naming_file(upload["file_id"]):
-            self._wait(hook, upload["file_id"], began, url=upload["url"], requested_at=upload["requested_at"])
+        from airflow_provider_cloudstore.exceptions import InvalidInputError, InvalidResponseError
+        from airflow_provider_cloudstore.protocol.guards import validate_file_id
+
+        file_id, url, requested_at = upload["file_id"], upload["url"], upload["requested_at"]
+        try:
+            validate_file_id(file_id)
+        except InvalidInputError:
+            raise InvalidResponseError(
+                "the upload is queued, but the response has no file id to wait for",
+                operation="remote upload",
+                subject=url,
+                advice="Set extra 'file_id_path' of the connection to where the response has it. "
+                "Clearing the task uploads again.",
+            ) from None
+        with self._naming_file(file_id):
+            self._wait(hook, file_id, datetime.fromisoformat(requested_at), url=url, requested_at=requested_at)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str, url: str, requested_at: str) -> str:
         """Resume after a deferred wait.
@@ -165,7 +178,7 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
         from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
         from airflow_provider_cloudstore.lineage import of_upload
 
-        file_id = str(upload["file_id"])
+        file_id: str = upload["file_id"]
         self._lineage = of_upload(upload["url"], hook.settings.base_url, file_id)
         if self.wait_for_file:
             self.log.info("File '%s' is available", file_id)
@@ -174,21 +187,3 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
             self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
         # If there is none, it is empty and not None: Airflow treats None as missing, and fails the next task without a reason.
         return file_id
-
-
-def _require_file_id(upload: Mapping[str, Any]) -> None:
-    from airflow_provider_cloudstore.exceptions import InvalidInputError, InvalidResponseError
-    from airflow_provider_cloudstore.protocol.guards import validate_file_id
-
-    try:
-        validate_file_id(upload["file_id"])
-    except InvalidInputError:
-        problem = InvalidResponseError(
-            "the upload is queued, but the response has no file id to wait for",
-            operation="remote upload",
-            subject=upload["url"],
-            advice="Set extra 'file_id_path' of the connection to where the response has it. Clearing the task uploads again.",
-        )
-    else:
-        return
-    raise problem

@@ -77,12 +77,12 @@ class LinkOperator(WaitingOperator):
             link = self._wait(hook, self.file_id, datetime.now(UTC)) if self.wait_for_file else None
             return self._use_link(known_context(context), hook, link)
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> Any:
+    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str) -> Any:
         """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
         from airflow_provider_cloudstore.metrics import counted_wait
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
-        self.file_id = file_id or self.file_id  # the one that was waited for, whatever its template renders to by now
+        self.file_id = file_id  # the one that was waited for, whatever its template renders to by now
         with self._open_hook() as hook:
             with counted_wait():
                 validate_event(event)

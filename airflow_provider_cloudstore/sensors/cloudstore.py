@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator
 from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
-from airflow_provider_cloudstore.operators.base import known_context, render_as_text
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, known_context
 from airflow_provider_cloudstore.operators.links import FileLink, announce_file
 from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, poll_until_available, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 
-class FileAvailableSensor(BaseSensorOperator):
+class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     """Wait until a file is available: until a download link for it can be created (``GET /file/download``).
 
     An upload is only queued, and the API has no operation that reports its state. "Not found" and an error envelope mean "not
@@ -59,17 +59,12 @@ class FileAvailableSensor(BaseSensorOperator):
         self.deferrable = deferrable
         self.cloudstore_conn_id = cloudstore_conn_id
 
-    def render_template(self, *args: Any, **kwargs: Any) -> Any:
-        """Render a value of a template field; text stays text."""
-        return render_as_text(super().render_template, *args, **kwargs)
-
     def execute(self, context: Context) -> str:
         """Wait, and return the file's id; Airflow handles ``mode`` and the like."""
-        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
         from airflow_provider_cloudstore.metrics import counted_wait
 
         self._wait = self._begin_wait()
-        with counted_wait(), CloudStoreHook(self.cloudstore_conn_id) as self._hook:
+        with counted_wait(), self._open_hook() as self._hook:
             with suppress(AirflowSensorTimeout):  # it names neither the file nor the service's response
                 super().execute(context)
                 return self._wait.file_id
@@ -78,26 +73,23 @@ class FileAvailableSensor(BaseSensorOperator):
     def poke(self, context: Context) -> bool:
         """Poll once. A deferrable sensor polls for a few seconds, then defers."""
         from airflow_provider_cloudstore.exceptions import CloudStoreError
-        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
-        wait, hook = self._wait or self._begin_wait(), self._hook or CloudStoreHook(self.cloudstore_conn_id)
+        wait, hook = self._wait or self._begin_wait(), self._hook or self._open_hook()
         if self.deferrable:
             poll_until_available(self, hook, wait, deferrable=True)
         elif isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
             wait.pause_after(found, datetime.now(UTC), self.log.info)  # or raise; the pause itself is Airflow's
             return False
-        self._file_available(context, wait.file_id)
+        self._announce(context, wait.file_id, hook)
         return True
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> str:
+    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str) -> str:
         """Resume after a deferred wait for a file, whatever its id's template renders to by now."""
         from airflow_provider_cloudstore.metrics import counted_wait
-        from airflow_provider_cloudstore.protocol.guards import validate_file_id
 
         with counted_wait():
             validate_event(event)
-        file_id = file_id or validate_file_id(self.file_id)
-        self._file_available(context, file_id)
+        self._announce(context, file_id, self._open_hook())
         return file_id
 
     def _begin_wait(self) -> FileWait:
@@ -106,14 +98,6 @@ class FileAvailableSensor(BaseSensorOperator):
         remembered = self.deferrable or not self.reschedule  # in mode="reschedule", each poll runs in a process of its own
         return FileWait(self.file_id, self.poke_interval, self.timeout, datetime.now(UTC), remembered)
 
-    def _file_available(self, context: Context, file_id: str) -> None:
-        from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-
+    def _announce(self, context: Context, file_id: str, hook: CloudStoreHook) -> None:
         self.log.info("File '%s' is available", file_id)
-        announce_file(self, known_context(context), file_id, self._hook or CloudStoreHook(self.cloudstore_conn_id))
-
-    if TYPE_CHECKING:
-
-        @property
-        def output(self) -> Any:
-            """The file's id, for downstream tasks."""
+        announce_file(self, known_context(context), file_id, hook)

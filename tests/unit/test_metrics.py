@@ -85,7 +85,7 @@ def test_a_wait_counts_once_by_its_end(emulator: Emulator, counted: Counter[str]
             with pytest.raises(kind):
                 task.execute({})
         else:
-            task.execute_complete({}, event)
+            task.execute_complete({}, event, "f1")
         return {name: count for name, count in counted.items() if name.startswith("waits")}
 
     assert ends(TaskDeferred, deferrable=True) == {}

@@ -55,12 +55,13 @@ class Worker:
         except TaskDeferred as deferred:
             self.deferred = type(deferred.timeout) is timedelta  # Airflow 3 sends no other kind to its supervisor
             trigger = FileAvailableTrigger(**deferred.trigger.serialize()[1])
+            kwargs = deferred.kwargs
 
         async def wait() -> list[Any]:
             return [event.payload async for event in trigger.run()]
 
         (event,) = asyncio.run(wait())
-        return task.resume_execution("execute_complete", {"event": event}, context)
+        return task.resume_execution("execute_complete", {**kwargs, "event": event}, context)
 
 
 @pytest.fixture
@@ -162,11 +163,11 @@ def test_a_lagging_replica_does_not_end_the_wait_between_the_trigger_and_the_fre
     store_file(emulator)
     emulator.fault(**LATE, times=2)
     task: Any = link(True)
-    assert task.execute_complete({}, {"status": "available"}) == emulator.state()["tokens"][0]["token"]
+    assert task.execute_complete({}, {"status": "available"}, "f1") == emulator.state()["tokens"][0]["token"]
     monkeypatch.setattr(operators_waiting, "_RESUMED_SECONDS", 0.2)
     emulator.fault(**LATE, times=0)
     with pytest.raises(exceptions.FileWaitTimeoutError, match=rf"not available within {task.timeout:g} s"):
-        task.execute_complete({}, {"status": "available"})
+        task.execute_complete({}, {"status": "available"}, "f1")
 
 
 @pytest.mark.usefixtures("airflow_db")  # Airflow 2 looks there for the first poke
@@ -193,4 +194,4 @@ def test_in_mode_reschedule_where_nothing_is_remembered_only_the_timeout_ends_th
 def test_an_event_that_is_not_the_triggers_own_fails_loudly(make: Make, event: dict[str, Any]) -> None:
     task: Any = make(True)
     with pytest.raises(AirflowException, match="Unexpected trigger event"):
-        task.execute_complete({}, event)
+        task.execute_complete({}, event, "f1")

@@ -103,8 +103,6 @@ def test_the_file_that_was_waited_for_is_the_one_that_a_resumed_wait_is_about(em
     ):
         task.execute_complete({}, event, file_id="f1")
     assert [token["file_id"] for token in emulator.state()["tokens"]] == ["f1"]
-    with pytest.raises(InvalidInputError):
-        FileAvailableSensor(task_id="wait", file_id="{'file_id': 'f1'}").execute_complete({}, event)
 
 
 @pytest.mark.parametrize(

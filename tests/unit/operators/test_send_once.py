@@ -204,7 +204,7 @@ def test_without_the_store_nothing_is_sent_and_airflow_tries_again(
 
 def test_with_a_record_that_it_cannot_read_nothing_is_sent(emulator: Emulator, task: Task, store: Store) -> None:
     store.values[STATE_KEY] = {"of": "another version"}
-    with pytest.raises(KeyError):
+    with pytest.raises(TypeError):
         task.attempt()
     assert uploads(emulator) == 0
 
