@@ -22,10 +22,7 @@ def _count(name: str, count: int = 1) -> None:
 
 
 def count_request(operation: Operation[Any], outcome: Any) -> None:
-    """Count one request by how it ended.
-
-    :param outcome: the result or the error.
-    """
+    """Count one request by how it ended: with a result or an error."""
     ended = outcome.counted_as if isinstance(outcome, CloudStoreError) else "success"
     _count(f"requests.{operation.counted_as}.{ended}")
 
@@ -45,10 +42,7 @@ def counted_wait() -> Iterator[None]:
 
 
 def count_download(received: int) -> None:
-    """Count what a download received, whether it succeeded or not.
-
-    :param received: bytes, also those that came twice.
-    """
+    """Count the bytes that a download received, also those that came twice, and whether it succeeded or not."""
     if received:
         _count("downloads.bytes", received)
 
@@ -56,7 +50,6 @@ def count_download(received: int) -> None:
 def count_batch(summary: Mapping[str, int], *, final: bool) -> None:
     """Count what a try of a batch did. Earlier tries have counted what they queued.
 
-    :param summary: the batch's counts.
     :param final: whether no later try resumes it: only then are the failures final.
     """
     counts = {"queued": summary["queued"] - summary["queued_earlier"]}

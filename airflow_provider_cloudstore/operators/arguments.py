@@ -1,4 +1,7 @@
-"""What the operators' arguments mean: checked when Airflow parses a DAG file; a batch's templated ones once they are rendered."""
+"""What the operators' arguments mean: checked when Airflow parses a DAG file; a batch's templated ones once they are rendered.
+
+What is invalid is a ``ValueError``.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,14 @@ _PATH = re.compile(r"(?!https?:|ftp:)(?:[a-z][a-z0-9+.-]*://)?(?:(?!://).)*", re
 
 
 def validate_flags(**flags: object) -> None:
-    """Reject strings as flags: ``"no"`` and ``"false"`` would be true.
-
-    :raises ValueError: if one is neither True nor False.
-    """
+    """Reject strings as flags: ``"no"`` and ``"false"`` would be true."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False, not {value!r}")
 
 
 def validate_positive(name: str, value: object) -> float:
-    """A rate, or a duration in seconds.
-
-    :param value: a number, or a ``timedelta``, as Airflow's own sensors take it.
-    :raises ValueError: if it is not above 0, or infinite.
-    """
+    """A rate, or a duration in seconds: a number, or a ``timedelta``, as Airflow's own sensors take it."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if not isinstance(number, (int, float)) or not 0 < number < math.inf:
         raise ValueError(f"{name} must be a number above 0, not {value!r}")
@@ -36,10 +32,7 @@ def validate_positive(name: str, value: object) -> float:
 
 
 def validate_whole_number(name: str, value: object, minimum: int, maximum: int | None = None) -> None:
-    """Reject what is no whole number in a range.
-
-    :raises ValueError: if it is none.
-    """
+    """Reject what is no whole number in a range."""
     if not isinstance(value, int) or isinstance(value, bool) or value < minimum or (maximum is not None and value > maximum):
         limits = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise ValueError(f"{name} must be a whole number {limits}, not {value!r}")
@@ -48,7 +41,7 @@ def validate_whole_number(name: str, value: object, minimum: int, maximum: int |
 def parse_urls(urls: Any) -> list[Any] | None:
     """The list in ``urls``, which may have been rendered as JSON; None for the path of a manifest.
 
-    :raises ValueError: if it is neither; the message does not repeat it, because URLs hold credentials.
+    The message about something else does not repeat it, because URLs hold credentials.
     """
     from airflow_provider_cloudstore.protocol.guards import is_nothing
 

@@ -140,12 +140,7 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
             self._wait(hook, file_id, datetime.fromisoformat(requested_at), url=url, requested_at=requested_at)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str, url: str, requested_at: str) -> str:
-        """Resume after a deferred wait.
-
-        :param file_id: the file that was waited for.
-        :param url: its source, redacted.
-        :param requested_at: when the upload was sent (ISO 8601).
-        """
+        """Resume after a deferred wait for the file of an upload; its URL is redacted, its time ISO 8601."""
         from airflow_provider_cloudstore.metrics import counted_wait
 
         upload = {"file_id": file_id, "url": url, "requested_at": requested_at}

@@ -39,11 +39,7 @@ class WaitingOperator(CloudStoreOperator):
         self.deferrable = deferrable
 
     def _wait(self, hook: CloudStoreHook, file_id: Any, began: datetime, **resume_with: str) -> DownloadLink:
-        """Wait, or defer.
-
-        :param began: when the wait began (UTC).
-        :param resume_with: what ``execute_complete`` gets beside the file's id: no secret.
-        """
+        """Wait, or defer, as :func:`poll_until_available` from ``began`` on (UTC)."""
         from airflow_provider_cloudstore.metrics import counted_wait
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
