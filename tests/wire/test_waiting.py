@@ -55,7 +55,7 @@ class Worker:
         except TaskDeferred as deferred:
             self.deferred = type(deferred.timeout) is timedelta  # Airflow 3 sends no other kind to its supervisor
             trigger = FileAvailableTrigger(**deferred.trigger.serialize()[1])
-            kwargs = deferred.kwargs
+            kwargs = deferred.kwargs or {}
 
         async def wait() -> list[Any]:
             return [event.payload async for event in trigger.run()]

@@ -38,10 +38,12 @@ def test_what_is_neither_is_refused_without_being_shown(urls: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["no", 1])
-def test_opting_in_to_resending_takes_a_bool(value: Any) -> None:
+@pytest.mark.parametrize("flag", ["retry_unknown_outcome", "wait_for_file", "deferrable"])
+def test_what_is_no_bool_is_no_flag(flag: str, value: Any) -> None:
     """``retry_unknown_outcome="no"`` would be true in Python, and resend uploads that may have arrived."""
-    with pytest.raises(ValueError, match="retry_unknown_outcome must be True or False"):
-        RemoteUrlUploadOperator(task_id="t", url="https://h/f", retry_unknown_outcome=value)
+    given: dict[str, Any] = {flag: value}
+    with pytest.raises(ValueError, match=f"{flag} must be True or False"):
+        RemoteUrlUploadOperator(task_id="t", url="https://h/f", **given)
 
 
 def test_what_is_no_number_of_seconds_is_refused_in_words_of_our_own() -> None:

@@ -63,11 +63,24 @@ def test_a_target_with_credentials_is_refused_and_rendered_without_them(emulator
 
 
 @pytest.mark.parametrize(
-    "target", [None, "", "None", "{{ x }}", 1.5, "file://[b/f", "/tmp", "nosuch://x/y", "s3://my_conn@bucket/key"]
-)
+    "target",
+    [
+        None, "", "None", "{{ x }}", 1.5, "1.5", "True", "{'a': 1}", Path("/data/{{ params.name }}"), "file://[b/f", "/tmp",
+        "nosuch://x/y", "s3://my_conn@bucket/key",
+    ],
+    ids=str,
+)  # fmt: skip
 def test_a_target_that_names_no_file_is_refused_before_a_wait_and_costs_no_retry(emulator: Emulator, target: Any) -> None:
-    operator = DownloadFileOperator(task_id="t", file_id="f1", target=target, wait_for_file=True, timeout=0.1)
-    with pytest.raises(exceptions.InvalidInputError, match="target") as refused:
+    assert_refused(emulator, "target.*nothing was sent", target=target)
+
+
+def test_so_is_what_is_no_checksum(emulator: Emulator) -> None:
+    assert_refused(emulator, "expected_sha256 must be 64 hexadecimal digits", target="x", expected_sha256="abc")
+
+
+def assert_refused(emulator: Emulator, words: str, **arguments: Any) -> None:
+    operator = DownloadFileOperator(task_id="t", file_id="f1", wait_for_file=True, timeout=0.1, **arguments)
+    with pytest.raises(exceptions.InvalidInputError, match=words) as refused:
         operator.execute({})
     assert isinstance(refused.value, AirflowFailException)
     assert emulator.state()["requests"] == {}

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import json
 import logging
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,65 +9,13 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import AirflowFailException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.send_once import STATE_KEY
 from airflow_provider_cloudstore.protocol import attempts
-
-SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
-SHOWN = "ftp://***@127.0.0.1:9/file?***"
+from tests.unit.operators.tries import SHOWN, SOURCE, Store, Task, uploads
 
 
 class Killed(BaseException):
     """The process is gone: no handler of the task sees it."""
-
-
-class Store:
-    """A task's state store, as Airflow 3.3's, over the tries of one task."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-        self.calls: list[str] = []
-        self.away: set[str] = set()
-
-    def _call(self, name: str) -> None:
-        self.calls.append(name)
-        if name in self.away:
-            raise ConnectionError("https://api-server/store?secret")
-
-    def get(self, key: str) -> Any:
-        self._call("get")
-        return self.values.get(key)
-
-    def set(self, key: str, value: Any) -> None:
-        self._call(f"set {value['state']}")
-        self.values[key] = json.loads(json.dumps(value))
-
-    def delete(self, key: str) -> None:
-        self._call("delete")
-        del self.values[key]
-
-
-class Task:
-    """One task over its tries: Airflow's retries, and a user who clears it."""
-
-    def __init__(self, store: Store | None) -> None:
-        self.store, self.number, self.max_tries = store, 0, 2
-
-    def attempt(self, url: str = SOURCE, **more: Any) -> Any:
-        """Run a try, and return the XCom ``upload``."""
-        self.number += 1
-        pushed: dict[str, Any] = {}
-        operator = RemoteUrlUploadOperator(task_id="upload", url=url, **more)
-        operator.render_template_fields({})
-        ti = SimpleNamespace(
-            try_number=self.number, max_tries=self.max_tries, xcom_push=lambda key, value: pushed.update({key: value})
-        )
-        context: Any = {"ti": ti, **({"task_state_store": self.store} if self.store else {})}
-        assert operator.execute(context) == pushed["upload"]["file_id"]
-        return pushed["upload"]
-
-    def clear(self) -> None:
-        self.max_tries = self.number + 2
 
 
 @pytest.fixture
@@ -80,10 +26,6 @@ def store() -> Store:
 @pytest.fixture
 def task(store: Store) -> Task:
     return Task(store)
-
-
-def uploads(emulator: Emulator) -> int:
-    return int(emulator.state()["requests"].get("upload", 0))
 
 
 @pytest.fixture
@@ -175,7 +117,7 @@ def test_an_unknown_outcome_is_recorded_also_for_who_opted_in_to_resending(
     emulator.fault("drop_after", times=0)
     with pytest.raises(exceptions.TransientServiceError, match="may or may not have been queued"):
         task.attempt(retry_unknown_outcome=True)
-    assert store.values[STATE_KEY]["state"] == "unknown"
+    assert store.record["state"] == "unknown"
 
 
 def test_an_outcome_that_is_unknown_stays_so_for_a_retry_and_not_for_who_clears_the_task(emulator: Emulator, task: Task) -> None:

@@ -11,43 +11,17 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE, AirflowFailException, TaskDeferred
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
-from airflow_provider_cloudstore.operators.send_once import STATE_KEY
 from airflow_provider_cloudstore.protocol import waiting
 from tests.dag_runs import run_dag
 from tests.dags import operator_dags as dags
 from tests.support import activate, asset_events
+from tests.unit.operators.tries import SOURCE, Store, Task, uploads
 
-SIGNED = "http://user:hunter2@127.0.0.1:9/file?sig=hunter3"  # nothing listens there: the file never comes
 with_store = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="this Airflow keeps no state between tries: since 3.3")
 
 
-class Task:
-    """The tries of one task with a state store."""
-
-    def __init__(self, **arguments: Any) -> None:
-        self.arguments = {"poll_interval": 0.05, "timeout": 0.2} | arguments
-        self.stored: dict[str, Any] = {}
-        self.pushed: dict[str, Any] = {}
-        self.number = 0
-
-    def attempt(self, url: str = SIGNED) -> str:
-        self.number += 1
-        store = MagicMock(get=self.stored.get, set=self.stored.__setitem__, delete=self.stored.pop)
-        ti = SimpleNamespace(try_number=self.number, max_tries=2, xcom_push=lambda key, value: self.pushed.update({key: value}))
-        return str(self.operator(url).execute({"ti": ti, "task_state_store": store}))
-
-    def operator(self, url: str = SIGNED) -> Any:
-        operator = RemoteUrlUploadOperator(task_id="upload", url=url, wait_for_file=True, **self.arguments)
-        operator.render_template_fields({})
-        return operator
-
-    def record(self) -> Any:
-        return self.stored[STATE_KEY]
-
-
-def uploads(emulator: Emulator) -> int:
-    return int(emulator.state()["effects"].get("upload", 0))
+def waiting_task(**arguments: Any) -> Task:
+    return Task(Store(), **{"wait_for_file": True, "poll_interval": 0.05, "timeout": 0.2} | arguments)
 
 
 @pytest.mark.usefixtures("airflow_db")
@@ -67,7 +41,7 @@ def test_uploads_that_wait_succeed_when_their_files_are_there_mapped_and_not(emu
 def test_the_error_of_a_wait_names_the_queued_file_and_says_what_a_retry_and_a_clear_do(emulator: Emulator, ended: str) -> None:
     if ended == "refused":
         emulator.fault("status", status=400, operation="link")
-    task = Task()
+    task = waiting_task()
     with pytest.raises(exceptions.FileWaitTimeoutError if ended == "timed out" else exceptions.BadRequestError) as caught:
         task.attempt()
     file_id = task.pushed["upload"]["file_id"]
@@ -81,23 +55,23 @@ def test_the_error_of_a_wait_names_the_queued_file_and_says_what_a_retry_and_a_c
 def test_a_retry_goes_on_waiting_with_what_is_left_of_the_time_whatever_the_url_renders_to(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = Task(timeout=timedelta(minutes=30), retries=2)
+    task = waiting_task(timeout=timedelta(minutes=30), retries=2)
     emulator.fault("status", status=401, operation="link")
     with pytest.raises(exceptions.AuthenticationError, match="a retry goes on waiting"):
         task.attempt()
     began = datetime.now(UTC) - timedelta(minutes=29, seconds=59)
-    task.record()["result"]["requested_at"] = began.isoformat()
+    task.store.record["result"]["requested_at"] = began.isoformat()
     with pytest.raises(exceptions.FileWaitTimeoutError, match="within 1800 s"):
-        task.attempt(SIGNED + "4")
+        task.attempt(SOURCE + "4")
     assert uploads(emulator) == 1
-    emulator.put_file(b"x", task.record()["result"]["file_id"])
-    assert task.attempt() == task.pushed["upload"]["file_id"]
+    emulator.put_file(b"x", task.pushed["upload"]["file_id"])
+    task.attempt()
     assert uploads(emulator) == 1
 
 
 def test_what_is_deferred_is_the_id_the_redacted_url_and_the_time(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "ON_WORKER_SECONDS", 0.0)
-    task = Task(deferrable=True, timeout=60)
+    task = waiting_task(deferrable=True, timeout=60)
     with pytest.raises(TaskDeferred) as deferred:
         task.attempt()
     upload, kwargs = task.pushed["upload"], deferred.value.kwargs
@@ -106,7 +80,7 @@ def test_what_is_deferred_is_the_id_the_redacted_url_and_the_time(emulator: Emul
     assert "hunter" not in json.dumps([kwargs, deferred.value.trigger.serialize()])
     resumed = task.operator()
     assert resumed.execute_complete({}, {"status": "available"}, **kwargs) == upload["file_id"]
-    assert resumed._lineage.inputs == ("http://127.0.0.1:9/file",)
+    assert resumed._lineage.inputs == ("ftp://127.0.0.1:9/file",)
     assert uploads(emulator) == 1
     failed = {"status": "failed", "error": exceptions.NotFoundError("gone", subject=upload["file_id"]).to_dict()}
     with pytest.raises(exceptions.NotFoundError) as caught:
@@ -114,9 +88,12 @@ def test_what_is_deferred_is_the_id_the_redacted_url_and_the_time(emulator: Emul
     assert "a retry goes on waiting" not in caught.value.what_to_do  # without retries there is none
 
 
-def test_without_an_id_there_is_nothing_to_wait_for_and_the_error_says_that_the_upload_is_queued(emulator: Emulator) -> None:
-    emulator.fault("status", status=200, body='{"ok": true}', operation="upload")
-    task = Task()
+@pytest.mark.parametrize("body", ['{"ok": true}', '{"file_id": "1.5"}'])
+def test_without_an_id_there_is_nothing_to_wait_for_and_the_error_says_that_the_upload_is_queued(
+    emulator: Emulator, body: str
+) -> None:
+    emulator.fault("status", status=200, body=body, operation="upload")
+    task = waiting_task()
     with pytest.raises(exceptions.InvalidResponseError, match="the upload is queued, but the response has no file id") as caught:
         task.attempt()
     assert "file_id_path" in caught.value.what_to_do
@@ -126,8 +103,8 @@ def test_without_an_id_there_is_nothing_to_wait_for_and_the_error_says_that_the_
 @pytest.mark.skipif(HAS_TASK_STATE_STORE, reason="this Airflow keeps state between tries: before 3.3")
 def test_before_airflow_3_3_a_wait_with_retries_is_refused_when_the_dag_is_parsed() -> None:
     with pytest.raises(AirflowFailException, match=r"retries=2 needs Airflow 3\.3 or later: .* FileAvailableSensor"):
-        Task(retries=2).operator()
-    assert Task(retries=0).operator().wait_for_file
+        waiting_task(retries=2).operator()
+    assert waiting_task(retries=0).operator().wait_for_file
 
 
 @with_store
@@ -135,25 +112,5 @@ def test_where_a_retry_could_not_know_of_the_upload_nothing_is_sent(emulator: Em
     ti: Any = SimpleNamespace(try_number=1, max_tries=2, xcom_push=lambda **_: None)
     for context in ({"ti": ti}, {"ti": ti, "task_state_store": None}, {"ti": ti, "task_state_store": MagicMock()}):
         with pytest.raises(exceptions.InvalidInputError, match=r"needs a task state store: .* FileAvailableSensor"):
-            Task(retries=2).operator().execute(context)
+            waiting_task(retries=2).operator().execute(context)
     assert emulator.state()["requests"] == {}
-
-
-@pytest.mark.parametrize("context", [{}, None, MagicMock(), {"ti": MagicMock()}], ids=["empty", "none", "mock", "mocked ti"])
-def test_a_unit_test_needs_no_store(emulator: Emulator, context: Any) -> None:
-    task = Task(timeout=20, **({"retries": 2} if HAS_TASK_STATE_STORE else {}))
-    source = emulator.serve(b"x")
-    assert task.operator(source).execute(context) == emulator.state()["files"][0]["file_id"]
-
-
-@pytest.mark.parametrize("flag", ["wait_for_file", "deferrable", "retry_unknown_outcome"])
-def test_text_is_no_flag(flag: str) -> None:
-    given: dict[str, Any] = {flag: "no"}
-    with pytest.raises(ValueError, match=f"{flag} must be True or False"):
-        RemoteUrlUploadOperator(task_id="upload", url=SIGNED, **given)
-
-
-def test_an_id_that_is_none_is_not_waited_for_and_the_upload_counts_as_queued(emulator: Emulator) -> None:
-    emulator.fault("status", status=200, body='{"file_id": "1.5"}', operation="upload")
-    with pytest.raises(exceptions.InvalidResponseError, match="the upload is queued, but the response has no file id"):
-        Task().attempt()

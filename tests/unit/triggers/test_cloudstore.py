@@ -66,12 +66,6 @@ def test_a_refused_token_ends_the_wait_and_is_in_no_event(emulator: Emulator, mo
     assert emulator.state()["requests"] == {"link": 1}
 
 
-def test_it_pauses_between_polls(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "uniform", lambda least, most: least)
-    assert run(emulator, interval=10, timeout=0.6)["error"]["kind"] == "FileWaitTimeoutError"
-    assert emulator.state()["requests"]["link"] <= 3  # at once, and when the time is over
-
-
 def test_a_deadline_that_passed_before_a_restart_costs_one_look(emulator: Emulator) -> None:
     assert run(emulator, ago=30)["error"]["kind"] == "FileWaitTimeoutError"
     assert emulator.state()["requests"] == {"link": 1}
