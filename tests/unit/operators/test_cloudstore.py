@@ -18,9 +18,7 @@ from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperato
 from tests.dag_runs import run_dag
 from tests.dags import operator_dags as dags
 from tests.support import rendered_fields, store_file
-
-SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
-SHOWN = "ftp://***@127.0.0.1:9/file?***"
+from tests.unit.operators.tries import SHOWN, SOURCE
 
 
 def test_deleting_returns_what_was_asked_when_and_what_the_service_said(emulator: Emulator) -> None:

@@ -52,9 +52,7 @@ def test_the_error_of_a_wait_names_the_queued_file_and_says_what_a_retry_and_a_c
 
 
 @with_store
-def test_a_retry_goes_on_waiting_with_what_is_left_of_the_time_whatever_the_url_renders_to(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_retry_goes_on_waiting_with_what_is_left_of_the_time_whatever_the_url_renders_to(emulator: Emulator) -> None:
     task = waiting_task(timeout=timedelta(minutes=30), retries=2)
     emulator.fault("status", status=401, operation="link")
     with pytest.raises(exceptions.AuthenticationError, match="a retry goes on waiting"):

@@ -79,19 +79,10 @@ def test_first_polls_are_spread_over_the_interval_and_the_next_come_when_the_ser
     monkeypatch.setattr(random, "uniform", lambda least, most: most)
     for seconds in (30, 300):
         emulator.fault("status", status=429, headers={"Retry-After": seconds})
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(asyncio.CancelledError):  # and there is no event
         run(emulator, interval=10, timeout=100)
     assert pauses[:2] == [10, 30]
     assert 90 < pauses[2] <= 100
-
-
-@pytest.mark.usefixtures("emulator", "pauses")
-def test_a_cancelled_trigger_sends_no_event() -> None:
-    async def first_event() -> Any:
-        return await anext(FileAvailableTrigger("cloudstore_default", "f1", 10, 100, datetime.now(UTC).isoformat()).run())
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(first_event())
 
 
 def test_the_event_loop_does_not_wait_while_the_connection_is_read(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
