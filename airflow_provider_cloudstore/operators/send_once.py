@@ -63,15 +63,14 @@ def send_once(
 
     Until it is sent, the store's errors end the try. Airflow before 3.3 has no store: there, every try sends.
 
-    :param send: sends the upload and returns it as the task pushes it.
-    :param url: credentials included.
     :param without_store: why it must not be sent if there is no store; empty if it may be.
-    :returns: the return value of ``send``, from this try or an earlier one.
+    :returns: the upload as the task pushes it: what ``send`` returned in this try or an earlier one.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
     :raises InvalidInputError: if it must not be sent without a store, and there is none.
     """
-    store, stored = _open_store(context)
-    if store is None:
+    store: Any = context.get("task_state_store")
+    stored = None if store is None else store.get(STATE_KEY)
+    if store is None or not isinstance(stored, (dict, type(None))):  # what returns something else is no store
         if without_store:
             raise InvalidInputError(without_store)
         return send()
@@ -96,13 +95,6 @@ def send_once(
         raise
     _note(store, replace(record, state="queued", result=result))
     return result
-
-
-def _open_store(context: Context) -> tuple[Any, dict[str, Any] | None]:
-    """The task's state store, and what an earlier try has put into it; None for each if there is none."""
-    store: Any = context.get("task_state_store")
-    stored = None if store is None else store.get(STATE_KEY)
-    return (store, stored) if isinstance(stored, (dict, type(None))) else (None, None)  # what returns something else is none
 
 
 def _note(store: Any, record: UploadRecord | None) -> None:
