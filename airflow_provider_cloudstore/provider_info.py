@@ -59,7 +59,7 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Delete folders, queue remote uploads and create download links in a cloud file storage service.",
         "versions": [__version__],
         "integrations": [{"integration-name": _INTEGRATION, "tags": ["service"]}],
-        "operators": _modules("operators", "batch", "download", "upload"),
+        "operators": _modules("operators", "batch", "upload"),
         "sensors": _modules("sensors"),
         "hooks": _modules("hooks", "asynchronous"),
         "triggers": _modules("triggers"),
