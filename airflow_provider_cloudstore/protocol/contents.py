@@ -5,10 +5,11 @@ The API document shows no response. The tables hold what services of its family 
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -20,9 +21,10 @@ from airflow_provider_cloudstore.protocol.storable import Json
 Fields = dict[str, Any]
 """The fields of an object, their names in lower case."""
 
-PLACES = (("data",), ("result",), ("response",), ("ocs", "meta"), ("error",))
-"""Where ids, tokens and words may stand besides the top level; signs of an error only in the last two."""
-_SIGN_PLACES = PLACES[-2:]
+_PLACES = {"data": "", "result": "", "response": "", "ocs": "meta", "error": ""}
+"""Where ids, tokens and words may stand besides the top level: in a field, or in another one below it."""
+_SIGN_PLACES = ("", "ocs", "error")
+"""Where signs of an error may stand; the top level has no name."""
 # Names of signs, as `plain_name` has them.
 _STATES = ("status", "stat", "result", "state", "type")
 _FLAGS = ("success", "ok", "issuccess", "succeeded", "successful")
@@ -35,7 +37,8 @@ _ZERO_ALONE = ("errno", "errorno", "errorcode", "errcode")  # in which 1 is an e
 _ERRORS = (
     "error", "errors", "err", "errormessage", "errormsg", "errmsg", "errordescription", "exception", "exceptionmessage", "fault",
 )  # fmt: skip
-SIGN_NAMES = frozenset((*_STATES, *_FLAGS, *_FAILURE_FLAGS, *_CODES))
+_WITH_CODE = frozenset((*_STATES, *_CODES))
+SIGN_NAMES = frozenset((*_WITH_CODE, *_FLAGS, *_FAILURE_FLAGS))
 _ERROR_WORD = re.compile(
     r"(error|fail|fatal|exception).*"
     r"|(ko|nok|nack|err|denied|forbidden|unauthori[sz]ed|unauthenticated|refused|rejected|invalid|unsuccessful|aborted"
@@ -78,29 +81,10 @@ def lowered(value: Any) -> Fields | None:
     return {str(name).lower(): one for name, one in value.items()} if isinstance(value, dict) else None
 
 
+@functools.lru_cache  # a service has few of them
 def plain_name(name: str) -> str:
     """The name of a field without case, underscores and hyphens."""
     return name.lower().replace("_", "").replace("-", "")
-
-
-def fields_in(data: Json, places: Iterable[tuple[str, ...]] = PLACES) -> Iterator[Fields]:
-    """The fields at the top level and in the objects at those places.
-
-    An object that is the only field of the top level is the top level itself.
-    """
-    top = whole = lowered(data) or {}
-    while len(top) == 1 and (inner := lowered(next(iter(top.values())))):
-        top = inner
-    yield top
-    for first, *more in places:
-        around = top if first in top else whole
-        if first not in around:
-            continue
-        found = lowered(around[first])
-        for name in more:
-            found = lowered((found or {}).get(name))
-        if found and found != top:
-            yield found
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,46 +113,50 @@ class Signs:
         return self.says_error or bool(self.statuses if self.says_success else self.codes)
 
 
-def read_signs(data: Json) -> Signs:
-    """The signs of an error in a body; of an object at its top level, in ``ocs.meta`` and in ``error``."""
-    if not isinstance(data, (dict, list)):
-        is_error = isinstance(data, str) and (_word(data) in _BARE_ERRORS or bool(_ERROR_TEXT.fullmatch(_word(data))))
-        return Signs(says_error=data is False or is_error)
-    says_error, says_success, codes = False, False, list[int | str]()
-    top, *inner = fields_in(data, _SIGN_PLACES)
-    for fields in (top, *inner):
-        signs = [(plain, value) for name, value in fields.items() if (plain := plain_name(name)) in SIGN_NAMES]
-        for name, value in signs:
-            if name in _STATES or name in _FLAGS:
-                says_error = says_error or _fails(name, value)
-                says_success = says_success or value is True or _word(value) in _SUCCESS_WORDS
-            says_error = says_error or (name in _FAILURE_FLAGS and _word(value) in _SUCCESS_WORDS)
-            codes += _bad_code(name, value, of_ocs="statuscode" in fields and fields is not top)
-    whole = lowered(data) or {}
-    errors = [value for fields in (whole, top) for name, value in fields.items() if plain_name(name) in _ERRORS]
+def _signs_in(whole: Fields, places: dict[str, Fields]) -> Signs:
+    says, codes = set[bool | None](), list[int | str]()
+    for place in _SIGN_PLACES:
+        fields = places.get(place, {})
+        for name, value in fields.items():
+            plain = plain_name(name)
+            if plain in SIGN_NAMES:
+                success = _says_success(plain, value)
+                says.add(success)
+                if success is None and plain in _WITH_CODE:
+                    codes += _bad_code(plain, value, of_ocs=bool(place) and "statuscode" in fields)
+    errors = [value for fields in (whole, places[""]) for name, value in fields.items() if plain_name(name) in _ERRORS]
     mentions = any(_word(value) == "true" or _says_something(value) for value in errors)
-    return Signs(says_error, says_success, tuple(codes), mentions)
+    return Signs(False in says, True in says, tuple(codes), mentions)
 
 
-def _fails(name: str, value: Any) -> bool:
+def _says_success(name: str, value: Any) -> bool | None:
+    """What a state or a flag says; None if it says nothing, and of a code."""
     word = _word(value)
+    if name in _CODES:
+        return None
+    if word in _SUCCESS_WORDS:
+        return name not in _FAILURE_FLAGS
+    if name in _FAILURE_FLAGS:
+        return None
     if name in _FLAGS and (word in ("0", "no", "n") or (isinstance(value, (int, float)) and value <= 0)):
-        return True
-    return value is False or word == "false" or bool((_ERROR_TYPE if name == "type" else _ERROR_WORD).fullmatch(word))
+        return False
+    error = _ERROR_TYPE if name == "type" else _ERROR_WORD
+    return False if value is False or word == "false" or error.fullmatch(word) else None
 
 
 def _bad_code(name: str, value: Any, *, of_ocs: bool = False) -> list[int | str]:
-    """The code in a field, if it is one that is no success."""
-    if name in _STATES and (line := _STATUS_LINE.fullmatch(_word(value))):
-        return [int(line[1])]
-    is_number = (isinstance(value, (int, float)) and not isinstance(value, bool)) or bool(_NUMBER.fullmatch(_word(value)))
-    if not (name in _CODES or (name in _STATES and is_number)) or value is None or isinstance(value, (dict, list)) or value == "":
+    """The code in a state or in a code's field, if it is one that is no success."""
+    if value is None or value == "" or isinstance(value, (dict, list)):
         return []
-    if is_number:
+    word = str(value).strip().lower()
+    if name in _STATES and (line := _STATUS_LINE.fullmatch(word)):
+        return [int(line[1])]
+    if isinstance(value, float) or _NUMBER.fullmatch(word):
         with suppress(ValueError, OverflowError):  # not finite
             number = int(float(value))
             return [] if _is_success(name, number, of_ocs=of_ocs) else [number]
-    word = _word(value) if isinstance(value, str) else str(value).lower()
+    elif name in _STATES:
+        return []
     return [] if word in _NOTHING else [word]
 
 
@@ -202,13 +190,13 @@ class Content:
 
     :param data: the parsed JSON, the text if it is not JSON, or None if it is empty; it may contain secrets.
     :param problem: why it cannot be the service's own; empty if it can.
-    :param is_web_page: whether it is a web page: a login page, a proxy's, or one of the wrong host.
-    :param signs: how it says that the operation failed.
+    :param places: the fields at the top level, which has no name, and at other places where they are looked for.
     """
 
     data: Json = field(repr=False, default=None)
     problem: str = ""
     is_web_page: bool = False
+    places: Mapping[str, Fields] = field(repr=False, default_factory=dict)
     signs: Signs = Signs()
 
     @property
@@ -217,6 +205,11 @@ class Content:
         (data,) = self.data if isinstance(self.data, list) and len(self.data) == 1 else (self.data,)
         return data if isinstance(data, dict) else None
 
+    def values(self, names: Iterable[str]) -> Iterator[Any]:
+        """The values of the fields of these names, in lower case, wherever they are looked for."""
+        for name in names:
+            yield from (fields[name] for fields in self.places.values() if name in fields)
+
     @property
     def words(self) -> str:
         """What the service says in words, with single spaces; empty if it says nothing, or sent no response of its own."""
@@ -224,9 +217,8 @@ class Content:
             return ""
         if not isinstance(self.data, (dict, list)):
             return " ".join(self.data.split()) if isinstance(self.data, str) else ""
-        places = list(fields_in(self.data))
-        texts = (_text(fields[name]) for fields in places for name in _WORDS if name in fields)
-        told = (one for name, one in places[0].items() if isinstance(one, str) and not is_credential_name(name))
+        texts = (_text(fields[name]) for fields in self.places.values() for name in _WORDS if name in fields)
+        told = (one for name, one in self.places[""].items() if isinstance(one, str) and not is_credential_name(name))
         sentences = (one for one in told if " " in one.strip())
         found = next((text for text in (*texts, *sentences) if text and _word(text) not in _NO_ERROR), "")
         return " ".join(found.split())
@@ -242,8 +234,8 @@ class Content:
 
     def _named(self, fields_of: tuple[str, ...]) -> Iterator[str]:
         """Those of such fields that are one word and say something."""
-        for fields in fields_in(self.data, _SIGN_PLACES) if isinstance(self.data, (dict, list)) else ():
-            plain = {plain_name(name): value for name, value in fields.items()}
+        for place in _SIGN_PLACES:
+            plain = {plain_name(name): value for name, value in self.places.get(place, {}).items()}
             for value in map(plain.get, fields_of):
                 text = value.strip() if isinstance(value, str) else ""
                 if _NAME.fullmatch(text) and text.lower() not in (*_NO_ERROR, *_BARE_ERRORS):
@@ -278,12 +270,11 @@ def read_content(response: Response) -> Content:
     body, problem = _decoded(response.body, response.headers.get("content-encoding", "").lower())
     if problem:
         return Content(problem=problem)
-    text = body.decode("utf-8-sig", "replace").strip()
+    text = body.decode("utf-8", "replace").removeprefix("\ufeff").strip()
     if not text:
         return Content()
     with suppress(ValueError, RecursionError):
-        data = _parsed(body, text)
-        return Content(data, signs=read_signs(data))
+        return _content(_parsed(body, text))
     is_page = text.startswith("<") or response.headers.get("content-type", "").lower().startswith(PAGE_TYPES)
     if is_page:
         kind = "XML" if text.startswith("<?xml") else "a web page"
@@ -291,7 +282,26 @@ def read_content(response: Response) -> Content:
     problem = "a body that begins like JSON and is not JSON" if text[0] in "{[" else ""
     if _BINARY.search(text):
         problem = "a body that is neither JSON nor text"
-    return Content(text, problem, signs=read_signs(text))
+    return _content(text, problem)
+
+
+def _content(data: Json, problem: str = "") -> Content:
+    if not isinstance(data, (dict, list)):
+        word = _word(data)
+        is_error = data is False or word in _BARE_ERRORS or bool(_ERROR_TEXT.fullmatch(word))
+        return Content(data, problem, signs=Signs(says_error=is_error))
+    top = whole = lowered(data) or {}
+    # An object that is the only field of the top level is the top level itself.
+    while len(top) == 1 and (inner := lowered(next(iter(top.values())))):
+        top = inner
+    places = {"": top}
+    for name, below in _PLACES.items():
+        found = lowered((top if name in top else whole).get(name))
+        if found and below:
+            found = lowered(found.get(below))
+        if found and found != top:
+            places[name] = found
+    return Content(data, places=places, signs=_signs_in(whole, places))
 
 
 def _parsed(body: bytes, text: str) -> Json:

@@ -208,7 +208,7 @@ class Operation(ABC, Generic[T]):
 
     def _response_error(self, seen: Seen, reading: Reading, settings: Settings, attempts: Attempts) -> CloudStoreError:
         content, response = reading.content, reading.response
-        link = results.find_link("", response, content.data, (), ()) if isinstance(content.data, dict) else None
+        link = results.find_link("", response, content, (), ()) if isinstance(content.data, dict) else None
         if link:  # the message may repeat the download token
             reading = replace(reading, secrets=(*reading.secrets, *link.secrets))
         # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
@@ -301,7 +301,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
         """The file's id, checked against the access token alone: a source URL may well name the file."""
-        return results.find_file_id(reading.content.data, settings.file_id_path, (settings.access_token,))
+        return results.find_file_id(reading.content, settings.file_id_path, (settings.access_token,))
 
     def must_hold_result(self, settings: Settings) -> bool:
         """Whether the connection's owner says where the id is."""
@@ -338,7 +338,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
         # The URL of an error may be that of a page about it.
         trusts_urls = not (content.signs.mentions_error or signals.refuses_token(content))
         link = results.find_link(
-            self.subject, reading.response, content.data, settings.token_path, reading.secrets, trusts_urls=trusts_urls
+            self.subject, reading.response, content, settings.token_path, reading.secrets, trusts_urls=trusts_urls
         )
         if link and not link.url_with_token and settings.download_url:
             return replace(link, url_with_token=settings.download_url.replace("{token}", _encode(link.token)))

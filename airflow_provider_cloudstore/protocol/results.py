@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 import pendulum
 from pendulum import DateTime
 
-from airflow_provider_cloudstore.protocol.contents import fields_in
+from airflow_provider_cloudstore.protocol.contents import Content
 from airflow_provider_cloudstore.protocol.guards import is_nothing
 from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
@@ -161,7 +161,7 @@ class DownloadedFile(_Result):
 def find_link(
     file_id: str,
     response: Response,
-    data: Json,
+    content: Content,
     token_path: tuple[str, ...],
     secrets: Iterable[Secret],
     *,
@@ -169,18 +169,17 @@ def find_link(
 ) -> DownloadLink | None:
     """The download link in a response, or None if it contains no token.
 
-    :param data: the response's parsed body.
     :param trusts_urls: whether a URL is a token, too, where there is no other.
     :param token_path: where the token is; empty for the usual places.
     :param secrets: the secrets of the call. A value that repeats one of them is neither a token nor a URL.
     """
     known, created_at = tuple(secrets), pendulum.from_timestamp(response.received)
-    candidates = [value_at(data, token_path)] if token_path else _candidates(data, trusts_urls=trusts_urls)
+    candidates = [value_at(content.data, token_path)] if token_path else _candidates(content, trusts_urls=trusts_urls)
     token = next((text for text in _texts(candidates, known) if _may_be_token(text)), None)
     if token is None:
         return None
-    urls = (text for text in (token, *_texts(_values(data, _URLS), known)) if _URL.fullmatch(text))
-    return DownloadLink(file_id, token, next(urls, None), created_at, _find_expiry(data, created_at))
+    urls = (text for text in (token, *_texts(content.values(_URLS), known)) if _URL.fullmatch(text))
+    return DownloadLink(file_id, token, next(urls, None), created_at, _find_expiry(content, created_at))
 
 
 def _may_be_token(text: str) -> bool:
@@ -188,37 +187,29 @@ def _may_be_token(text: str) -> bool:
     return not _UNLIKE_A_TOKEN.fullmatch(text) and word not in _NO_TOKENS
 
 
-def find_file_id(data: Json, file_id_path: tuple[str, ...], secrets: Iterable[Secret]) -> str | None:
+def find_file_id(content: Content, file_id_path: tuple[str, ...], secrets: Iterable[Secret]) -> str | None:
     """The id of an uploaded file, or None if the response does not contain it.
 
     The usual places are ``file_id``, and a body that is one word with a digit and a letter. A plain ``id`` is not used: it may be
     that of the queue entry.
 
-    :param data: the response's parsed body.
     :param file_id_path: where the id is; empty for the usual places.
     :param secrets: a value that repeats one of them is not an id.
     """
+    data = content.data
     bare = [data] if isinstance(data, str) and _BARE_ID.fullmatch(data) else []
-    candidates = [value_at(data, file_id_path)] if file_id_path else [*_values(data, _IDS), *bare]
+    candidates = [value_at(data, file_id_path)] if file_id_path else [*content.values(_IDS), *bare]
     return next(_texts(candidates, tuple(secrets)), None)
 
 
-def is_pending(data: Json) -> bool:
+def is_pending(content: Content) -> bool:
     """Whether a state or a flag says that the service is still working."""
-    states = [data] if isinstance(data, str) else _values(data, _STATES)
-    flags = _values(data, _READY_FLAGS)
-    return any(_state(state) in _PENDING for state in states) or any(flag is False for flag in flags)
+    states = [content.data] if isinstance(content.data, str) else content.values(_STATES)
+    return any(_state(state) in _PENDING for state in states) or any(flag is False for flag in content.values(_READY_FLAGS))
 
 
 def _state(value: Any) -> str:
     return re.sub(r"[\s-]+", "_", str(value).strip(" .").lower())
-
-
-def _values(data: Json, names: Iterable[str]) -> Iterator[Any]:
-    """The values of the fields of these names, wherever they are looked for."""
-    places = list(fields_in(data)) if isinstance(data, (dict, list)) else []
-    for name in names:
-        yield from (place[name] for place in places if name in place)
 
 
 def value_at(data: Json, path: tuple[str, ...]) -> Any:
@@ -242,13 +233,14 @@ def _texts(values: Iterable[Any], secrets: tuple[Secret, ...]) -> Iterator[str]:
             yield text
 
 
-def _candidates(data: Json, *, trusts_urls: bool) -> Iterator[Any]:
+def _candidates(content: Content, *, trusts_urls: bool) -> Iterator[Any]:
     """What may be the token, most likely first."""
-    yield from _values(data, _TOKENS)
-    urls = list(_values(data, _URLS))
+    yield from content.values(_TOKENS)
+    urls = list(content.values(_URLS))
     yield from map(_token_in_query, urls)
-    if trusts_urls and not is_pending(data):
+    if trusts_urls and not is_pending(content):
         yield from (url for url in urls if isinstance(url, str) and _URL.fullmatch(url) and not _EMPTY_TOKEN.search(url))
+    data = content.data
     if isinstance(data, str) and (_BARE_TOKEN.fullmatch(data) or _URL.fullmatch(data)):
         yield data
 
@@ -260,9 +252,8 @@ def _token_in_query(url: Any) -> str | None:
     return next((values[name][0] for name in _TOKENS if name in values), None)
 
 
-def _find_expiry(data: Json, created_at: DateTime) -> DateTime | None:
-    places = list(fields_in(data)) if isinstance(data, (dict, list)) else []
-    named = [(name.replace("_", ""), value) for place in places for name, value in place.items()]
+def _find_expiry(content: Content, created_at: DateTime) -> DateTime | None:
+    named = [(name.replace("_", ""), value) for place in content.places.values() for name, value in place.items()]
     found = [(name, value) for name, value in named if name in _EXPIRIES] + [one for one in named if one[0] in _LIFETIMES]
     moments = (_moment(value, created_at, is_lifetime=name in _LIFETIMES) for name, value in found)
     return next(filter(None, moments), None)

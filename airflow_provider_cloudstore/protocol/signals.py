@@ -185,7 +185,7 @@ def _of_success(operation: Operation[Any], response: Response, content: Content,
         return Signal.SUCCESS
     if not operation.idempotent:
         return Signal.NO_EVIDENCE
-    if response.status == 202 or is_pending(content.data):
+    if response.status == 202 or is_pending(content):
         return Signal.NOT_YET
     return _of_words(operation, Signal.NO_RESULT, content, settings) if isinstance(content.data, dict) else Signal.NO_RESULT
 

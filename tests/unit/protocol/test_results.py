@@ -15,7 +15,7 @@ TOKEN = Secret("s3cret/access+token")
 
 def link(body: Any, *token_path: str, secrets: tuple[Secret, ...] = ()) -> Any:
     got = response(200, body)
-    return find_link("f1", got, read_content(got).data, token_path, secrets)
+    return find_link("f1", got, read_content(got), token_path, secrets)
 
 
 @pytest.mark.parametrize(
