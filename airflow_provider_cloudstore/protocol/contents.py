@@ -263,10 +263,7 @@ def _text(value: Any) -> str:
 
 
 def read_content(response: Response) -> Content:
-    """Parse the body of a response.
-
-    :param response: the response, its content coding (RFC 9110 section 8.4) not undone.
-    """
+    """What is in the body of a response, whose content coding (RFC 9110 section 8.4) is not undone."""
     body, problem = _decoded(response.body, response.headers.get("content-encoding", "").lower())
     if problem:
         return Content(problem=problem)
@@ -307,7 +304,6 @@ def _content(data: Json, problem: str = "") -> Content:
 def _parsed(body: bytes, text: str) -> Json:
     """The JSON in a body: all of it, JSON that is a string again, or an object behind what a careless service prints first.
 
-    :param text: the body in UTF-8, stripped.
     :raises ValueError: if there is none.
     """
     with suppress(ValueError):

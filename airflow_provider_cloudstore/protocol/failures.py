@@ -24,10 +24,8 @@ _PROXY_REFUSED = "the proxy refused the credentials (HTTP 407), and forwarded no
 class Meaning:
     """What a signal means.
 
-    :param error: the error of an operation that may be repeated.
-    :param once: that of one that must not be, if it is another one.
+    :param once: the error of an operation that must not be repeated, if it is another one.
     :param says: the reason, where ``{}`` is what was seen.
-    :param advice: what to do, if neither the operation nor the error's class says it.
     :param inconclusive: whether it says nothing about the subject, so that a wait tolerates a few of them.
     :param elsewhere: whether the API is not at the connection's address.
     """
@@ -93,7 +91,6 @@ _ADVICE = {
 def error_of(signal: Signal, *, idempotent: bool, opted_in: bool = False, in_doubt: bool = False) -> ErrorType:
     """The error that a signal means.
 
-    :param idempotent: whether the operation may be repeated.
     :param opted_in: whether the caller allows resending it although it may have arrived.
     :param in_doubt: whether an earlier attempt may have had an effect.
     """
@@ -109,18 +106,12 @@ def error_of(signal: Signal, *, idempotent: bool, opted_in: bool = False, in_dou
 
 
 def advice_on(failure: TransportFailure, host: str) -> str:
-    """What to do about a request that was never sent.
-
-    :param host: what could not be reached, in words.
-    """
+    """What to do about a request that was never sent; ``host`` is what could not be reached, in words."""
     return _ADVICE[failure.kind].format(host=host)
 
 
 def connect_refused(status: int) -> TransportFailure:
-    """What it means that a proxy refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service.
-
-    :param status: the HTTP status of its response to ``CONNECT``.
-    """
+    """What a proxy's refusal to open a tunnel means (RFC 9110 section 9.3.6): nothing was sent to the service."""
     if status == 407:
         return TransportFailure(FailureKind.PROXY_REFUSED, _PROXY_REFUSED)
     reason = f"no connection to the service: the proxy answered HTTP {status} to CONNECT"

@@ -31,12 +31,10 @@ MAX_MESSAGE_LENGTH = 300
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of an operation.
+    """A parameter of an operation: its name in the request and in the hooks' methods, its guard, and what is secret in it.
 
-    :param name: its name in the request, and in the hooks' methods.
     :param validate: the guard: it returns the value as it is sent.
     :param redact: the value for messages.
-    :param secrets: the credentials in the value.
     """
 
     name: str
@@ -54,8 +52,6 @@ SOURCE_URL = Parameter("url", lambda value, _: guards.validate_source_url(value)
 class Reading:
     """What an operation makes its result of.
 
-    :param response: the response.
-    :param content: its content.
     :param secrets: what no message and no stored value may contain.
     :param existed: whether the subject existed; None if unknown.
     """
@@ -70,10 +66,7 @@ class Reading:
         return redact_parameters(redact(text, self.secrets))
 
     def stored(self, kept: str = "") -> Json:
-        """The content as an XCom may hold it: a service that repeats the source URL repeats its credentials.
-
-        :param kept: a value that is stored unchanged: the file's id.
-        """
+        """The content as an XCom may hold it, without secrets that the service repeats, but ``kept`` as it is: the file's id."""
         return storable(self.content.data, lambda text: text if text == kept else self.safe(text))
 
 
@@ -82,7 +75,6 @@ class Operation(ABC, Generic[T]):
 
     A client's loop is ``request() -> send -> interpret()``, repeated as ``pause_before_retry`` says.
 
-    :param settings: the connection, whose guards apply.
     :param arguments: a value for each parameter; the first is the subject.
     :param retry_unknown_outcome: whether an operation that must not be repeated is, if its outcome is unknown.
     :param ignore_missing: whether it is a success that the subject does not exist, where that can be one.
@@ -163,7 +155,6 @@ class Operation(ABC, Generic[T]):
     ) -> T | CloudStoreError:
         """What an attempt ended with: the result, or an error, whose ``retryable`` says whether to make another.
 
-        :param settings: the connection that the request was made with.
         :param attempts: those so far; by default it was the only one.
         """
         attempts = attempts or Attempts(settings.max_attempts, count=1)
@@ -191,17 +182,13 @@ class Operation(ABC, Generic[T]):
 
     @abstractmethod
     def result(self, found: Any, reading: Reading) -> T:
-        """The result of a successful response.
-
-        :param found: what :meth:`find` returned.
-        """
+        """The result of a successful response; ``found`` is what :meth:`find` returned."""
 
     def _unanswered(
         self, failure: TransportFailure, settings: Settings, attempts: Attempts, secrets: tuple[Secret, ...]
     ) -> CloudStoreError:
-        seen, advice = signals.of_failure(failure), ""
-        if seen.signal is not Signal.IN_DOUBT:
-            advice = failures.advice_on(failure, "the connection's host")
+        seen = signals.of_failure(failure)
+        advice = "" if seen.signal is Signal.IN_DOUBT else failures.advice_on(failure, "the connection's host")
         if seen.signal is Signal.UNREACHABLE:
             seen = replace(seen, reason=f"{seen.reason}, at {settings.route}")
         return self._error(seen, settings, attempts, secrets, advice=advice)

@@ -22,8 +22,6 @@ _KNOWN = {operation.path.lower(): operation for operation in OPERATIONS}
 class OtherCall(Operation[Json]):
     """A call with a method, a path and parameters of the caller's; its result is the parsed body, without secrets.
 
-    :param settings: the connection.
-    :param method: ``GET`` or ``POST``.
     :param path: the path below ``/cloud/api/v2``.
     :param parameters: a text or an integer by name.
     :param idempotent: whether repeating a POST has no further effect; a GET has none.

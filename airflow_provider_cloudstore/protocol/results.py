@@ -30,27 +30,10 @@ _URLS = ("download_url", "downloadurl", "url", "link", "href")
 _URL = re.compile(r"https?://[^\s\\]+", re.IGNORECASE)
 _STATES = ("_status", "status", "state", "result")
 _PENDING = (
-    "pending",
-    "queued",
-    "in_queue",
-    "processing",
-    "in_progress",
-    "preparing",
-    "waiting",
-    "scheduled",
-    "submitted",
-    "accepted",
-    "started",
-    "running",
-    "fetching",
-    "downloading",
-    "uploading",
-    "transferring",
-    "converting",
-    "incomplete",
-    "not_ready",
+    "pending", "queued", "in_queue", "processing", "in_progress", "preparing", "waiting", "scheduled", "submitted", "accepted",
+    "started", "running", "fetching", "downloading", "uploading", "transferring", "converting", "incomplete", "not_ready",
     "unavailable",
-)
+)  # fmt: skip
 _READY_FLAGS = ("ready", "is_ready", "isready", "available", "is_available", "isavailable", "completed", "finished")
 # Without underscores.
 _EXPIRIES = (
@@ -163,22 +146,22 @@ def find_link(
     response: Response,
     content: Content,
     token_path: tuple[str, ...],
-    secrets: Iterable[Secret],
+    secrets: tuple[Secret, ...],
     *,
     trusts_urls: bool = True,
 ) -> DownloadLink | None:
     """The download link in a response, or None if it contains no token.
 
-    :param trusts_urls: whether a URL is a token, too, where there is no other.
     :param token_path: where the token is; empty for the usual places.
     :param secrets: the secrets of the call. A value that repeats one of them is neither a token nor a URL.
+    :param trusts_urls: whether a URL is a token, too, where there is no other.
     """
-    known, created_at = tuple(secrets), pendulum.from_timestamp(response.received)
+    created_at = pendulum.from_timestamp(response.received)
     candidates = [value_at(content.data, token_path)] if token_path else _candidates(content, trusts_urls=trusts_urls)
-    token = next((text for text in _texts(candidates, known) if _may_be_token(text)), None)
+    token = next((text for text in _texts(candidates, secrets) if _may_be_token(text)), None)
     if token is None:
         return None
-    urls = (text for text in (token, *_texts(content.values(_URLS), known)) if _URL.fullmatch(text))
+    urls = (text for text in (token, *_texts(content.values(_URLS), secrets)) if _URL.fullmatch(text))
     return DownloadLink(file_id, token, next(urls, None), created_at, _find_expiry(content, created_at))
 
 
@@ -187,19 +170,16 @@ def _may_be_token(text: str) -> bool:
     return not _UNLIKE_A_TOKEN.fullmatch(text) and word not in _NO_TOKENS
 
 
-def find_file_id(content: Content, file_id_path: tuple[str, ...], secrets: Iterable[Secret]) -> str | None:
+def find_file_id(content: Content, file_id_path: tuple[str, ...], secrets: tuple[Secret, ...]) -> str | None:
     """The id of an uploaded file, or None if the response does not contain it.
 
-    The usual places are ``file_id``, and a body that is one word with a digit and a letter. A plain ``id`` is not used: it may be
-    that of the queue entry.
-
-    :param file_id_path: where the id is; empty for the usual places.
-    :param secrets: a value that repeats one of them is not an id.
+    The usual places, where ``file_id_path`` is empty, are ``file_id``, and a body that is one word with a digit and a letter. A
+    plain ``id`` is not used: it may be that of the queue entry. Nor is a value that repeats one of ``secrets``.
     """
     data = content.data
     bare = [data] if isinstance(data, str) and _BARE_ID.fullmatch(data) else []
     candidates = [value_at(data, file_id_path)] if file_id_path else [*content.values(_IDS), *bare]
-    return next(_texts(candidates, tuple(secrets)), None)
+    return next(_texts(candidates, secrets), None)
 
 
 def is_pending(content: Content) -> bool:

@@ -11,17 +11,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.protocol.contents import Content, Signs
+from airflow_provider_cloudstore.protocol.contents import Content
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.results import is_pending, value_at
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.storable import Json
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
@@ -108,12 +106,7 @@ _SECONDS = re.compile(r"\d+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A signal.
-
-    :param signal: which one.
-    :param reason: what happened, one clause.
-    :param status: the HTTP status, or the one that a 2xx response states; None without a response.
-    """
+    """A signal; what happened, one clause; the HTTP status, or the one that a 2xx response states, None without a response."""
 
     signal: Signal
     reason: str
@@ -131,11 +124,7 @@ def of_failure(failure: TransportFailure) -> Seen:
 
 
 def of_response(operation: Operation[Any], response: Response, content: Content, settings: Settings, *, has_result: bool) -> Seen:
-    """What a response means.
-
-    :param settings: the connection, whose extras say what this service's responses mean.
-    :param has_result: whether it holds what the operation asked for: a file's id, or a download token.
-    """
+    """What a response means; ``has_result``: whether it holds a file's id or a download token, as the operation asked for."""
     if 200 <= response.status < 300:
         return _of_2xx(operation, response, content, settings, has_result)
     signal = _of_other_status(operation, response, content, has_result)
@@ -149,7 +138,8 @@ def _of_2xx(operation: Operation[Any], response: Response, content: Content, set
     stated = _stated(content)
     is_error = signs.is_error or (signs.mentions_error and not has_result)
     if settings.success_when and content.top is not None:
-        is_error = not _is_success(content.top, settings.success_when)
+        found = ((_as_text(value_at(content.top, path)), wanted.casefold()) for path, wanted in settings.success_when)
+        is_error = all(text != wanted for text, wanted in found)
     if is_error:
         reason += f", but the service reports an error{f' ({stated})' if stated else ''}"
         return Seen(_of_error(operation, content, stated, settings, has_result), reason, stated or response.status)
@@ -161,22 +151,16 @@ def _of_2xx(operation: Operation[Any], response: Response, content: Content, set
 
 def _of_error(operation: Operation[Any], content: Content, stated: int | None, settings: Settings, has_result: bool) -> Signal:
     """What a 2xx response means that says that it is an error."""
-    may_be_queued = not operation.idempotent and has_result
-    stated_signal = _about_subject(operation, of_status(stated), content) if stated else Signal.STATED_ERROR
-    signal = _of_words(operation, stated_signal, content, settings)
-    if may_be_queued or signal in (Signal.TOKEN_REFUSED, Signal.MISSING):
-        return Signal.IN_DOUBT if may_be_queued else signal
-    if not stated and (
-        _INTERNAL.search(content.words) or (not operation.idempotent and _is_unclear(content.signs, content.words))
-    ):
-        return Signal.IN_DOUBT
-    return signal
-
-
-def _is_unclear(signs: Signs, words: str) -> bool:
-    """Whether nothing says that an upload failed, or nothing but a code of the service's own, without words."""
-    is_code_alone = not (signs.says_error or signs.mentions_error)
-    return is_code_alone and not (signs.codes and words)
+    if has_result and not operation.idempotent:
+        return Signal.IN_DOUBT  # it has a file's id
+    signal = _about_subject(operation, of_status(stated), content) if stated else Signal.STATED_ERROR
+    signal = _of_words(operation, signal, content, settings)
+    if stated or signal in (Signal.TOKEN_REFUSED, Signal.MISSING):
+        return signal
+    is_code_alone = not (content.signs.says_error or content.signs.mentions_error)
+    # Nothing says that an upload failed, or nothing but a code of the service's own.
+    is_unclear = not operation.idempotent and is_code_alone and not (content.signs.codes and content.words)
+    return Signal.IN_DOUBT if is_unclear or _INTERNAL.search(content.words) else signal
 
 
 def _of_success(operation: Operation[Any], response: Response, content: Content, settings: Settings, has_result: bool) -> Signal:
@@ -208,11 +192,6 @@ def _of_words(operation: Operation[Any], signal: Signal, content: Content, setti
 def refuses_token(content: Content) -> bool:
     """Whether words say that the access token is refused, and not what a source answered."""
     return not _OF_A_SOURCE.search(content.words) and bool(_TOKEN_REFUSED.search(content.message))
-
-
-def _is_success(data: Json, conditions: Iterable[tuple[tuple[str, ...], str]]) -> bool:
-    """Whether JSON holds what extra ``success_when`` says of a success: one of these values, compared as text without case."""
-    return any(_as_text(value_at(data, path)) == wanted.casefold() for path, wanted in conditions)
 
 
 def _as_text(value: Any) -> str:
@@ -255,10 +234,7 @@ def is_rate_limit(response: Response) -> bool:
 
 
 def retry_after(response: Response) -> float | None:
-    """Seconds that the service asks to wait: whole ones, or an HTTP date to come (RFC 9110 section 10.2.3); at most a day.
-
-    :param response: the response; a date is relative to its arrival.
-    """
+    """Seconds that the service asks to wait: whole ones, or an HTTP date to come (RFC 9110 section 10.2.3); at most a day."""
     value = response.headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(value):
         return min(float(value), _MAX_RETRY_AFTER)
