@@ -10,13 +10,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.failures import MEANINGS, error_of
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import (
-    OPERATIONS,
-    CreateDownloadLink,
-    DeleteFolder,
-    Operation,
-    UploadFromUrl,
-)
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.signals import Signal, of_failure, retry_after
 from tests.support import VALUES, response, settings
 
@@ -66,15 +60,6 @@ def test_what_earlier_attempts_left_open_decides_too(
 ) -> None:
     ended = judged(operation, got, **known)
     assert (type(ended) if isinstance(ended, exceptions.CloudStoreError) else ended.existed) == verdict
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_response_means_the_same_when_it_is_interpreted_again(operation: type[Operation[Any]]) -> None:
-    asked = operation(settings(), *(VALUES[one.name] for one in operation.parameters))
-    for got in (response(body={"token": "t", "file_id": "f"}), response(401), response(500), response(body={"status": "error"})):
-        first, second = asked.interpret(got, settings()), asked.interpret(got, settings())
-        assert str(first) == str(second)
-        assert type(first) is type(second)
 
 
 PATTERN = re.compile("no such file", re.IGNORECASE)

@@ -48,6 +48,8 @@ def test_only_a_source_url_holds_secrets() -> None:
     [
         ({"token": "a/b+c"}, "https://dl.example.com/{token}/file", "https://dl.example.com/a%2Fb%2Bc/file"),
         ({"token": "t", "url": "https://h/u"}, "https://dl.example.com/{token}", "https://h/u"),
+        ({"token": "t", "data": {"download_url": "https://h/f?token=t"}}, "", "https://h/f?token=t"),
+        ({"token": "t", "url": ""}, "", None),
         (b"https://h/u", "https://dl.example.com/{token}", "https://h/u"),
         ({"token": "t"}, "", None),
     ],

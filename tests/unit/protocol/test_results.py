@@ -60,12 +60,6 @@ def test_a_token_path_is_the_only_place_where_the_token_is_looked_for(path: str,
     assert (found.token if found else None) == token
 
 
-def test_a_link_has_the_url_of_the_answer_where_there_is_one() -> None:
-    assert link({"token": "t", "data": {"download_url": "https://h/f?token=t"}}).url_with_token == "https://h/f?token=t"
-    assert link({"token": "t", "url": "https://h/u"}).url_with_token == "https://h/u"
-    assert link({"token": "t", "url": ""}).url_with_token is None
-
-
 def test_a_token_that_is_a_url_is_the_url_of_the_link() -> None:
     url = "https://h/x/f1"
     for found in (link({"link": {"href": url}, "url": "https://h/page"}, "link", "href"), link(url.encode())):

@@ -9,21 +9,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.support import response
-
-KINDS: dict[str, tuple[type[Operation[Any]], str]] = {
-    "delete": (DeleteFolder, "d1"),
-    "upload": (UploadFromUrl, "https://example.com/a"),
-    "link": (CreateDownloadLink, "f1"),
-}
+from tests.support import CALLS, response
 
 
 def ending(operation: str, body: Any, status: int = 200, *, ignore_missing: bool = False, **extra: Any) -> str:
     """The name of the error, or what a success returns."""
     own = Settings.from_connection(host="https://h", schema=None, port=None, password="access-1", extra=extra)
-    kind, subject = KINDS[operation]
+    kind, subject = CALLS[operation]
     raw = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
     ended: Any = kind(own, subject, ignore_missing=ignore_missing).interpret(response(status, raw), own)
     if isinstance(ended, CloudStoreError):
@@ -47,7 +40,7 @@ ERRORS: list[Any] = [
 
 @pytest.mark.parametrize("body", ERRORS, ids=str)
 def test_what_says_that_it_failed_is_no_success(body: Any) -> None:
-    assert {ending(operation, body) for operation in KINDS} <= {"ServiceError", "OutcomeUnknownError"}
+    assert {ending(operation, body) for operation in CALLS} <= {"ServiceError", "OutcomeUnknownError"}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +59,7 @@ def test_what_says_that_nothing_failed_is_a_success(body: Any) -> None:
 @pytest.mark.parametrize("body", [gzip.compress(b'{"status": "error"}'), b"\x00\x01\x02 binary"], ids=["gzip", "binary"])
 def test_what_is_neither_json_nor_text_is_not_the_services(body: bytes) -> None:
     expected = {"delete": "InvalidResponseError", "upload": "OutcomeUnknownError", "link": "InvalidResponseError"}
-    assert {operation: ending(operation, body) for operation in KINDS} == expected
+    assert {operation: ending(operation, body) for operation in CALLS} == expected
 
 
 @pytest.mark.parametrize(
