@@ -29,14 +29,14 @@ _SIGN_PLACES = ("", "ocs", "error")
 _STATES = ("status", "stat", "result", "state", "type")
 _FLAGS = ("success", "ok", "issuccess", "succeeded", "successful")
 _FAILURE_FLAGS = ("haserrors", "haserror", "iserror", "failed")
-_CODES = (
-    "code", "errno", "errorno", "errorcode", "errcode", "rescode", "responsecode", "resultcode", "returncode", "retcode", "ret",
-    "rc", "statuscode", "responsestatus", "httpcode", "httpstatus",
+_CODES = frozenset(
+    ("code", "errno", "errorno", "errorcode", "errcode", "rescode", "responsecode", "resultcode", "returncode", "retcode", "ret",
+     "rc", "statuscode", "responsestatus", "httpcode", "httpstatus")
 )  # fmt: skip
 _ZERO_ALONE = ("errno", "errorno", "errorcode", "errcode")  # in which 1 is an error
-_ERRORS = (
-    "error", "errors", "err", "errormessage", "errormsg", "errmsg", "errordescription", "exception", "exceptionmessage", "fault",
-)  # fmt: skip
+_ERRORS = frozenset(
+    ("error", "errors", "err", "errormessage", "errormsg", "errmsg", "errordescription", "exception", "exceptionmessage", "fault")
+)
 _WITH_CODE = frozenset((*_STATES, *_CODES))
 SIGN_NAMES = frozenset((*_WITH_CODE, *_FLAGS, *_FAILURE_FLAGS))
 _ERROR_WORD = re.compile(
@@ -328,15 +328,16 @@ def _unwrapped(data: Any) -> Json:
 
 def _decoded(body: bytes, coding: str) -> tuple[bytes, str]:
     """The body without its content coding, and what is wrong with it. A coding that is none leaves a body that reads as it is."""
-    if body and any(one.strip() in _CODINGS for one in coding.split(",")):
+    if coding in ("", "identity") or not body:
+        is_readable = True
+    elif any(one.strip() in _CODINGS for one in coding.split(",")):
         # Here, because before aiohttp 3.14 and urllib3 2.6 a small body could grow to hundreds of MiB.
         inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip or zlib
         with suppress(zlib.error):
             body = inflater.decompress(body, MAX_BODY_BYTES + 1)
         is_readable = inflater.eof or len(body) > MAX_BODY_BYTES
     else:
-        is_none = coding in ("", "identity") or not body
-        is_readable = is_none or not (coding in _OTHER_CODINGS or _UNREADABLE.search(body.decode("utf-8", "replace")))
+        is_readable = not (coding in _OTHER_CODINGS or _UNREADABLE.search(body.decode("utf-8", "replace")))
     if not is_readable:
         return b"", "a body in an unknown content coding, or damaged"
     return body, "a body of more than 1 MiB, which was cut off" if len(body) > MAX_BODY_BYTES else ""

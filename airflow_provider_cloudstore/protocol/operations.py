@@ -116,6 +116,8 @@ class Operation(ABC, Generic[T]):
             }
         except exceptions.InvalidInputError as error:
             raise replace(error, operation=self.name) from None
+        self.secrets = tuple(secret for one in self.parameters for secret in one.secrets(self.arguments[one.name]))
+        """The credentials in its arguments."""
 
     @property
     def counted_as(self) -> str:
@@ -126,11 +128,6 @@ class Operation(ABC, Generic[T]):
     def subject(self) -> str:
         """The id or URL that it is about."""
         return self.arguments[self.parameters[0].name]
-
-    @property
-    def secrets(self) -> tuple[Secret, ...]:
-        """The credentials in its arguments."""
-        return tuple(secret for one in self.parameters for secret in one.secrets(self.arguments[one.name]))
 
     def redacted(self, secrets: tuple[Secret, ...]) -> str:
         """The subject for messages."""
