@@ -108,9 +108,12 @@ def test_of_several_stated_statuses_not_found_counts_last() -> None:
     assert ending("delete", {"status": 404, "code": 401}, ignore_missing=True) == "AuthenticationError"
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 500])
-def test_a_files_id_leaves_an_upload_in_doubt_whatever_the_status(status: int) -> None:
-    assert ending("upload", {"file_id": "f1"}, status) == "OutcomeUnknownError"
+@pytest.mark.parametrize(
+    ("status", "sign"),
+    [(200, {"ok": False}), (200, {"code": 409}), (200, {"code": 429}), (400, {}), (401, {}), (404, {}), (500, {})],
+)
+def test_a_files_id_leaves_an_upload_in_doubt_whatever_stands_beside_it(status: int, sign: dict[str, Any]) -> None:
+    assert ending("upload", {"file_id": "f1", **sign}, status) == "OutcomeUnknownError"
 
 
 def test_success_when_reads_the_only_item_of_a_list() -> None:
