@@ -10,12 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore.doctor.report import Report, Step
-from airflow_provider_cloudstore.exceptions import (
-    CloudStoreError,
-    InvalidResponseError,
-    NotFoundError,
-    one_line,
-)
+from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidResponseError, NotFoundError, one_line
 from airflow_provider_cloudstore.protocol.contents import SIGN_NAMES, Content, plain_name, read_content
 from airflow_provider_cloudstore.protocol.failures import may_mean_missing
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
@@ -31,7 +26,6 @@ _NO_VALUE = r"[^\W\d_]{0,11}|.*[\s{}].*|\d{4}-\d\d-\d\dT?.*|-?\d*\.\d+"
 _NO_ID = re.compile(rf"{_NO_VALUE}|.*://.*|-\d+")
 _NO_TOKEN = re.compile(rf"{_NO_VALUE}|-?\d{{1,9}}")
 _SHORT_NUMBER = re.compile(r"-?\d{1,9}")
-_EXPIRY = re.compile(r"expir|valid|until|ttl|lifetime", re.IGNORECASE)
 UNRECOGNIZED = (
     "the service's errors are not recognized: rejected uploads would count as success; with --upload, the doctor sees what a "
     "success looks like"
@@ -49,6 +43,7 @@ _VALUES = {"file_id_path": ("file_id", _NO_ID), "token_path": ("token", _NO_TOKE
 class Answer:
     """What became of a request; ``found`` or ``error`` is what its operation makes of it with ``settings``.
 
+    :param id_path: of a request for a link: the path of the file's id in the answer to the upload.
     :ivar says: what tells it from another answer.
     :ivar words: the message of an error that extra ``not_found_pattern`` can match.
     :ivar has_no_sign: whether a request for a link was answered neither with an error nor with a token.
@@ -58,6 +53,7 @@ class Answer:
     operation: Operation[Any]
     settings: Settings
     outcome: Response | TransportFailure
+    id_path: str = ""
 
     def __post_init__(self) -> None:
         self.content = read_content(self.outcome) if isinstance(self.outcome, Response) else Content(problem="no response")
@@ -97,7 +93,6 @@ class Record:
     :param warnings: what is probably wrong with them.
     :param uploads: whether an upload is to be tried, which proves the address and the token.
     :param answers: all of them, in order; the first is for a file that does not exist.
-    :param polls: the last answers to requests for a link of the uploaded file, by the path of its id.
     :param waited: after how many seconds the wait for that link was given up.
     :param downloads: what came for each link, by the path of its token: the beginning of a file, or an error.
     """
@@ -107,7 +102,6 @@ class Record:
     warnings: list[str] = field(default_factory=list)
     uploads: bool = False
     answers: list[Answer] = field(default_factory=list)
-    polls: dict[str, Answer] = field(default_factory=dict)
     waited: float | None = None
     downloads: dict[str, Response | CloudStoreError] = field(default_factory=dict)
     interrupted: bool = False
@@ -118,9 +112,12 @@ class Record:
 
     def read_with(self, **extras: Any) -> Record:
         """The same answers, where the connection has other ``extras``."""
-        again = {id(one): Answer(one.name, one.operation, replace(one.settings, **extras), one.outcome) for one in self.answers}
-        polls = {path: again[id(poll)] for path, poll in self.polls.items()}
-        return replace(self, answers=list(again.values()), polls=polls)
+        return replace(self, answers=[replace(one, settings=replace(one.settings, **extras)) for one in self.answers])
+
+    @property
+    def polls(self) -> dict[str, Answer]:
+        """The last answers to requests for a link of the uploaded file, by the path of its id."""
+        return {answer.id_path: answer for answer in self.answers if answer.name == "link"}
 
     @property
     def links(self) -> dict[str, dict[str, DownloadLink]]:
@@ -141,7 +138,7 @@ def judge(record: Record) -> Report:
         report = judge(record.read_with(success_when=((tuple(path.split(".")), value),)))
         report.extras = {"success_when": f"{path}={value}", **report.extras}
         return report
-    report = Report(record.conn_id, notes=[f"The connection {warning}" for warning in record.warnings] + [*_notes(record)])
+    report = Report(record.conn_id, notes=[f"The connection {warning}" for warning in record.warnings])
     if isinstance(record.connection, str):
         report.problems.append(f"it cannot be read: {record.connection}")
         return report
@@ -261,17 +258,6 @@ def _joined(pattern: str, answer: Answer) -> str:
     parts = re.split(rf"(?<!\w){re.escape(answer.operation.subject)}(?!\w)", answer.words)
     added = ".*".join(map(re.escape, parts)).replace(r"\ ", " ")
     return f"{pattern}|{added}" if pattern else added
-
-
-def _notes(record: Record) -> Iterator[str]:
-    """What a task does not use."""
-    for path in record.links:
-        poll = record.polls[path]
-        if poll.found and not poll.found.expires_at:
-            named = [name for name, value in leaves_of(poll.content.data) if _EXPIRY.search(name) and value is not None]
-            yield from (
-                f"The link's expiry may be '{name}', which is not understood, so expires_at stays null" for name in named[:1]
-            )
 
 
 def _paths(record: Record) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -83,17 +83,18 @@ class _Sender:
         if not self._ask("deletion", operation).error:
             self._ask("second deletion", operation)
 
-    def _ask(self, name: str, operation: Operation[Any], **changes: Any) -> Answer:
+    def _ask(self, name: str, operation: Operation[Any], id_path: str = "", **changes: Any) -> Answer:
         """Send a request once, with ``changes`` to the settings: a retry would hide what a person should see."""
         settings = replace(self._settings, **changes)
-        answer = Answer(name, operation, settings, self._client.send(operation.request(settings), settings.timeout))
+        outcome = self._client.send(operation.request(settings), settings.timeout)
+        answer = Answer(name, operation, settings, outcome, id_path)
         self._record.answers.append(answer)
         return answer
 
     def _poll(self, ids: dict[str, RemoteUpload]) -> bool:
         for path, upload in ids.items():
             with suppress(InvalidInputError):  # what may be an id is none
-                self._record.polls[path] = self._ask("link", CreateDownloadLink(self._settings, upload.file_id))
+                self._ask("link", CreateDownloadLink(self._settings, upload.file_id), path)
         return bool(self._record.links)
 
     def _download(self, link: DownloadLink) -> Response | CloudStoreError:

@@ -46,9 +46,8 @@ def response(status: int, body: Any) -> Response:
 
 def record_of(replies: Replies, settings: Settings = SETTINGS, **fields: Any) -> Record:
     """What was answered, in that order; a link was asked for with the field ``id``."""
-    answers = [Answer(name, OPERATIONS[name], settings, response(*reply)) for name, reply in replies.items()]
-    polls = {"id": answers[-1]} if "link" in replies else {}
-    return Record("files", settings, answers=answers, polls=polls, **fields)
+    answers = [Answer(name, OPERATIONS[name], settings, response(*reply), "id") for name, reply in replies.items()]
+    return Record("files", settings, answers=answers, **fields)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +140,9 @@ def test_a_setting_is_proposed_if_it_is_proven_and_otherwise_its_candidates_are_
 
 
 def test_of_the_requests_for_a_link_those_that_found_one_are_shown_or_else_the_last() -> None:
-    early, late, found = (Answer("link", OPERATIONS["link"], SETTINGS, response(*reply)) for reply in (MISSING, SAID, LINK))
-    waiting = Record("files", SETTINGS, answers=[early, late], polls={"id": late})
-    ready = Record("files", SETTINGS, answers=[early, found, late], polls={"id": found, "other": late})
+    early, late, found = (Answer("link", OPERATIONS["link"], SETTINGS, response(*reply), "id") for reply in (MISSING, SAID, LINK))
+    waiting = Record("files", SETTINGS, answers=[early, late])
+    ready = Record("files", SETTINGS, answers=[early, found, replace(late, id_path="other")])
     assert [step.seen for step in judge(waiting).steps] == ["HTTP 200, ServiceError"]
     assert [step.seen for step in judge(ready).steps] == ["HTTP 200, no sign of an error"]
 
@@ -162,14 +161,14 @@ def test_a_record_is_judged_without_the_service_the_same_at_each_look_and_also_i
         assert judge(record) == report
         tried = {step.name for step in report.steps}
         for count in range(len(record.answers)):
-            begun = replace(record, answers=record.answers[:count], polls={}, downloads={}, waited=None, interrupted=True)
+            begun = replace(record, answers=record.answers[:count], downloads={}, waited=None, interrupted=True)
             early = judge(begun)
             assert early.problems[-1] == "the doctor was interrupted; the report has what was seen so far"
             assert {step.name for step in early.steps} == {answer.name for answer in begun.answers} <= tried
     assert mocker.call_count == sent
 
 
-def test_of_a_links_answer_only_what_may_be_a_secret_is_masked_and_an_expiry_under_another_name_is_shown() -> None:
+def test_of_a_links_answer_only_what_may_be_a_secret_is_masked() -> None:
     body = {
         "_status": "success",
         "code": 0,
@@ -181,7 +180,6 @@ def test_of_a_links_answer_only_what_may_be_a_secret_is_masked_and_an_expiry_und
     report = judge(record_of(QUEUED | {"link": (200, body)}))
     shown = dict(report.steps[-1].leaves)
     assert shown == {**{name: str(value) for name, value in body.items()}, "key": "***", "token": "***"}
-    assert report.notes == ["The link's expiry may be 'until_day', which is not understood, so expires_at stays null"]
 
 
 @pytest.mark.parametrize(
