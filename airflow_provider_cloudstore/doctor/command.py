@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
-from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -28,10 +28,7 @@ OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ),
     (
         "--delete-folder",
-        {
-            "metavar": "ID",
-            "help": "delete this folder with its contents, permanently; asks for the ID again on stdin",
-        },
+        {"metavar": "ID", "help": "delete this folder with its contents, permanently; asks for the ID again on stdin"},
     ),
     ("--json", {"action": "store_true", "help": "print the report as JSON"}),
 )
@@ -40,13 +37,8 @@ _USABLE, _NOT_USABLE, _REFUSED = 0, 1, 2
 _CONFIRM = "This deletes folder '{}' with everything in it, permanently. Type its id to confirm: "
 
 
-def run(given: Namespace) -> int:
-    """Run the doctor and print its report.
-
-    :param given: a value for each of :data:`OPTIONS`.
-    :returns: the exit status: 0 if tasks can rely on the connection, as far as tried; 1 if not; 2 if nothing was sent, because
-        an argument was refused or a deletion was not confirmed.
-    """
+def run(given: argparse.Namespace) -> int:
+    """Run the doctor, print its report, and return the exit status that :data:`EPILOG` describes."""
     # What `airflow connections` does: without it, Airflow 3 reads connections from the environment and secrets backends only.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     output, sys.stdout = sys.stdout, sys.stderr  # for prompts, and Airflow's logs, of which the last comes when the process ends
@@ -66,7 +58,21 @@ def run(given: Namespace) -> int:
     return _USABLE if report.usable else _NOT_USABLE
 
 
-def run_and_exit(given: Namespace) -> None:
+def main(arguments: list[str] | None = None) -> int:
+    """As :func:`run`, for ``python -m``.
+
+    :param arguments: the command line, without the program's name.
+    """
+    parser = argparse.ArgumentParser("python -m airflow_provider_cloudstore.doctor", description=DESCRIPTION, epilog=EPILOG)
+    for flag, more in OPTIONS:
+        parser.add_argument(flag, **more)
+    given, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error("unknown arguments")  # not which: a URL after a mistyped flag may hold credentials
+    return run(given)
+
+
+def run_and_exit(given: argparse.Namespace) -> None:
     """As :func:`run`, for ``airflow``, which ignores what a command returns, and whose log handlers write to standard output."""
     report = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -25,7 +25,7 @@ _MAX_LENGTH = 200  # of a value
 _NO_VALUE = r"[^\W\d_]{0,11}|.*[\s{}].*|\d{4}-\d\d-\d\dT?.*|-?\d*\.\d+"
 _NO_ID = re.compile(rf"{_NO_VALUE}|.*://.*|-\d+")
 _NO_TOKEN = re.compile(rf"{_NO_VALUE}|-?\d{{1,9}}")
-_SHORT_NUMBER = re.compile(r"-?\d{1,9}")
+_NO_WORD = re.compile(r"-?\d{1,9}|None|True|False")  # where a token may be a word
 UNRECOGNIZED = (
     "the service's errors are not recognized: rejected uploads would count as success; with --upload, the doctor sees what a "
     "success looks like"
@@ -75,8 +75,7 @@ class Answer:
             return {"": self.found}
         paths = candidates_in(self.content.data, no_value) if self.found or self.has_no_sign else []
         read = {path: self.read(**{extra: tuple(path.split("."))}) for path in paths}
-        values = {path: getattr(one, attribute, "") for path, one in read.items()}
-        return {path: read[path] for path, one in values.items() if one and one != self.operation.subject}
+        return {path: one for path, one in read.items() if getattr(one, attribute, "") not in ("", self.operation.subject)}
 
     @property
     def is_about_file(self) -> bool:
@@ -268,7 +267,7 @@ def _paths(record: Record) -> Iterator[tuple[str, list[str], list[str]]]:
     if record.downloads:
         yield "token_path", [path for path, came in record.downloads.items() if isinstance(came, Response)], list(record.tokens)
     if record.waited is not None and last and last.has_no_sign:
-        yield "token_path", [], candidates_in(last.content.data, _SHORT_NUMBER)  # a token may be a word
+        yield "token_path", [], candidates_in(last.content.data, _NO_WORD)  # a token may be a word
 
 
 def _steps(record: Record, secrets: tuple[Secret, ...]) -> Iterator[Step]:
@@ -313,10 +312,9 @@ def _safe(text: str, secrets: tuple[Secret, ...]) -> str:
 
 def candidates_in(data: Any, no_value: re.Pattern[str]) -> list[str]:
     """The paths of what may be an id or a token: no flag, no state or code, and no value of the kind that is none."""
-    leaves = [(path, value) for path, value in leaves_of(data) if value is not None and not isinstance(value, bool)]
     return [
         path
-        for path, value in leaves
+        for path, value in leaves_of(data)
         if plain_name(path.rpartition(".")[2]) not in SIGN_NAMES and not no_value.fullmatch(str(value))
     ]
 

@@ -10,7 +10,7 @@ import pytest
 import requests_mock
 
 from airflow_provider_cloudstore.doctor import diagnose, recording
-from airflow_provider_cloudstore.doctor.__main__ import main
+from airflow_provider_cloudstore.doctor.command import main
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.doc_blocks import PAGES, ROOT, blocks, code_of
 from tests.unit.doctor.services import SERVICES, start

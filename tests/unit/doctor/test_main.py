@@ -12,7 +12,7 @@ import pytest
 from airflow.providers_manager import ProvidersManager
 
 from airflow_provider_cloudstore.doctor import recording
-from airflow_provider_cloudstore.doctor.__main__ import main
+from airflow_provider_cloudstore.doctor.command import main
 from airflow_provider_cloudstore.emulator.runner import Emulator
 
 Doctor = Callable[..., tuple[int, str, str]]
