@@ -57,16 +57,16 @@ class Answer:
 
     def __post_init__(self) -> None:
         self.content = read_content(self.outcome) if isinstance(self.outcome, Response) else Content(problem="no response")
-        ended: Any = self.read()
+        ended: Any = self.operation.interpret(self.outcome, self.settings)
         self.error: CloudStoreError | None = ended if isinstance(ended, CloudStoreError) else None
         self.found: Any = None if self.error else ended
         self.says = type(self.error), self.content.data
         self.words = self.error.message if self.error and may_mean_missing(self.error) else ""
         self.has_no_sign = isinstance(self.error, InvalidResponseError) and not self.content.problem
 
-    def read(self, **extras: Any) -> Any:
-        """What the operation makes of it where the connection has other ``extras``."""
-        return self.operation.interpret(self.outcome, replace(self.settings, **extras))
+    def read_with(self, **extras: Any) -> Answer:
+        """The same, where the connection has other ``extras``."""
+        return replace(self, settings=replace(self.settings, **extras))
 
     def results(self, extra: str) -> dict[str, Any]:
         """The result, or what may be it, by the path of its field; the path is empty where a task needs no ``extra``."""
@@ -74,7 +74,7 @@ class Answer:
         if getattr(self.found, attribute, ""):
             return {"": self.found}
         paths = candidates_in(self.content.data, no_value) if self.found or self.has_no_sign else []
-        read = {path: self.read(**{extra: tuple(path.split("."))}) for path in paths}
+        read = {path: self.read_with(**{extra: tuple(path.split("."))}).found for path in paths}
         return {path: one for path, one in read.items() if getattr(one, attribute, "") not in ("", self.operation.subject)}
 
     @property
@@ -109,32 +109,28 @@ class Record:
         """The last answer of a name."""
         return next((answer for answer in reversed(self.answers) if answer.name == name), None)
 
-    def read_with(self, **extras: Any) -> Record:
-        """The same answers, where the connection has other ``extras``."""
-        return replace(self, answers=[replace(one, settings=replace(one.settings, **extras)) for one in self.answers])
-
     @property
     def polls(self) -> dict[str, Answer]:
         """The last answers to requests for a link of the uploaded file, by the path of its id."""
         return {answer.id_path: answer for answer in self.answers if answer.name == "link"}
 
     @property
-    def links(self) -> dict[str, dict[str, DownloadLink]]:
-        """For each path of an id that turned out to work, the links by the path of the token."""
-        links = {path: poll.results("token_path") for path, poll in self.polls.items()}
-        return {path: found for path, found in links.items() if found}
+    def links(self) -> dict[str, Answer]:
+        """Those answers that may hold a link, by the path of an id that turned out to work."""
+        return {path: poll for path, poll in self.polls.items() if poll.results("token_path")}
 
     @property
     def tokens(self) -> dict[str, DownloadLink]:
-        """The links that are tried: those of the first id that turned out to work."""
-        return next(iter(self.links.values()), {})
+        """The links that are tried, by the path of the token: those of the first id that turned out to work."""
+        return next((answer.results("token_path") for answer in self.links.values()), {})
 
 
 def judge(record: Record) -> Report:
     """What follows from a record, which may have ended early; a second look finds the same."""
     if when := _success_when(record):
         path, value = when
-        report = judge(record.read_with(success_when=((tuple(path.split(".")), value),)))
+        extra = ((tuple(path.split(".")), value),)
+        report = judge(replace(record, answers=[one.read_with(success_when=extra) for one in record.answers]))
         report.extras = {"success_when": f"{path}={value}", **report.extras}
         return report
     report = Report(record.conn_id, notes=[f"The connection {warning}" for warning in record.warnings])
@@ -155,16 +151,15 @@ def judge(record: Record) -> Report:
     return report
 
 
-def _add_patterns(report: Report, record: Record, connection: Settings) -> str:
+def _add_patterns(report: Report, record: Record, connection: Settings) -> re.Pattern[str] | None:
     """Propose patterns; returns that for "not found", proposed or known."""
-    known = connection.not_found_pattern.pattern if connection.not_found_pattern else ""
-    pattern = _not_found_pattern(record, known, can_read=not report.problems and bool(record.last("wrong path")))
-    if pattern != known:
-        report.extras["not_found_pattern"] = pattern
+    can_read = not report.problems and bool(record.last("wrong path"))
+    pattern = _not_found_pattern(record, connection.not_found_pattern, can_read=can_read)
+    if pattern and pattern != connection.not_found_pattern:
+        report.extras["not_found_pattern"] = pattern.pattern
     refused = record.last("wrong token")
     if refused and refused.words and refused.words != record.answers[0].words:
-        known = connection.token_refused_pattern.pattern if connection.token_refused_pattern else ""
-        report.extras["token_refused_pattern"] = _joined(known, refused)
+        report.extras["token_refused_pattern"] = _extended(connection.token_refused_pattern, refused).pattern
     return pattern
 
 
@@ -189,7 +184,7 @@ def _problems_of_reading(record: Record) -> Iterator[str]:
         yield "a wrong base URL would look like a missing file: prove the address with --upload"
 
 
-def _problems_of_changes(record: Record, pattern: str) -> Iterator[str]:
+def _problems_of_changes(record: Record, pattern: re.Pattern[str] | None) -> Iterator[str]:
     upload, deletion, second = map(record.last, ("upload", "deletion", "second deletion"))
     errors = [came for came in record.downloads.values() if isinstance(came, CloudStoreError)]
     if upload and upload.error:
@@ -203,13 +198,13 @@ def _problems_of_changes(record: Record, pattern: str) -> Iterator[str]:
         reason = f"{errors[-1].reason}. {errors[-1].what_to_do}".rstrip(". ")
         yield f"a link was created, so waits end, but no file came: {reason}"
     if deletion and deletion.error:
-        advice = _REFUSED.format(_joined(pattern, deletion)) if deletion.words else _NO_FOLDER
+        advice = _REFUSED.format(_extended(pattern, deletion).pattern) if deletion.words else _NO_FOLDER
         yield f"deletions fail: {deletion.error.reason}; {advice}"
     if second and not (second.words or isinstance(second.error, NotFoundError)):
         yield "nothing shows that a folder was deleted: a second deletion is answered no differently"
 
 
-def _not_found_pattern(record: Record, pattern: str, *, can_read: bool) -> str:
+def _not_found_pattern(record: Record, pattern: re.Pattern[str] | None, *, can_read: bool) -> re.Pattern[str] | None:
     """``pattern``, extended until it matches each message that is proven to mean a missing file or folder, whatever its id."""
     upload, deletion = record.last("upload"), record.last("deletion")
     is_accepted = bool((upload and upload.found) or (deletion and deletion.found) or (not upload and _refuses(record)))
@@ -221,8 +216,8 @@ def _not_found_pattern(record: Record, pattern: str, *, can_read: bool) -> str:
             "link": bool(pattern),  # tasks then wait for what it matches alone
             "second deletion": True,
         }.get(answer.name, False)
-        if is_proven and words and not (pattern and re.search(pattern, words, re.IGNORECASE)):
-            pattern = _joined(pattern, answer)
+        if is_proven and words and not (pattern and pattern.search(words)):
+            pattern = _extended(pattern, answer)
     return pattern
 
 
@@ -235,28 +230,23 @@ def _refuses(record: Record) -> bool:
 def _success_when(record: Record) -> tuple[str, str] | None:
     """The path and the value that every success has, and no refusal that shows no sign of an error; None if there is none."""
     refusals = [answer for answer in map(record.last, ("missing file", "wrong token")) if answer and answer.has_no_sign]
-    upload, links = record.last("upload"), [record.polls[path] for path in record.links]
+    upload, links = record.last("upload"), record.links.values()
     if not (refusals and upload and links):  # an upload alone proves nothing: its rejection may look so
         return None
-    successes = [dict(leaves_of(answer.content.data)) for answer in (upload, *links)]
-    others = [dict(leaves_of(answer.content.data)) for answer in refusals]
-    for path, value in successes[0].items():
-        is_of_all = all(path in one and one[path] == value for one in successes)
-        if _is_word(value) and is_of_all and all(one.get(path) != value for one in others):
+    successes = [list(leaves_of(answer.content.data)) for answer in (upload, *links)]
+    others = [leaf for answer in refusals for leaf in leaves_of(answer.content.data)]
+    for path, value in successes[0]:
+        is_word = isinstance(value, (bool, int)) or (isinstance(value, str) and re.fullmatch(r"[\w-]{1,20}", value))
+        if is_word and all((path, value) in leaves for leaves in successes) and (path, value) not in others:
             return path, value if isinstance(value, str) else json.dumps(value)
     return None
 
 
-def _is_word(value: Any) -> bool:
-    """Whether a value is short enough for a state, a flag or a code."""
-    return isinstance(value, (bool, int)) or (isinstance(value, str) and bool(re.fullmatch(r"[\w-]{1,20}", value)))
-
-
-def _joined(pattern: str, answer: Answer) -> str:
+def _extended(pattern: re.Pattern[str] | None, answer: Answer) -> re.Pattern[str]:
     """``pattern``, or one that matches the words of an answer, whatever its subject."""
     parts = re.split(rf"(?<!\w){re.escape(answer.operation.subject)}(?!\w)", answer.words)
     added = ".*".join(map(re.escape, parts)).replace(r"\ ", " ")
-    return f"{pattern}|{added}" if pattern else added
+    return re.compile(f"{pattern.pattern}|{added}" if pattern else added, re.IGNORECASE)
 
 
 def _paths(record: Record) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -275,7 +265,7 @@ def _steps(record: Record, secrets: tuple[Secret, ...]) -> Iterator[Step]:
     came = {path: response for path, response in record.downloads.items() if isinstance(response, Response)}
     groups = [*(answer.operation.secrets for answer in record.answers), *(record.tokens[path].secrets for path in came)]
     known = (*secrets, *(secret for group in groups for secret in group))
-    shown: list[Answer | None] = [record.polls[path] for path in record.links] or [record.last("link")]
+    shown = list(record.links.values()) or [record.last("link")]
     for answer in record.answers:
         if answer.name != "link" or answer in shown:
             request = answer.operation.request(answer.settings)
@@ -293,14 +283,14 @@ def _steps(record: Record, secrets: tuple[Secret, ...]) -> Iterator[Step]:
 def _leaves_shown(content: Content, secrets: tuple[Secret, ...], *, may_be_token: bool = False) -> list[tuple[str, str]]:
     shown, candidates = [], candidates_in(content.data, _NO_TOKEN)
     for path, value in [] if content.problem or content.data is None else leaves_of(content.data):
-        is_candidate = may_be_token and (is_sentence(value) or path in candidates)
+        is_candidate = may_be_token and (_is_sentence(value) or path in candidates)
         is_secret = is_candidate or any(map(is_credential_name, path.split(".")))
         text = MASK if is_secret else value if isinstance(value, str) else json.dumps(value)
         shown.append((_safe(path, secrets), _safe(text, secrets)))
     return shown
 
 
-def is_sentence(value: Any) -> bool:
+def _is_sentence(value: Any) -> bool:
     """Whether a text has several words, one of which may be a token."""
     return isinstance(value, str) and " " in value.strip() and not re.fullmatch(r"[\d\s:+.-]+", value)
 
