@@ -15,25 +15,21 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "Checks an Airflow connection against the service. Without the flags for more, it only reads."
 EPILOG = "Exit status: 0 if tasks can rely on it, as far as tried; 1 if not; 2 if an argument or confirmation was refused."
-OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--conn-id", {"default": DEFAULT_CONN_ID, "help": f"the Airflow connection; default: {DEFAULT_CONN_ID}"}),
-    ("--wrong-token", {"action": "store_true", "help": "also send a wrong token, which may lock an account"}),
-    (
-        "--upload",
-        {"metavar": "URL", "help": "upload this file and download it; it stays in the service. - reads the URL from stdin"},
-    ),
-    (
-        "--wait",
-        {"metavar": "SECONDS", "type": float, "default": 300.0, "help": "how long to wait for the file; default: 300"},
-    ),
-    (
-        "--delete-folder",
-        {"metavar": "ID", "help": "delete this folder with its contents, permanently; asks for the ID again on stdin"},
-    ),
-    ("--json", {"action": "store_true", "help": "print the report as JSON"}),
-)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--conn-id": {"default": DEFAULT_CONN_ID, "help": f"the Airflow connection; default: {DEFAULT_CONN_ID}"},
+    "--wrong-token": {"action": "store_true", "help": "also send a wrong token, which may lock an account"},
+    "--upload": {
+        "metavar": "URL",
+        "help": "upload this file and download it; it stays in the service. - reads the URL from stdin",
+    },
+    "--wait": {"metavar": "SECONDS", "type": float, "default": 300.0, "help": "how long to wait for the file; default: 300"},
+    "--delete-folder": {
+        "metavar": "ID",
+        "help": "delete this folder with its contents, permanently; asks for the ID again on stdin",
+    },
+    "--json": {"action": "store_true", "help": "print the report as JSON"},
+}
 """Each flag, as ``argparse`` takes it."""
-_USABLE, _NOT_USABLE, _REFUSED = 0, 1, 2
 _CONFIRM = "This deletes folder '{}' with everything in it, permanently. Type its id to confirm: "
 
 
@@ -53,18 +49,15 @@ def run(given: argparse.Namespace) -> int:
         report = diagnose(given.conn_id, wrong_token=given.wrong_token, upload=upload, delete_folder=folder_id, wait=given.wait)
     except (InvalidInputError, EOFError, KeyboardInterrupt) as error:
         print(error if isinstance(error, InvalidInputError) else "Nothing was sent.")
-        return _REFUSED
+        return 2
     print(json.dumps(report.to_dict(), indent=2) if given.json else report, file=output)
-    return _USABLE if report.usable else _NOT_USABLE
+    return 0 if report.usable else 1
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """As :func:`run`, for ``python -m``.
-
-    :param arguments: the command line, without the program's name.
-    """
+    """As :func:`run`, for ``python -m``; the arguments are those after the program's name."""
     parser = argparse.ArgumentParser("python -m airflow_provider_cloudstore.doctor", description=DESCRIPTION, epilog=EPILOG)
-    for flag, more in OPTIONS:
+    for flag, more in OPTIONS.items():
         parser.add_argument(flag, **more)
     given, unknown = parser.parse_known_args(arguments)
     if unknown:
@@ -84,6 +77,6 @@ def commands() -> list[GroupCommand]:
     """The commands of ``airflow``, which ``provider_info`` declares."""
     from airflow_provider_cloudstore.compat import ActionCommand, Arg, GroupCommand
 
-    arguments = tuple(Arg((flag,), **more) for flag, more in OPTIONS)  # type: ignore[no-untyped-call]
+    arguments = tuple(Arg((flag,), **more) for flag, more in OPTIONS.items())  # type: ignore[no-untyped-call]
     doctor = ActionCommand("doctor", "Check a connection against the service", run_and_exit, arguments, DESCRIPTION, EPILOG)
     return [GroupCommand("cloudstore", "Check a cloud file storage service", [doctor])]

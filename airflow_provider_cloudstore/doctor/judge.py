@@ -89,7 +89,6 @@ class Record:
     """What was asked and answered so far.
 
     :param connection: the settings, or why they cannot be read.
-    :param warnings: what is probably wrong with them.
     :param uploads: whether an upload is to be tried, which proves the address and the token.
     :param answers: all of them, in order; the first is for a file that does not exist.
     :param waited: after how many seconds the wait for that link was given up.
@@ -263,8 +262,8 @@ def _paths(record: Record) -> Iterator[tuple[str, list[str], list[str]]]:
 def _steps(record: Record, secrets: tuple[Secret, ...]) -> Iterator[Step]:
     """What to show. Of the requests for a link, these are those that found one, or else the last."""
     came = {path: response for path, response in record.downloads.items() if isinstance(response, Response)}
-    groups = [*(answer.operation.secrets for answer in record.answers), *(record.tokens[path].secrets for path in came)]
-    known = (*secrets, *(secret for group in groups for secret in group))
+    holders = [*(answer.operation for answer in record.answers), *(record.tokens[path] for path in came)]
+    known = (*secrets, *(secret for holder in holders for secret in holder.secrets))
     shown = list(record.links.values()) or [record.last("link")]
     for answer in record.answers:
         if answer.name != "link" or answer in shown:

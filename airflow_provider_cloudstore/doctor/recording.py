@@ -18,9 +18,8 @@ from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudS
 from airflow_provider_cloudstore.hooks.connection import read_connection
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.results import DownloadLink, RemoteUpload
+from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ def examine(conn_id: str, *, wrong_token: bool, upload: str | None, delete_folde
     deletion = None if delete_folder is None else DeleteFolder(settings, delete_folder)
     record = Record(conn_id, settings, warnings, uploads=upload is not None)
     with BlockingClient(settings, lambda: settings) as client:
-        sender = _Sender(record, settings, client)
+        sender = _Sender(record, client)
         try:
             sender.try_reading(wrong_token=wrong_token)
             problems = judge(record).problems
@@ -54,8 +53,8 @@ def examine(conn_id: str, *, wrong_token: bool, upload: str | None, delete_folde
 class _Sender:
     """Fills a record. What it must know to go on, it asks the answers."""
 
-    def __init__(self, record: Record, settings: Settings, client: BlockingClient) -> None:
-        self._record, self._settings, self._client = record, settings, client
+    def __init__(self, record: Record, client: BlockingClient) -> None:
+        self._record, self._client, self._settings = record, client, client.settings
 
     def try_reading(self, *, wrong_token: bool) -> None:
         operation = CreateDownloadLink(self._settings, MISSING_FILE_ID)
@@ -71,11 +70,14 @@ class _Sender:
             return
         log.warning("The upload is queued. Waiting up to %g s for the file ...", wait)
         ends_at = time.monotonic() + wait
-        while not self._poll(ids):
-            if time.monotonic() >= ends_at:
-                self._record.waited = wait
-                return
+        while True:
+            for path, upload in ids.items():
+                with suppress(InvalidInputError):  # what may be an id is none
+                    self._ask("link", CreateDownloadLink(self._settings, upload.file_id), path)
+            if self._record.links or time.monotonic() >= ends_at:
+                break
             time.sleep(_PAUSE)
+        self._record.waited = None if self._record.links else wait
         for path, link in self._record.tokens.items():
             self._record.downloads[path] = self._download(link)
 
@@ -90,12 +92,6 @@ class _Sender:
         answer = Answer(name, operation, settings, outcome, id_path)
         self._record.answers.append(answer)
         return answer
-
-    def _poll(self, ids: dict[str, RemoteUpload]) -> bool:
-        for path, upload in ids.items():
-            with suppress(InvalidInputError):  # what may be an id is none
-                self._ask("link", CreateDownloadLink(self._settings, upload.file_id), path)
-        return bool(self._record.links)
 
     def _download(self, link: DownloadLink) -> Response | CloudStoreError:
         """What comes: the file's size, and as much of it as a response may have; or an error."""

@@ -26,7 +26,7 @@ class Step:
     name: str
     request: str
     seen: str
-    leaves: list[tuple[str, str]] = field(default_factory=list)
+    leaves: list[tuple[str, str]]
 
 
 @dataclass(slots=True)
