@@ -128,8 +128,8 @@ def judge(record: Record) -> Report:
     """What follows from a record, which may have ended early; a second look finds the same."""
     if when := _success_when(record):
         path, value = when
-        extra = ((tuple(path.split(".")), value),)
-        report = judge(replace(record, answers=[one.read_with(success_when=extra) for one in record.answers]))
+        condition = (tuple(path.split(".")), value)
+        report = judge(replace(record, answers=[one.read_with(success_when=(condition,)) for one in record.answers]))
         report.extras = {"success_when": f"{path}={value}", **report.extras}
         return report
     report = Report(record.conn_id, notes=[f"The connection {warning}" for warning in record.warnings])
@@ -262,9 +262,9 @@ def _paths(record: Record) -> Iterator[tuple[str, list[str], list[str]]]:
 def _steps(record: Record, secrets: tuple[Secret, ...]) -> Iterator[Step]:
     """What to show. Of the requests for a link, these are those that found one, or else the last."""
     came = {path: response for path, response in record.downloads.items() if isinstance(response, Response)}
-    holders = [*(answer.operation for answer in record.answers), *(record.tokens[path] for path in came)]
-    known = (*secrets, *(secret for holder in holders for secret in holder.secrets))
-    shown = list(record.links.values()) or [record.last("link")]
+    groups = [*(answer.operation.secrets for answer in record.answers), *(record.tokens[path].secrets for path in came)]
+    known = (*secrets, *(secret for group in groups for secret in group))
+    shown: list[Answer | None] = [*record.links.values()] or [record.last("link")]
     for answer in record.answers:
         if answer.name != "link" or answer in shown:
             request = answer.operation.request(answer.settings)
