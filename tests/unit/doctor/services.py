@@ -48,11 +48,8 @@ class Service:
 
     :param verdict: how the first line begins.
     :param replies: where it differs from :data:`DEFAULTS`.
-    :param extras: what the doctor proposes.
-    :param candidates: what it leaves to a human.
-    :param chosen: what the human sets.
+    :param candidates: what it leaves to a human, who sets ``chosen``.
     :param says: what else the report says.
-    :param file_id: the id of the uploaded file.
     :param polls: how many requests for its link are refused.
     """
 
@@ -67,6 +64,8 @@ class Service:
 
 
 OK = envelopes(ok=False, error="no {what} {subject}")
+OK_PATTERNS = {"not_found_pattern": "no file .*|no folder .*", "token_refused_pattern": "no token .*"}
+PATTERNS = {"not_found_pattern": "no file|no folder", "token_refused_pattern": "no token"}
 SERVICES = {
     "as assumed": Service(CAN, {"content": (200, "value\n" * 200)}, says=f"1,200 bytes came\n  (body): {'value ' * 11}valu\n"),
     "status": Service(
@@ -89,11 +88,7 @@ SERVICES = {
             "queued": (200, {"ok": True, "result": {"file": {"uid": "{id}", "queue": "q1"}}}),
             "early": (200, {"ok": False, "error": "not ready yet"}),
         },
-        {
-            "file_id_path": "result.file.uid",
-            "not_found_pattern": "no file .*|not ready yet|no folder .*",
-            "token_refused_pattern": "no token .*",
-        },
+        OK_PATTERNS | {"file_id_path": "result.file.uid", "not_found_pattern": "no file .*|not ready yet|no folder .*"},
     ),
     "names of its own": Service(  # docs/operate/check-your-service.md shows it
         CAN_OTHERWISE,
@@ -102,12 +97,7 @@ SERVICES = {
             "queued": (202, {"ok": True, "result": {"file": {"uid": "{id}"}, "queue": 41}}),
             "link": (200, {"ok": True, "link": {"href": DOWNLOAD_URL}}),
         },
-        {
-            "file_id_path": "result.file.uid",
-            "token_path": "link.href",
-            "not_found_pattern": "no file .*|no folder .*",
-            "token_refused_pattern": "no token .*",
-        },
+        OK_PATTERNS | {"file_id_path": "result.file.uid", "token_path": "link.href"},
     ),
     "errors as strings, numbers as ids": Service(
         CAN_OTHERWISE,
@@ -159,9 +149,6 @@ SERVICES = {
         f"{NO_FILE}HTTP 200 with an error in place of the file: *** expired",
         {"content": (200, {"error": "{token} expired", "new_token": "c4n4ry"})},
     ),
-    "a login page in place of the file": Service(
-        f"{NO_FILE}HTTP 200 with a web page in place of the file", {"content": (200, "<html>Sign in</html>")}
-    ),
     "a token of one word": Service(
         f"{CANNOT}no link for the uploaded file was found in a response within 0 s",
         {"link": (200, {"ok": True, "key": "ticket"})},
@@ -173,11 +160,7 @@ SERVICES = {
         f"{CANNOT}a refused token looks like a missing file; this connection's may be refused, too",
         dict.fromkeys(DEFAULTS, (200, {"ok": False, "error": "no access"})),
     ),
-    "a message without the id": Service(
-        CAN_OTHERWISE,
-        envelopes(ok=False, error="no {what}"),
-        {"not_found_pattern": "no file|no folder", "token_refused_pattern": "no token"},
-    ),
+    "a message without the id": Service(CAN_OTHERWISE, envelopes(ok=False, error="no {what}"), PATTERNS),
     "uploads without an id": Service(f"{CANNOT}nothing shows that an upload was accepted", {"queued": (200, {"state": "no"})}),
     "deletions that do nothing": Service(
         f"{CANNOT}nothing shows that a folder was deleted", {"folder": (200, {"deleted": 0}), "deleted": (200, {"deleted": 0})}
@@ -185,7 +168,7 @@ SERVICES = {
     "uploads rejected": Service(
         f"{CANNOT}uploads fail: HTTP 200, but the service reports an error: quota exceeded",
         OK | {"queued": (200, {"ok": False, "error": "quota exceeded"})},
-        {"not_found_pattern": "no file .*|no folder .*", "token_refused_pattern": "no token .*"},
+        OK_PATTERNS,
     ),
     "a login page": Service(f"{CANNOT}HTTP 200 with a web page", dict.fromkeys(DEFAULTS, (200, "<html>Sign in</html>"))),
     "errors in words of its own": Service(
@@ -196,12 +179,7 @@ SERVICES = {
             "link": (200, {"outcome": "DONE", "url": DOWNLOAD_URL, "valid_to": "2029-01-01 00:00:00"}),
             "deleted": (200, {"outcome": "DONE"}),
         },
-        {
-            "success_when": "outcome=DONE",
-            "file_id_path": "item.file_id",
-            "not_found_pattern": "no file|no folder",
-            "token_refused_pattern": "no token",
-        },
+        PATTERNS | {"success_when": "outcome=DONE", "file_id_path": "item.file_id"},
         says="why: no file",
     ),
     "a refused token is not recognized": Service(UNRECOGNIZED, {"token": (200, {"outcome": "REFUSED"})}),
@@ -241,10 +219,5 @@ def start(service: Service, mocker: requests_mock.Mocker, monkeypatch: pytest.Mo
         return text.encode()
 
     mocker.register_uri(requests_mock.ANY, requests_mock.ANY, content=respond)
-    connection = {
-        "conn_type": "cloudstore",
-        "host": HOST,
-        "password": TOKEN,
-        "extra": {"max_attempts": 1, **extra},
-    }
+    connection = {"conn_type": "cloudstore", "host": HOST, "password": TOKEN, "extra": {"max_attempts": 1, **extra}}
     monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))

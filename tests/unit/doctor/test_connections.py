@@ -37,11 +37,6 @@ def test_a_connection_from_airflows_database(emulator: Emulator) -> None:
     assert verdict_on("stored").startswith(expected)
 
 
-@pytest.mark.usefixtures("airflow_db")
-def test_a_connection_that_is_nowhere() -> None:
-    assert "it is not defined, or Airflow cannot parse it. Add it in Admin" in verdict_on("nowhere")
-
-
 def test_a_secrets_backend_that_fails_is_reported(tmp_path: Path) -> None:
     backend = {
         "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",

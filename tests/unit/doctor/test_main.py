@@ -63,28 +63,21 @@ def test_all_flags_try_everything(protecting: Emulator, doctor: Doctor) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "given", "says"),
     [
-        ["--upload", "file:///etc/passwd"],
-        ["--delete-folder", "Keep/"],
-        ["--delete-folder", "old", "--upload", "no url"],
+        (["--upload", "file:///etc/passwd"], "", "http, https or ftp"),
+        (["--delete-folder", "Keep"], "Keep\n", "protected"),
+        (["--delete-folder", "old", "--upload", "no url"], "old\n", "URL"),
+        (["--delete-folder", "old"], "", "This deletes folder 'old' with everything in it, permanently."),
+        (["--delete-folder", "old"], "older\n", "This deletes folder 'old' with everything in it, permanently."),
     ],
-    ids=" ".join,
 )
-def test_a_refused_argument_sends_nothing_and_exits_with_2(protecting: Emulator, doctor: Doctor, arguments: list[str]) -> None:
-    status, out, err = doctor(*arguments, given=f"{arguments[1]}\n")  # the id again, if it is one
-    assert (status, out) == (2, "")
-    assert err.strip()
-    assert protecting.state()["requests"] == {}
-
-
-@pytest.mark.parametrize("given", ["", "older\n"])
-def test_a_deletion_that_is_not_confirmed_with_the_folders_id_sends_nothing(
-    protecting: Emulator, doctor: Doctor, given: str
+def test_what_is_refused_or_not_confirmed_sends_nothing_and_exits_with_2(
+    protecting: Emulator, doctor: Doctor, arguments: list[str], given: str, says: str
 ) -> None:
-    status, out, err = doctor("--delete-folder", "old", given=given)
+    status, out, err = doctor(*arguments, given=given)
     assert (status, out) == (2, "")
-    assert "This deletes folder 'old' with everything in it, permanently." in err
+    assert says in err
     assert protecting.state()["requests"] == {}
 
 
@@ -113,10 +106,10 @@ def test_ctrl_c_during_a_wait_prints_the_report_so_far(
 def test_the_command_of_airflow_prints_the_report_and_exits_like_the_module(emulator: Emulator, *, works: bool) -> None:
     if not hasattr(ProvidersManager, "cli_command_functions"):
         pytest.skip("this Airflow has no commands of providers: they came with 3.2")
-    flags = ["--json"] if works else ["--conn-id", "nowhere", "--json"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "airflow", "cloudstore", "doctor", *flags], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "airflow", "cloudstore", "doctor", "--json", *(() if works else ("--conn-id", "nowhere"))]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == (0 if works else 1), ended.stderr
-    assert json.loads(ended.stdout)["usable"] is works
+    report = json.loads(ended.stdout)
+    assert report["usable"] is works
+    assert ("it is not defined, or Airflow cannot parse it. Add it in Admin" in report["verdict"]) is not works
     assert emulator.access_token not in ended.stdout + ended.stderr
