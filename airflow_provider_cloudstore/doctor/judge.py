@@ -91,7 +91,7 @@ class Record:
     :param connection: the settings, or why they cannot be read.
     :param uploads: whether an upload is to be tried, which proves the address and the token.
     :param answers: all of them, in order; the first is for a file that does not exist.
-    :param waited: after how many seconds the wait for that link was given up.
+    :param waited: after how many seconds the wait for a link of the uploaded file was given up.
     :param downloads: what came for each link, by the path of its token: the beginning of a file, or an error.
     """
 
@@ -282,16 +282,13 @@ def _steps(record: Record, secrets: tuple[Secret, ...]) -> Iterator[Step]:
 def _leaves_shown(content: Content, secrets: tuple[Secret, ...], *, may_be_token: bool = False) -> list[tuple[str, str]]:
     shown, candidates = [], candidates_in(content.data, _NO_TOKEN)
     for path, value in [] if content.problem or content.data is None else leaves_of(content.data):
-        is_candidate = may_be_token and (_is_sentence(value) or path in candidates)
+        # One of several words may be the token.
+        is_sentence = isinstance(value, str) and " " in value.strip() and not re.fullmatch(r"[\d\s:+.-]+", value)
+        is_candidate = may_be_token and (is_sentence or path in candidates)
         is_secret = is_candidate or any(map(is_credential_name, path.split(".")))
         text = MASK if is_secret else value if isinstance(value, str) else json.dumps(value)
         shown.append((_safe(path, secrets), _safe(text, secrets)))
     return shown
-
-
-def _is_sentence(value: Any) -> bool:
-    """Whether a text has several words, one of which may be a token."""
-    return isinstance(value, str) and " " in value.strip() and not re.fullmatch(r"[\d\s:+.-]+", value)
 
 
 def _safe(text: str, secrets: tuple[Secret, ...]) -> str:

@@ -16,13 +16,12 @@ from tests.doc_blocks import PAGES, ROOT, blocks, code_of
 from tests.unit.doctor.services import SERVICES, start
 
 PAGE = ROOT / "docs" / "operate" / "check-your-service.md"
-PROGRAM = ("airflow", "cloudstore", "doctor")
 COMMANDS = [
     (page, tuple(shlex.split(line)))
     for page in PAGES
     for block in blocks(page, "console")
     for line in block.code.splitlines()
-    if line.startswith(" ".join(PROGRAM))
+    if line.startswith("airflow cloudstore doctor")
 ]
 SAMPLE = "https://example.com/small.csv"
 
