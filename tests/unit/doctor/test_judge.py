@@ -37,7 +37,7 @@ VAGUE = (200, {"ok": False, "error": "no access"})
 READ = {"missing file": SAID, "wrong path": (404, "")}
 QUEUED = READ | {"upload": (200, {"id": "f1a"})}
 FINE = (200, {"status": "fine", "id": "f1a", "token": "t-1"})
-WORDS = {"status": "ok1", "ok": True, "size": 1234, "version": "1.5", "at": "2029-01-01T00:00:00Z", "key": "later"}
+WORDS = {"status": "ok1", "done": False, "next": None, "size": 1234, "version": "1.5", "at": "2029-01-01", "key": "later"}
 UNCLEAR = QUEUED | {"link": (200, {"one": "token-1", "two": "token-2"})}
 
 Replies = dict[str, tuple[int, Any]]
