@@ -131,7 +131,7 @@ test-ui: chromium
 test-site: chromium site
 test-neighbours: neighbours
 neighbours:
-	@scripts/apt.sh nginx haproxy squid
+	@scripts/apt.sh nginx haproxy
 	@scripts/npm.sh azurite@3.37.0
 
 bench: env-$(NEW) ## run the benchmarks; compare figures only within one run

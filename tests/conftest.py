@@ -13,7 +13,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -92,17 +91,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     scheduler = LoadScopeScheduling(config, log)
     scheduler._split_scope = _scope
     return scheduler
-
-
-def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
-    """Say in one line what was checked, if the whole fast suite ran and nothing failed."""
-    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.option.markexpr == "not slow"
-    if exitstatus or not is_whole or config.option.keyword:
-        return
-    count = len(terminalreporter.stats.get("passed", []))
-    python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-    terminalreporter.write_line(f"Checked: {count:,} tests on Airflow {version('apache-airflow')} and {python}.")
-    terminalreporter.write_line("Not run: what needs a full Airflow, a cluster, a browser or other versions (make help).")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Real programs that stand beside or before the service: front ends, a forward proxy, and object stores.
+"""Real programs that stand beside or before the service: front ends and object stores.
 
 Each listens on a free port of loopback, keeps all of its files in a temporary folder, and is a child process that ends with its
 block. Where a program is not on this machine, the test is skipped, with the reason.
@@ -6,7 +6,6 @@ block. Where a program is not on this machine, the test is skipped, with the rea
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import signal
@@ -19,11 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.cluster import NOBODY
 from scripts.processes import Program, free_port, until
 
 AZURITE = Path(__file__).resolve().parents[3] / ".npm/azurite/node_modules/azurite/dist/src/blob/main.js"
-PROXY_LOGIN, PROXY_PASSWORD = "etl", "proxy-passw0rd"
 _SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 
 
@@ -45,7 +42,7 @@ class Neighbour:
         return f"http://127.0.0.1:{self.port}"
 
     def logged(self) -> str:
-        """What its log holds; a line is written when a request, or for squid a connection, is over."""
+        """What its log holds; a line is written when a request is over."""
         log = self.folder / "access.log"
         return log.read_text() if log.exists() else self.program.printed()
 
@@ -61,14 +58,12 @@ def _running(
     name: str,
     arguments: Sequence[str],
     files: Mapping[str, str],
-    user: int | None = None,
     reload_signal: int = signal.SIGHUP,
 ) -> Iterator[Neighbour]:
     """Run a program until the end of the block.
 
     :param arguments: in which, as in the files, ``{folder}`` and ``{port}`` are replaced.
     :param files: their texts by their names in its folder.
-    :param user: as which it runs.
     """
     binary = shutil.which(name, path=_SYSTEM_PATH)
     if binary is None:
@@ -80,9 +75,7 @@ def _running(
 
     for file, text in files.items():
         (folder / file).write_text(fill(text))
-    if user is not None:
-        os.chown(folder, user, user)
-    program = Program(name, [binary, *map(fill, arguments)], folder / "output.txt", cwd=folder, user=user)
+    program = Program(name, [binary, *map(fill, arguments)], folder / "output.txt", cwd=folder)
     try:
         program.start()
         program.until_listens(port)
@@ -92,17 +85,16 @@ def _running(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def nginx(server: str, more: str = "") -> AbstractContextManager[Neighbour]:
+def nginx(server: str) -> AbstractContextManager[Neighbour]:
     """Run nginx.
 
     :param server: what stands in ``server { }``.
-    :param more: what stands before that.
     """
     temporary = "".join(f"{kind}_temp_path {{folder}}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     user = "user root;" if os.geteuid() == 0 else ""  # another cannot enter the folder
     config = (
         f"daemon off; worker_processes 1; {user} pid {{folder}}/pid; error_log stderr;\nevents {{ }}\n"
-        f"http {{\naccess_log {{folder}}/access.log;\n{temporary}{more}\nserver {{ listen 127.0.0.1:{{port}}; {server} }}\n}}\n"
+        f"http {{\naccess_log {{folder}}/access.log;\n{temporary}server {{ listen 127.0.0.1:{{port}}; {server} }}\n}}\n"
     )
     return _running("nginx", ["-p", "{folder}", "-c", "{folder}/config", "-e", "stderr"], {"config": config})
 
@@ -115,31 +107,6 @@ def haproxy(address: str) -> AbstractContextManager[Neighbour]:
         f"frontend f\n bind 127.0.0.1:{{port}}\n default_backend b\nbackend b\n server s {address}\n"
     )
     return _running("haproxy", ["-W", "-f", "{folder}/config"], {"config": config}, reload_signal=signal.SIGUSR2)
-
-
-def squid() -> AbstractContextManager[Neighbour]:
-    """Run squid, a forward proxy with one user, who has a password."""
-    helpers = [Path("/usr", folder, "squid/basic_ncsa_auth") for folder in ("lib", "lib64", "libexec")]
-    helper = next((path for path in helpers if path.exists()), None)
-    if helper is None:
-        pytest.skip("squid's basic_ncsa_auth is not installed: make neighbours")
-    digest = hashlib.md5(PROXY_PASSWORD.encode(), usedforsecurity=False).hexdigest()
-    config = f"""\
-http_port 127.0.0.1:{{port}}
-pid_filename {{folder}}/pid
-cache_log {{folder}}/cache.log
-access_log stdio:{{folder}}/access.log
-coredump_dir {{folder}}
-cache deny all
-shutdown_lifetime 0 seconds
-auth_param basic program {helper} {{folder}}/users
-acl known proxy_auth REQUIRED
-http_access allow known
-http_access deny all
-"""
-    files = {"config": config, "users": f"{PROXY_LOGIN}:{digest}\n"}
-    # It refuses to be root.
-    return _running("squid", ["-N", "-f", "{folder}/config"], files, NOBODY if os.geteuid() == 0 else None)
 
 
 def moto() -> AbstractContextManager[Neighbour]:

@@ -1,4 +1,4 @@
-"""Uploads by both clients behind front ends and a forward proxy that people really run.
+"""Uploads by both clients behind front ends that people really run.
 
 Slow, and with needs of its own: ``make test-neighbours`` runs it.
 """
@@ -6,14 +6,10 @@ Slow, and with needs of its own: ``make test-neighbours`` runs it.
 from __future__ import annotations
 
 import asyncio
-import json
-import ssl
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -21,7 +17,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, Cl
 from scripts.processes import free_port
 from tests.support import NO_RESPONSE, eventually
 from tests.wire.neighbours.conftest import Run
-from tests.wire.neighbours.servers import PROXY_LOGIN, PROXY_PASSWORD, haproxy, nginx, squid
+from tests.wire.neighbours.servers import haproxy, nginx
 
 pytestmark = pytest.mark.slow
 
@@ -41,10 +37,7 @@ def asynchronous() -> object:
     return asyncio.run(call())
 
 
-both_clients = pytest.mark.parametrize("client", [blocking, asynchronous])
-
-
-@both_clients
+@pytest.mark.parametrize("client", [blocking, asynchronous])
 @pytest.mark.parametrize(
     ("front_end", "fault", "says"),
     [
@@ -65,32 +58,3 @@ def test_an_upload_that_may_have_arrived_is_unknown_and_is_not_resent(
     assert bool(emulator.state()["effects"]) == bool(fault)
     # It need not have reached the service, so ask the front end.
     assert eventually(lambda: running.logged().count("/cloud/api/v2/file/url_upload_add")) == 1
-
-
-@both_clients
-def test_an_upload_goes_through_squid_or_its_error_says_what_to_set(
-    client: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    authority, bundle = trustme.CA(), tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(bundle)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    with Emulator(tls=context) as emulator, squid() as proxy:
-
-        def connect(password: str, host: str) -> None:
-            address = f"http://{PROXY_LOGIN}:{password}@127.0.0.1:{proxy.port}"
-            extra = {"proxy": address, "verify": str(bundle), "max_attempts": 1}
-            connection = json.loads(emulator.connection) | {"host": host, "extra": extra}
-            monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
-
-        connect("0ther-passw0rd", emulator.url)
-        with pytest.raises(exceptions.ConfigurationError, match="Set extra 'proxy' of the connection to http://user:password@"):
-            client()
-        connect(PROXY_PASSWORD, f"https://127.0.0.1:{free_port()}")
-        with pytest.raises(exceptions.ServiceUnreachableError, match="the proxy answered HTTP 503 to CONNECT"):
-            client()
-        assert emulator.state()["requests"] == {}
-        connect(PROXY_PASSWORD, emulator.url)
-        client()
-        assert emulator.state()["effects"] == {"upload": 1}
-        eventually(lambda: "CONNECT" in proxy.logged() and f" {PROXY_LOGIN} " in proxy.logged())
