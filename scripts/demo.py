@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import runpy
 import shutil
 import subprocess
 import sys
@@ -21,10 +20,7 @@ SIZE = 4 * 1024 * 1024
 
 
 def main() -> int:
-    """Run the demo.
-
-    :returns: 0 if every step succeeded.
-    """
+    """Run the demo, and return its exit status."""
     began = time.monotonic()
     home = ROOT / ".demo" / "home"
     print("Preparing Airflow's database (once) and starting the emulator ...", flush=True)
@@ -45,32 +41,16 @@ def main() -> int:
 
 
 def run_staged_etl(home: Path, emulator: Emulator, url: str, sha256: str) -> bool:
-    """Run the example DAG in a separate process, which has an Airflow of its own.
-
-    :param sha256: what the DAG verifies the downloaded file with.
-    :returns: whether the run succeeded.
-    """
+    """Run the example DAG on an Airflow of its own, and return whether it succeeded."""
     conf = json.dumps({"source_url": url, "expected_sha256": sha256, "staging_folder_id": "staging", "target_folder": str(home)})
+    command = [sys.executable, "-m", "airflow", "dags", "test", "example_staged_etl", "--conf", conf]
     env = environment(home, AIRFLOW_CONN_CLOUDSTORE_DEFAULT=emulator.connection)
     with (ROOT / ".demo" / "last.log").open("w") as log:
-        command = [sys.executable, "-m", "scripts.demo", conf]
-        return subprocess.run(command, env=env, cwd=ROOT, stdout=log, stderr=log, check=False).returncode == 0
-
-
-def run_here(conf: str) -> int:
-    """Run the example DAG in this process.
-
-    :param conf: the run's configuration, as JSON.
-    """
-    run = runpy.run_path(str(ROOT / "dags_examples" / "staged_etl.py"))["dag"].test(run_conf=json.loads(conf))
-    return int(run.state != "success")
+        return subprocess.run(command, env=env, stdout=log, stderr=log, check=False).returncode == 0
 
 
 def report(url: str, state: dict[str, Any]) -> list[str]:
-    """Print what happened to the emulator.
-
-    :returns: the problems found.
-    """
+    """Print what happened to the emulator, and return the problems found."""
     requests, effects = state["requests"], state["effects"]
     print(f"\n  uploaded     {url} ({SIZE:,} bytes, fetched by the service)")
     print(f"  waited       {requests.get('link', 0)} requests for a link, {effects.get('link', 0)} of them successful")
@@ -85,4 +65,4 @@ def report(url: str, state: dict[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_here(*sys.argv[1:]) if sys.argv[1:] else main())
+    sys.exit(main())
