@@ -15,11 +15,7 @@ NODE_NAME = "CLUSTER_NODE"
 
 
 def environment(home: Path, **extra: str) -> dict[str, str]:
-    """The environment of an Airflow whose home is ``home``, without the caller's own ``AIRFLOW*`` variables.
-
-    :param home: its ``AIRFLOW_HOME``.
-    :param extra: more variables.
-    """
+    """The environment of an Airflow whose home is ``home``, without the caller's own ``AIRFLOW*`` variables."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")}
     own = {
         "AIRFLOW_HOME": str(home),
@@ -33,6 +29,17 @@ def environment(home: Path, **extra: str) -> dict[str, str]:
     return {**inherited, **own, **extra}
 
 
+def serving(port: int) -> dict[str, str]:
+    """The settings of an Airflow whose API server listens on a port of loopback, without a login; new DAGs appear at once."""
+    return {
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+    }
+
+
 def node_name() -> str:
     """The host name that Airflow displays for a task: its worker's name, since all workers share one machine.
 
@@ -41,23 +48,17 @@ def node_name() -> str:
     return os.environ.get(NODE_NAME, "localhost")
 
 
-def airflow(*arguments: str, env: Mapping[str, str]) -> None:
-    """Run an ``airflow`` command.
-
-    :param env: the environment of the Airflow.
-    :raises RuntimeError: with its output, if it failed.
-    """
+def airflow(*arguments: str, env: Mapping[str, str]) -> str:
+    """Run an ``airflow`` command and return its output; if it fails, the error has it."""
     command = [sys.executable, "-m", "airflow", *arguments]
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-2000:]}")
+        raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-4000:]}")
+    return done.stdout
 
 
 def migrate(home: Path) -> None:
-    """Create the database in ``home``, unless it exists.
-
-    :param home: the ``AIRFLOW_HOME``; concurrent callers wait for each other.
-    """
+    """Create the database in ``home``, unless it exists; concurrent callers wait for each other."""
     import sqlite3
 
     home.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,6 @@ def main(name: str, extras: str = "test") -> int:
     :param name: an Airflow version that has a constraint file, followed by ``-pyX.Y`` for another Python or by any word for other
         extras: ``3.3.2``, ``3.3.2-py3.13``, ``3.3.2-workbench``.
     :param extras: the project's extras to install, separated by commas.
-    :returns: the exit status.
     """
     if sys.version_info < OLDEST_PYTHON:
         print(f"Python >= 3.11 is needed, this is {sys.version.split()[0]}: make PYTHON=python3.11 ...", file=sys.stderr)
@@ -54,10 +53,7 @@ def main(name: str, extras: str = "test") -> int:
 
 
 def find_python(version: str) -> str | None:
-    """The first interpreter of a version that really starts; pyenv's shims exist even if they do not work.
-
-    :param version: such as ``3.12``.
-    """
+    """The first interpreter of a version that really starts; pyenv's shims exist even if they do not work."""
     pyenv = os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))
     places = [*os.environ.get("PATH", "").split(os.pathsep), *sorted(glob.glob(f"{pyenv}/versions/{version}.*/bin"))]
     for place in places:
@@ -68,10 +64,7 @@ def find_python(version: str) -> str | None:
 
 
 def may_use_uv(home: Path) -> bool:
-    """Whether uv would use the same index as pip, whose settings it ignores.
-
-    :param home: a virtual environment with pip.
-    """
+    """Whether uv would use the same index as pip, whose settings it ignores."""
     asked = [str(home / "bin" / "python"), "-m", "pip", "config", "get", "global.index-url"]
     return "PIP_INDEX_URL" not in os.environ and subprocess.run(asked, capture_output=True, check=False).returncode != 0
 

@@ -22,27 +22,16 @@ LIMIT = 60_000
 
 
 @contextmanager
-def browser() -> Iterator[Any]:
-    """A running Chromium."""
+def local_page() -> Iterator[Any]:
+    """A page of a new Chromium; its requests to other machines are aborted."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
-            yield chromium
+            page = chromium.new_page(viewport={"width": 1400, "height": 1000})
+            page.route(lambda url: not url.startswith(("http://127.0.0.1:", "file:")), lambda route: route.abort())
+            page.set_default_timeout(LIMIT)
+            yield page
         finally:
             chromium.close()
-
-
-def local_page(chromium: Any, width: int = 1400, height: int = 1000, **options: Any) -> Any:
-    """A new page whose requests to other machines are aborted.
-
-    :param chromium: a browser, or a context of one.
-    :param width: of the page, in CSS pixels.
-    :param height: of the page, in CSS pixels.
-    :param options: of Playwright's ``new_page``, such as ``color_scheme``.
-    """
-    page = chromium.new_page(viewport={"width": width, "height": height}, **options)
-    page.route(lambda url: not url.startswith(("http://127.0.0.1:", "file:")), lambda route: route.abort())
-    page.set_default_timeout(LIMIT)
-    return page

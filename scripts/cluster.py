@@ -26,7 +26,7 @@ from typing import Any, Self
 import requests
 
 from airflow_provider_cloudstore.emulator.runner import airflow_connection
-from scripts.airflow_home import NODE_NAME, ROOT, airflow, environment
+from scripts.airflow_home import NODE_NAME, ROOT, airflow, environment, serving
 from scripts.processes import Program, as_user, free_port, until
 
 NOBODY = 65534
@@ -68,15 +68,13 @@ class Cluster:
     """A distributed Airflow as a context manager.
 
     :param home: its ``AIRFLOW_HOME``: configuration, logs and the components' output.
-    :param dags: its DAG folder.
-    :param port: where the API server listens; 0 for a free port.
-    :param env: more environment variables.
     """
 
-    def __init__(self, home: Path, dags: Path, port: int = 0, **env: str) -> None:
+    def __init__(self, home: Path, dags: Path, **env: str) -> None:
         self.home, self.output = home, home / "output"
         self.output.mkdir(parents=True)
-        self.port = port or free_port()
+        self._port = free_port()
+        self._url = f"http://127.0.0.1:{self._port}"
         self._ports = {name: free_port() for name in _STORES}
         # Not in ``home``, which PostgreSQL's user may be unable to reach.
         self._stores = Path(tempfile.mkdtemp(prefix="cloudstore-cluster-"))
@@ -110,11 +108,6 @@ class Cluster:
             program.kill()
         shutil.rmtree(self._stores, ignore_errors=True)
 
-    @property
-    def url(self) -> str:
-        """The API server's address."""
-        return f"http://127.0.0.1:{self.port}"
-
     def __getitem__(self, name: str) -> Program:
         return self.programs[name]
 
@@ -137,16 +130,11 @@ class Cluster:
                 self.start(*group)
 
     def api(self, method: str, path: str, body: Any = None) -> Any:
-        """Call Airflow's REST API.
-
-        :param path: such as ``/dags``, optionally with a query.
-        :param body: plain data for a JSON body.
-        :raises requests.HTTPError: for a status of 400 and above.
-        """
+        """Call Airflow's REST API, at a path such as ``/dags``, and return what it responds."""
         if "Authorization" not in self._api.headers:
-            token = self._api.get(f"{self.url}/auth/token", timeout=_HTTP_TIMEOUT).json()["access_token"]
+            token = self._api.get(f"{self._url}/auth/token", timeout=_HTTP_TIMEOUT).json()["access_token"]
             self._api.headers["Authorization"] = f"Bearer {token}"
-        response = self._api.request(method, f"{self.url}/api/v2{path}", json=body, timeout=_HTTP_TIMEOUT)
+        response = self._api.request(method, f"{self._url}/api/v2{path}", json=body, timeout=_HTTP_TIMEOUT)
         response.raise_for_status()
         return response.json() if response.content else None
 
@@ -156,33 +144,23 @@ class Cluster:
         self.store("connections", {**connection, "extra": json.dumps(extra)} if extra else connection)
 
     def store(self, kind: str, entity: dict[str, Any]) -> None:
-        """Create or overwrite a connection or a pool.
-
-        :param kind: ``connections`` or ``pools``.
-        :param entity: as the REST API takes it.
-        """
+        """Create or overwrite one of the ``connections`` or ``pools``, as the REST API takes it."""
         action = {"action": "create", "entities": [entity], "action_on_existence": "overwrite"}
         result = self.api("PATCH", f"/{kind}", {"actions": [action]})
         assert not result["create"]["errors"], result
 
     def trigger(self, dag_id: str, **conf: Any) -> str:
-        """Trigger a run once the DAG is known.
-
-        :param conf: the run's configuration.
-        :returns: its run id.
-        """
-        self.unpause(dag_id)
+        """Trigger a run once the DAG is known, and return its id."""
+        self.until(f"the DAG {dag_id} is known", lambda: self._knows(dag_id))
+        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
         run_id = f"run_{time.time_ns()}"
         self.api("POST", f"/dags/{dag_id}/dagRuns", {"dag_run_id": run_id, "logical_date": None, "conf": conf})
         return run_id
 
-    def finish(self, dag_id: str, run_id: str, seconds: float = 300) -> dict[str, dict[str, Any]]:
-        """Wait until a run is over.
-
-        :returns: its task instances, as :meth:`tasks`.
-        """
+    def finish(self, dag_id: str, run_id: str) -> dict[str, dict[str, Any]]:
+        """Wait until a run is over, and return its task instances, as :meth:`tasks`."""
         run = f"/dags/{dag_id}/dagRuns/{run_id}"
-        self.until(f"{run_id} is over", lambda: self.api("GET", run)["state"] in {"success", "failed"}, seconds)
+        self.until(f"{run_id} is over", lambda: self.api("GET", run)["state"] in {"success", "failed"}, 300)
         return self.tasks(dag_id, run_id)
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, dict[str, Any]]:
@@ -201,16 +179,8 @@ class Cluster:
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}?deserialize=true"
         return self.api("GET", path)["value"]
 
-    def unpause(self, dag_id: str) -> None:
-        """Unpause a DAG once it is known."""
-        self.until(f"the DAG {dag_id} is known", lambda: self._knows(dag_id))
-        self.api("PATCH", f"/dags/{dag_id}", {"is_paused": False})
-
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What a query of Airflow's database returns; cheaper than the REST API.
-
-        :param sql: the query, with ``%s`` for each value.
-        """
+        """What a query of Airflow's database returns; cheaper than the REST API."""
         with closing(self.database()) as database, database.cursor() as cursor:
             cursor.execute(sql, values)
             return list(cursor.fetchall())
@@ -223,13 +193,7 @@ class Cluster:
 
     def until(self, what: str, true: Callable[[], Any], seconds: float = 120) -> Any:
         """Wait until a condition is true; fail if a component ends."""
-
-        def true_and_alive() -> Any:
-            for program in self.programs.values():
-                assert not program.ended_by_itself, f"{program.name} ended by itself\n{program.tail()}"
-            return true()
-
-        return until(what, true_and_alive, seconds, lambda: "\n".join(program.tail() for program in self.programs.values()))
+        return until(what, true, seconds, self.programs.values())
 
     def _knows(self, dag_id: str) -> bool:
         broken = self.api("GET", "/importErrors")["import_errors"]
@@ -241,7 +205,7 @@ class Cluster:
         if name in _STORES:  # PostgreSQL already listens while it recovers
             program.until_printed("eady to accept connections")
         elif name == "api-server":
-            program.until("it responds", lambda: responds(f"{self.url}/api/v2/version"), 180)
+            program.until("it responds", lambda: responds(f"{self._url}/api/v2/version"), 180)
         elif name in WORKERS:
             program.until_printed(f"{name}@{name} ready.", 180)
 
@@ -250,19 +214,15 @@ class Cluster:
         return environment(
             self.home,
             **_HEARTBEATS,
-            AIRFLOW__API__PORT=str(self.port),
-            AIRFLOW__API__HOST="127.0.0.1",
+            **serving(self._port),
             AIRFLOW__API__SECRET_KEY=secrets.token_urlsafe(48),
             AIRFLOW__API_AUTH__JWT_SECRET=secrets.token_urlsafe(48),
             AIRFLOW__CELERY__BROKER_URL=f"redis://127.0.0.1:{self._ports['redis']}/0",
             AIRFLOW__CELERY__RESULT_BACKEND=f"db+postgresql://airflow@127.0.0.1:{self._ports['postgres']}/postgres",
             AIRFLOW__CORE__DAGS_FOLDER=str(dags),
-            AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{self.port}/execution/",
             AIRFLOW__CORE__EXECUTOR="CeleryExecutor",
             AIRFLOW__CORE__FERNET_KEY=base64.urlsafe_b64encode(os.urandom(32)).decode(),
             AIRFLOW__CORE__HOSTNAME_CALLABLE="scripts.airflow_home.node_name",
-            AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
-            AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL="5",
             AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=database,
             AIRFLOW__LOGGING__BASE_LOG_FOLDER=str(self.home / "logs"),
             AIRFLOW__OPERATORS__DEFAULT_QUEUE="default",

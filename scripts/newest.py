@@ -18,11 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(airflow: str) -> int:
-    """Upgrade the environment of the running interpreter.
-
-    :param airflow: the version that Airflow keeps.
-    :returns: the exit status.
-    """
+    """Upgrade the environment of the running interpreter, but for Airflow, and return the exit status."""
     requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     names = [re.split(r"[<>=]", requirement)[0] for requirement in requirements]
     names.remove("apache-airflow")

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,10 +26,7 @@ class Program:
     On Linux it gets SIGTERM when the thread that started it ends, so that it does not outlive this process.
 
     :param name: its name in messages.
-    :param command: the program and its arguments.
     :param log: the file for its output.
-    :param env: its environment; None for this process's.
-    :param cwd: its working directory.
     :param user: the id of the user and group to run as (root only); None for the current ones.
     """
 
@@ -54,7 +51,13 @@ class Program:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.stop()
+        """End it, and kill what is still running after a while."""
+        family = self._family()
+        self.send(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._process:
+                self._process.wait(20)
+        self.kill(family)
 
     def start(self) -> None:
         """Start it; it must not be running. Its session is its own: only this process handles Ctrl-C."""
@@ -72,7 +75,7 @@ class Program:
 
     @property
     def ended_by_itself(self) -> bool:
-        """Whether it was started, and ended without :meth:`stop` or :meth:`kill`."""
+        """Whether it was started, and ended without :meth:`kill`."""
         return self._process is not None and self._process.poll() is not None
 
     @property
@@ -85,24 +88,8 @@ class Program:
         if self._process:
             self._process.send_signal(number)
 
-    def stop(self, number: int = signal.SIGTERM, seconds: float = 20) -> None:
-        """Send it a signal, and kill what is still running after a while.
-
-        :param number: the signal.
-        :param seconds: the grace period.
-        """
-        family = self._family()
-        self.send(number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            if self._process:
-                self._process.wait(seconds)
-        self.kill(family)
-
     def kill(self, more: Iterable[psutil.Process] = ()) -> None:
-        """Send SIGKILL to all of its processes, as if its machine were lost.
-
-        :param more: processes that were its descendants before.
-        """
+        """Send SIGKILL to all of its processes, and to those that were its descendants before, as if its machine were lost."""
         doomed = {*more, *self.freeze()}
         _signal_all(doomed, signal.SIGKILL)
         if self._process:
@@ -139,16 +126,8 @@ class Program:
         self.until(f"port {port} listens", lambda: listens(port), seconds)
 
     def until(self, what: str, true: Callable[[], Any], seconds: float) -> None:
-        """Wait until a condition is true.
-
-        :raises AssertionError: if the program ended first, or took too long.
-        """
-
-        def true_or_ended() -> Any:
-            assert self.runs, f"{self.name} ended by itself\n{self.tail()}"
-            return true()
-
-        until(f"{self.name}: {what}", true_or_ended, seconds, self.tail)
+        """Wait until a condition is true; fail if the program ends first."""
+        until(f"{self.name}: {what}", true, seconds, [self])
 
     def tail(self) -> str:
         """The end of its output."""
@@ -163,23 +142,17 @@ class Program:
 
 
 def as_user(user: int | None) -> dict[str, Any]:
-    """The options of ``subprocess`` that run a program as another user.
-
-    :param user: the id of the user and group; None for the current ones.
-    """
+    """The options of ``subprocess`` that run a program as another user and group."""
     return {} if user is None else {"user": user, "group": user, "extra_groups": []}
 
 
-def until(what: str, true: Callable[[], Any], seconds: float = 120, report: Callable[[], str] = str) -> Any:
-    """Wait until ``true`` returns something truthy.
-
-    :param report: what to add to the error's message.
-    :returns: what it returned.
-    :raises AssertionError: if that took longer than ``seconds``.
-    """
+def until(what: str, true: Callable[[], Any], seconds: float = 120, programs: Collection[Program] = ()) -> Any:
+    """Wait until ``true`` returns something truthy, and return that; fail if a program ends first."""
     ends_at = time.monotonic() + seconds
     while not (value := true()):
-        assert time.monotonic() < ends_at, f"not within {seconds} s: {what}\n{report()}"
+        for program in programs:
+            assert not program.ended_by_itself, f"{what}: {program.name} ended by itself\n{program.tail()}"
+        assert time.monotonic() < ends_at, "\n".join([f"not within {seconds} s: {what}", *(one.tail() for one in programs)])
         time.sleep(0.1)
     return value
 

@@ -14,30 +14,26 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from scripts.airflow_home import ROOT, airflow, environment, migrate
+from scripts.airflow_home import ROOT, airflow, environment, migrate, serving
 from scripts.cluster import responds
 from scripts.processes import Program, end_at_signals, free_port
 
-# One click runs an example; the connection form has its Test button; a new DAG appears at once.
+FOLDER = ROOT / ".up"
+# One click runs an example; the connection form has its Test button.
 WELCOMING = {
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
-    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
 }
 TRY = """try       open example_staged_etl, click Trigger, and confirm the form with Trigger;
           it deletes the folder of all uploads at its end
 your DAG  save it in dags_examples/: Airflow finds it within seconds, and runs one with a schedule at once"""
 
 
-def main(folder: str = ".up") -> int:
-    """Run Airflow and the emulator.
-
-    :param folder: where everything is stored, in the checkout.
-    :returns: 0 after Ctrl-C, 1 if Airflow ended on its own.
-    """
+def main() -> int:
+    """Run Airflow and the emulator; the exit status is 0 after Ctrl-C, 1 if Airflow ended on its own."""
     end_at_signals()
     try:
-        with Emulator() as emulator, standalone(ROOT / folder, emulator) as program:
+        with Emulator() as emulator, standalone(emulator) as program:
             print(TRY, flush=True)
             while not program.ended_by_itself:
                 time.sleep(1)
@@ -49,46 +45,40 @@ def main(folder: str = ".up") -> int:
 
 
 @contextmanager
-def standalone(folder: Path, emulator: Emulator) -> Iterator[Program]:
-    """Airflow in one program, with SQLite.
-
-    :param folder: where everything is stored.
-    :param emulator: the service.
-    """
+def standalone(emulator: Emulator) -> Iterator[Program]:
+    """Airflow in one program, with SQLite."""
     print("Preparing Airflow's database (once) ...", flush=True)
-    migrate(folder / "home")
+    home = FOLDER / "home"
+    migrate(home)
     port = free_port(8080)
     env = environment(
-        folder / "home",
-        **example_inputs(emulator, folder),
+        home,
+        **example_inputs(emulator, FOLDER),
         **WELCOMING,
-        AIRFLOW__API__HOST="127.0.0.1",  # no login
-        AIRFLOW__API__PORT=str(port),
-        AIRFLOW__CORE__EXECUTION_API_SERVER_URL=f"http://127.0.0.1:{port}/execution/",
-        AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS="True",
+        **serving(port),
         # The scheduler may start a task long before the API server responds: the task waits instead of failing.
         AIRFLOW__WORKERS__EXECUTION_API_RETRIES="60",
         AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX="2",
     )
-    store_connection(folder / "home", env, emulator)
+    store_connection(home, env, emulator)
     print("Starting Airflow (half a minute) ...", flush=True)
-    log = folder / "airflow.log"
+    log = FOLDER / "airflow.log"
     log.unlink(missing_ok=True)
     url = f"http://127.0.0.1:{port}"
     with Program("Airflow", [sys.executable, "-m", "airflow", "standalone"], log, env=env) as program:
         program.until("it responds", lambda: responds(f"{url}/api/v2/version"), 300)
-        welcome(url, emulator)
+        print(f"\nAirflow   {url}   (no login; Ctrl-C stops everything)")
+        print(f"emulator  {emulator.url}   (its state: /_emulator/state; any source: https://example.com/NAME)")
+        # The token, too: it guards nothing.
+        print(f"connect   type cloudstore, host and port as above, password {emulator.access_token}")
         print(f"log       {log}")
         yield program
 
 
 @contextmanager
-def running(folder: str = ".up") -> Iterator[dict[str, str]]:
-    """``make up`` in a process of its own: the addresses that it prints, by their names.
-
-    :param folder: where everything is stored, in the checkout.
-    """
-    command = [sys.executable, "-m", "scripts.up", folder]
+def running() -> Iterator[dict[str, str]]:
+    """``make up`` in a process of its own: the addresses that it prints, by their names."""
+    command = [sys.executable, "-m", "scripts.up"]
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
     printed: list[str] = []
@@ -105,24 +95,8 @@ def running(folder: str = ".up") -> Iterator[dict[str, str]]:
         assert started.wait(timeout=60) == 0
 
 
-def welcome(airflow: str, emulator: Emulator) -> None:
-    """Print each address once, and what a connection to the emulator needs, its token included: it guards nothing."""
-    print(f"\nAirflow   {airflow}   (no login; Ctrl-C stops everything)")
-    print(f"emulator  {emulator.url}   (its state: /_emulator/state; any source: https://example.com/NAME)")
-    print(f"connect   type cloudstore, host and port as above, password {emulator.access_token}")
-
-
-def port_of(emulator: Emulator) -> int:
-    """The port, for a field of its own beside the host: for an empty one, Airflow 3.3's Test button sends 0."""
-    return int(emulator.url.rpartition(":")[2])
-
-
 def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
-    """The default parameters of the example DAGs, as environment variables.
-
-    :param emulator: the service; it gets the files that the examples need.
-    :param folder: the folder for the manifest and its receipts.
-    """
+    """The default parameters of the example DAGs, as environment variables; the emulator gets the files that they need."""
     urls = [emulator.serve(f"row {number}\n".encode(), f"row-{number}.csv") for number in range(100)]
     manifest = folder / "urls.csv"
     manifest.write_text("\n".join(["id,url", *(f"{number},{url}" for number, url in enumerate(urls))]))
@@ -137,17 +111,13 @@ def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
 
 
 def store_connection(home: Path, env: Mapping[str, str], emulator: Emulator) -> None:
-    """Store the connection in the database, because the UI does not list those in the environment.
-
-    :param home: the ``AIRFLOW_HOME``.
-    :param env: Airflow's environment.
-    :param emulator: the service that the connection points to.
-    """
+    """Store the connection in the database, because the UI does not list those in the environment."""
     file = home / "connections.json"
-    connection = {**json.loads(emulator.connection), "port": port_of(emulator)}
+    port = int(emulator.url.rpartition(":")[2])  # for an empty field, Airflow 3.3's Test button sends 0
+    connection = {**json.loads(emulator.connection), "port": port}
     file.write_text(json.dumps({"cloudstore_default": connection}))
     airflow("connections", "import", "--overwrite", str(file), env=env)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

@@ -6,7 +6,6 @@ import base64
 import json
 import shutil
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -16,19 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from scripts.airflow_home import environment, migrate
+from scripts.airflow_home import airflow, environment, migrate, serving
 from scripts.processes import Program, free_port, until
 
 AIRFLOW_2 = version("apache-airflow").startswith("2.")
 
 
 class RealAirflow:
-    """An Airflow as a context manager; each component is a child process.
-
-    :param home: its ``AIRFLOW_HOME``.
-    :param dags: its DAG folder.
-    :param env: additional environment variables.
-    """
+    """An Airflow as a context manager; each component is a child process."""
 
     def __init__(self, home: Path, dags: Path, **env: str) -> None:
         self.home, self.output = home, home / "output"
@@ -37,18 +31,14 @@ class RealAirflow:
         self._programs: dict[str, Program] = {}
         settings = {
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self.port}/execution/",
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__PARALLELISM": "3",
-            "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__WORKERS": "1",
-            "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__SECRET_KEY": "only-for-tests-" + "x" * 64,
             "AIRFLOW__API_AUTH__JWT_SECRET": "only-for-tests-" + "y" * 64,
             "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(b"z" * 32).decode(),
             # SQLite gives up after five seconds by default, which a busy machine needs for one write.
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=120",
-            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
             # On a busy machine a task may start long before the API server responds: it waits instead of failing.
             "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "60",
@@ -60,7 +50,7 @@ class RealAirflow:
             "_AIRFLOW__SKIP_DATABASE_EXECUTOR_COMPATIBILITY_CHECK": "1",
             "NO_PROXY": "127.0.0.1,localhost",
         }
-        self.env = environment(home, **settings | env)
+        self.env = environment(home, **serving(self.port) | settings | env)
 
     def __enter__(self) -> Self:
         migrated = Path(sys.prefix) / "migrated"
@@ -77,10 +67,7 @@ class RealAirflow:
 
     def cli(self, *arguments: str) -> str:
         """Run an ``airflow`` command and return its output."""
-        command = [sys.executable, "-m", "airflow", *arguments]
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        return done.stdout
+        return airflow(*arguments, env=self.env)
 
     def start_all(self) -> None:
         """Start all components of this Airflow version."""
@@ -110,10 +97,7 @@ class RealAirflow:
             file.unlink()
 
     def trigger(self, dag_id: str, **conf: Any) -> str:
-        """Trigger a run as soon as Airflow has parsed the DAG.
-
-        :returns: the run id.
-        """
+        """Trigger a run as soon as Airflow has parsed the DAG, and return its id."""
         self.unpause(dag_id)
         run_id = f"run_{time.time_ns()}"
         self.cli("dags", "trigger", dag_id, "--run-id", run_id, "--conf", json.dumps(conf))
@@ -130,10 +114,7 @@ class RealAirflow:
         self.until(f"DAG {dag_id} is unpaused", unpaused)  # Airflow 2 serializes a DAG before it lists it
 
     def finish(self, run_id: str, seconds: float = 300) -> dict[tuple[str, int], str]:
-        """Wait until a run is finished.
-
-        :returns: the state of each task instance, by task id and map index.
-        """
+        """Wait until a run is finished, and return the state of each task instance, by task id and map index."""
         finished = "select state from dag_run where run_id = ? and state in ('success', 'failed')"
         self.until(f"{run_id} is finished", lambda: self.rows(finished, run_id), seconds)
         states = self.states(run_id)
@@ -154,13 +135,7 @@ class RealAirflow:
 
     def until(self, what: str, true: Any, seconds: float = 120) -> Any:
         """Wait until a condition is true, and return its value; fail if a component ends."""
-
-        def true_and_alive() -> Any:
-            for program in self._programs.values():
-                assert program.runs, f"{program.name} ended by itself\n{program.tail()}"
-            return true()
-
-        return until(what, true_and_alive, seconds, lambda: "\n".join(program.tail() for program in self._programs.values()))
+        return until(what, true, seconds, self._programs.values())
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         """Query the metadata database."""

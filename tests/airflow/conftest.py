@@ -50,7 +50,6 @@ def airflow(service: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iter
     lineage = {"type": "file", "log_file_path": str(work / "lineage.jsonl"), "append": True}
     env = {
         "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": service.connection,
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
         "AIRFLOW__OPENLINEAGE__NAMESPACE": "tests",
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(lineage),

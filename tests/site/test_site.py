@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.browser import CHROMIUM, browser, local_page
+from scripts.browser import CHROMIUM, local_page
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-site installs it")
 
@@ -29,8 +29,7 @@ def test_every_page_is_without_an_error_needs_nothing_from_elsewhere_and_fits_a_
     pages = sorted(SITE.rglob("*.html"))
     assert SITE / "index.html" in pages, "make site builds the site"
     problems: list[str] = []
-    with browser() as chromium:
-        page = local_page(chromium)
+    with local_page() as page:
         page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("requestfailed", lambda request: problems.append(f"failed: {request.url}"))

@@ -14,15 +14,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from scripts.browser import CHROMIUM, LIMIT, browser, local_page
-from scripts.up import running
+from scripts.browser import CHROMIUM, LIMIT, local_page
+from scripts.cluster import responds
+from scripts.up import FOLDER, running
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 from tests.support import eventually
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-ui installs it")
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-LOG = ROOT / ".up" / "airflow.log"
 WORKS = re.compile(r"works", re.IGNORECASE)
 
 pytestmark = [
@@ -34,14 +33,12 @@ pytestmark = [
 
 @pytest.fixture
 def page() -> Iterator[Any]:
-    """A page of a browser that goes nowhere but to this machine."""
-    with browser() as chromium:
-        page = local_page(chromium)
+    with local_page() as page:
         sync_api.expect.set_options(timeout=LIMIT)
         page.on("response", print_change)
         yield page
         if not AIRFLOW_2:
-            print(LOG.read_text()[-10_000:])  # shown if the test fails
+            print((FOLDER / "airflow.log").read_text()[-10_000:])  # shown if the test fails
 
 
 def print_change(response: Any) -> None:
@@ -124,7 +121,7 @@ def test_airflow_2_shows_fills_tests_and_saves_the_same_form(page: Any, tmp_path
         base = f"http://127.0.0.1:{airflow.port}"
         airflow.env["AIRFLOW__WEBSERVER__WEB_SERVER_PORT"] = str(airflow.port)
         airflow.start("webserver")
-        airflow.until("the webserver answers", lambda: answers(f"{base}/health"))
+        airflow.until("the webserver answers", lambda: responds(f"{base}/health"))
         page.goto(f"{base}/connection/add")
         page.locator("#conn_id").fill("from_the_form")
         page.locator("#conn_type").select_option("cloudstore", force=True)
@@ -141,12 +138,3 @@ def test_airflow_2_shows_fills_tests_and_saves_the_same_form(page: Any, tmp_path
         assert airflow.rows("select conn_type, host from connection where conn_id = 'from_the_form'") == [
             ("cloudstore", emulator.url)
         ]
-
-
-def answers(url: str) -> bool:
-    import requests
-
-    try:
-        return requests.get(url, timeout=5).ok
-    except requests.RequestException:
-        return False

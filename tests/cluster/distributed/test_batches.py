@@ -51,18 +51,14 @@ class Service:
         """How often each URL has arrived."""
         return Counter(stored["source"] for stored in self.emulator.state()["files"])
 
-    def until_arrived(self, cluster: Cluster, run_id: str, more_than: int) -> None:
+    def until_arrived(self, cluster: Cluster, more_than: int) -> None:
         """Wait until more than so many URLs have arrived; components that ended meanwhile are started again."""
 
         def has_arrived() -> bool:
             cluster.heal()  # Airflow may have ended the task, and a component that has ended would not schedule its retry
             return len(self.arrived()) > more_than
 
-        def report() -> str:
-            outputs = [f"{name}: {program.tail()}" for name, program in cluster.programs.items()]
-            return "\n".join([str(cluster.tasks("batch", run_id)["batch"]), *outputs])
-
-        until(f"more than {more_than} URLs have arrived", has_arrived, 240, report)
+        until(f"more than {more_than} URLs have arrived", has_arrived, 240)
 
     def figures(self) -> Figures:
         """The figures of a batch that has ended."""
@@ -97,9 +93,9 @@ def serve(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         yield start
 
 
-def conf_of(service: Service, receipts: Path) -> dict[str, str]:
-    """The parameters of a run."""
-    return {"manifest": str(service.manifest), "conn_id": service.conn_id, "receipts": str(receipts)}
+def trigger(cluster: Cluster, service: Service, receipts: Path) -> str:
+    """Start a run of the batch for a service, and return its id."""
+    return cluster.trigger("batch", manifest=str(service.manifest), conn_id=service.conn_id, receipts=str(receipts))
 
 
 def seconds_until(cluster: Cluster, what: str, true: Callable[[], Any], since: float) -> float:
@@ -117,7 +113,7 @@ def test_a_batch_that_is_marked_failed_stops_and_a_cleared_one_sends_the_rest(
     running_cluster: Cluster, serve: Serve, tmp_path: Path
 ) -> None:
     cluster, service = running_cluster, serve("marked_failed", 2_000)
-    run_id = cluster.trigger("batch", **conf_of(service, tmp_path))
+    run_id = trigger(cluster, service, tmp_path)
     cluster.until("much has arrived", lambda: service.effects > 3 * TWICE)
     cluster.api("PATCH", f"/dags/batch/dagRuns/{run_id}/taskInstances/batch", {"new_state": "failed"})
     marked_at = time.monotonic()
@@ -139,7 +135,7 @@ def test_a_frozen_try_stops_when_it_thaws(running_cluster: Cluster, serve: Serve
     cluster, service = running_cluster, serve("frozen", 1_500)
     node, other = WORKERS
     cluster[other].kill()
-    run_id = cluster.trigger("batch", **conf_of(service, tmp_path))
+    run_id = trigger(cluster, service, tmp_path)
     cluster.until("much has arrived", lambda: service.effects > 2 * TWICE)
     cluster[node].freeze()
     frozen_at, before = time.monotonic(), service.effects
@@ -155,7 +151,7 @@ def test_a_frozen_try_stops_when_it_thaws(running_cluster: Cluster, serve: Serve
 # Nobody restarts the lost node until the outages below.
 def test_a_batch_whose_node_is_lost_resumes_on_the_other(running_cluster: Cluster, serve: Serve, tmp_path: Path) -> None:
     cluster, service = running_cluster, serve("lost_node", 1_400)
-    run_id = cluster.trigger("batch", **conf_of(service, tmp_path))
+    run_id = trigger(cluster, service, tmp_path)
     cluster.until("much has arrived", lambda: service.effects > 3 * TWICE)
     lost = cluster.tasks("batch", run_id)["batch"]["hostname"]
     cluster[lost].kill()
@@ -173,17 +169,17 @@ def test_a_batch_whose_node_is_lost_resumes_on_the_other(running_cluster: Cluste
 def outages(running_cluster: Cluster, serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figures]:
     """One batch that goes on through all outages, one after the other: the figures of each, until the next one begins."""
     cluster, service = running_cluster, serve("outages", RATE * (int(sum(OUTAGES.values())) + 90))
-    run_id = cluster.trigger("batch", **conf_of(service, tmp_path_factory.mktemp("outages")))
+    run_id = trigger(cluster, service, tmp_path_factory.mktemp("outages"))
     began, seconds = [], []
     for number, (name, away) in enumerate(OUTAGES.items(), start=1):
-        service.until_arrived(cluster, run_id, SPACING * number)
+        service.until_arrived(cluster, SPACING * number)
         began.append(service.figures())
         cluster[name].kill()
         time.sleep(away)
         before = len(service.arrived())
         cluster.heal()
         ended_at = time.monotonic()
-        service.until_arrived(cluster, run_id, before)
+        service.until_arrived(cluster, before)
         seconds.append(time.monotonic() - ended_at)
 
     def is_over() -> bool:

@@ -29,11 +29,7 @@ SERVICES = ("upload", "stuck_upload", "files", "polled", "deferred", "slow", "li
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A run of the DAG whose worker nodes were killed, in the middle of its tasks, and started anew.
-
-    :param services: an emulator for each connection.
-    :param folder: where the DAG puts its files.
-    """
+    """A run of the DAG whose worker nodes were killed, in the middle of its tasks, and started anew."""
 
     cluster: Cluster
     services: dict[str, Emulator]
@@ -41,18 +37,10 @@ class Stage:
     folder: Path
 
     def ended(self, task_id: str) -> tuple[str, int]:
-        """Wait until a task is over.
-
-        :returns: its state and its number of tries.
-        """
+        """Wait until a task is over, and return its state and its number of tries."""
         sql = "select state, try_number from task_instance where run_id = %s and task_id = %s and state in ('success', 'failed')"
         state, tries = self.cluster.until(f"{task_id} is over", lambda: self.cluster.rows(sql, self.run_id, task_id), 300)[0]
         return state, tries
-
-    def state_of(self, task_id: str) -> str:
-        """The state of a task."""
-        sql = "select state from task_instance where run_id = %s and task_id = %s"
-        return str(self.cluster.rows(sql, self.run_id, task_id)[0][0])
 
     def uploads(self, service: str) -> tuple[int, int]:
         """How many uploads a service has received, and how many had an effect."""
@@ -86,7 +74,7 @@ def stage(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
             "an upload has no response yet": lambda: services["stuck_upload"].state()["effects"].get("upload"),
             "an upload has ended": (folder / "after_response").exists,
             "an upload is polled": lambda: services["polled"].state()["requests"].get("link", 0) > 2,
-            "an upload is deferred": lambda: stage.state_of("deferred") == "deferred",
+            "an upload is deferred": lambda: cluster.tasks(DAG, stage.run_id)["deferred"]["state"] == "deferred",
             "half of a download has arrived": lambda: any(part.stat().st_size for part in stage.parts()),
         }
         for what, true in in_the_middle.items():

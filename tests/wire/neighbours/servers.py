@@ -50,7 +50,7 @@ class Neighbour:
         """Have new worker processes serve, while the old ones finish what they do."""
         master, *old = self.program.pids
         self.program.send(self.reload_signal)
-        until("it has new workers", lambda: set(self.program.pids) - {master, *old}, 30, self.program.tail)
+        until("it has new workers", lambda: set(self.program.pids) - {master, *old}, 30, [self.program])
 
 
 @contextmanager
