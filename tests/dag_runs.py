@@ -11,13 +11,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DagRunResult:
-    """The outcome of a DAG run; why a task failed is in its log, which pytest shows.
+    """The states of a DAG run and of its tasks, and what these returned; why one failed is in its log, which pytest shows.
 
     Each task is found by its id, and each of a mapped one by ``task_id[map_index]``, such as ``values["upload[0]"]``.
-
-    :param state: the state of the run: ``success`` or ``failed``.
-    :param tasks: the state of each task.
-    :param values: the return value of each task.
     """
 
     state: str
@@ -30,9 +26,7 @@ def run_dag(dag: Any, conf: Mapping[str, Any] | None = None, *, logical_date: da
 
     Airflow's database must exist (``airflow db migrate``), and Airflow 3 requires the DAG's file to be in its DAGs folder.
 
-    :param dag: the DAG.
     :param conf: the configuration of the run; it overrides ``params``.
-    :param logical_date: the logical date of the run; default: now.
     """
     date = "logical_date" if "logical_date" in inspect.signature(dag.test).parameters else "execution_date"  # Airflow 2
     run = dag.test(run_conf=dict(conf or {}), **({date: logical_date} if logical_date else {}))
@@ -42,6 +36,13 @@ def run_dag(dag: Any, conf: Mapping[str, Any] | None = None, *, logical_date: da
         tasks={name: str(ti.state) for name, ti in instances.items()},
         values={name: ti.xcom_pull(task_ids=ti.task_id, map_indexes=ti.map_index) for name, ti in instances.items()},
     )
+
+
+def succeed(dag: Any, conf: Mapping[str, Any] | None = None, *, logical_date: datetime | None = None) -> DagRunResult:
+    """As :func:`run_dag`, for a run that must succeed."""
+    run = run_dag(dag, conf, logical_date=logical_date)
+    assert run.state == "success", str(run)
+    return run
 
 
 def _name(task_instance: Any) -> str:

@@ -20,32 +20,6 @@ ON_AIRFLOW_2: dict[str, str] = dict(
 )
 """For each import of the examples and pages what to write on Airflow 2, as the page about the installation says."""
 
-_FRAGMENTS = {
-    "download.md-0": """\
-from airflow.sdk import task
-from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
-
-upload = RemoteUrlUploadOperator(task_id="upload", url="https://example.com/a.csv")
-
-
-@task
-def use(file: dict[str, object]) -> None: ...
-
-
-""",
-    "upload-and-share.md-1": """\
-from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
-
-urls = ["https://example.com/a.csv", "https://example.com/b.csv"]
-""",
-    "emulator.md-0": """\
-from airflow_provider_cloudstore.emulator.runner import Emulator
-
-cloudstore_emulator = Emulator()
-""",
-}
-"""The imports and names that a page leaves to the reader, for blocks that are incomplete without them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -53,11 +27,6 @@ class Block:
 
     name: str
     code: str
-
-    @property
-    def whole(self) -> str:
-        """The code with the imports that its page leaves to the reader."""
-        return _FRAGMENTS.get(self.name, "") + self.code
 
 
 def blocks(page: Path, language: str = "python") -> list[Block]:
@@ -92,10 +61,7 @@ def for_this_airflow(code: str) -> str:
 
 
 def names_in(code: str, file: Path) -> dict[str, Any]:
-    """What the code of a DAG file defines.
-
-    :param file: where it is.
-    """
+    """What the code of a DAG file defines."""
     names: dict[str, Any] = {"__name__": file.stem, "__file__": str(file)}
     exec(compile(for_this_airflow(code), str(file), "exec"), names)
     return names
@@ -114,7 +80,6 @@ def code_of(name: str) -> str:
 def dag_of(name: str, code: str | None = None) -> Any:
     """The DAG of a block, written to a bundle of its own, because Airflow runs only files of a bundle.
 
-    :param name: the block.
     :param code: a complete DAG file to use instead, if the block is only a fragment.
     """
     file = Path(os.environ["AIRFLOW_HOME"]) / "dags" / "blocks" / f"{re.sub(r'[.-]', '_', name)}.py"

@@ -13,21 +13,9 @@ from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploa
 
 
 def start(receipts: str, number: int, urls: str) -> subprocess.Popen[str]:
-    """Start a try.
-
-    :param receipts: the folder of the receipts.
-    :param number: of the try, from 1.
-    :param urls: the manifest.
-    """
+    """Start a try of that number, from 1."""
     command = [sys.executable, "-m", "tests.one_try", receipts, str(number), urls]
     return subprocess.Popen(command, cwd=Path(__file__).resolve().parents[1], stdout=subprocess.PIPE, text=True)
-
-
-def result(process: subprocess.Popen[str]) -> str:
-    """Wait for the end of a try, and return its result."""
-    with process:
-        out, _ = process.communicate(timeout=300)
-    return out.splitlines()[-1]
 
 
 def main(receipts: str, number: str, urls: str) -> None:

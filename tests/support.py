@@ -37,10 +37,6 @@ CALLS: dict[str, tuple[Any, ...]] = {
 """Each operation with its arguments, by its key. ``tests/unit/protocol/test_operations.py`` says what is missing."""
 RECEIVED = pendulum.datetime(2026, 1, 1, 0, 0, 1)
 """When a response of :func:`response` arrived, a second after its request was sent."""
-NO_RESPONSE: dict[str, Any] = {"kind": "no_response"}
-"""A fault: the operation takes effect, and no response ever comes."""
-CUT_OFF: dict[str, Any] = {"kind": "drop_body", "after": 10}
-"""A fault: the operation takes effect, and the connection closes in the middle of the response."""
 
 
 def result_of(operation: Operation[Any], outcome: Response | TransportFailure, own: Settings | None = None) -> Any:

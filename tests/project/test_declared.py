@@ -20,6 +20,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FLOORS = dict(re.findall(r"^([\w.-]+)>=([\w.]+)$", "\n".join(PROJECT["dependencies"]), re.MULTILINE))
 MAKEFILE = (ROOT / "Makefile").read_text()
 MATRIX: list[str] = re.findall(r"^MATRIX := (.*)$", MAKEFILE, re.MULTILINE)[0].split()
+PAIRS = [(airflow, python or "3.11") for airflow, _, python in (name.partition("-py") for name in MATRIX)]
+"""Each Airflow with its Python."""
 # Airflow 2.11 alone has the first two, and its connection form alone asks for them; pytest is there where the fixture is used.
 OTHERS = {"flask_appbuilder", "wtforms", "pytest"}
 
@@ -47,7 +49,7 @@ def test_the_floors_are_what_the_oldest_airflow_was_released_with_and_tested_tog
 def test_the_readme_lists_what_is_pinned_and_tested_with_the_day_of_the_pins() -> None:
     shown = re.findall(r"^\| (\d+\.\d+\.\d+) \| ([\d-]+) \| ([\d., ]+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
     pairs = {(airflow, python) for airflow, _, pythons in shown for python in pythons.split(", ")}
-    assert pairs == {(airflow, python or "3.11") for airflow, _, python in (name.partition("-py") for name in MATRIX)}
+    assert pairs == {*PAIRS}
     assert {airflow: day for airflow, day, _ in shown} == dict(re.findall(r"^DAY_(\S+) := (\S+)$", MAKEFILE, re.MULTILINE))
     for airflow, _ in pairs:
         assert f"\napache-airflow=={airflow}\n" in (ROOT / "constraints" / f"airflow-{airflow}.txt").read_text()
@@ -58,7 +60,7 @@ def test_the_workflows_test_the_whole_matrix() -> None:
     (tested,) = re.findall(r"^ +airflow: (\[.*\])$", (workflows / "tests.yml").read_text(), re.MULTILINE)
     assert json.loads(tested) == MATRIX
     released = re.findall(r'{ airflow: "(.+)", python: "(.+)" }', (workflows / "release.yml").read_text())
-    assert released == [(airflow, python or "3.11") for airflow, _, python in (name.partition("-py") for name in MATRIX)]
+    assert released == PAIRS
 
 
 def test_the_pins_name_no_index() -> None:

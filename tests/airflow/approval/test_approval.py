@@ -26,10 +26,7 @@ FOLDERS = ["exports-2025", "logs-2025"]
 
 
 class Approvals:
-    """The questions that an Airflow asks.
-
-    :param airflow: a running one.
-    """
+    """The questions that a running Airflow asks."""
 
     def __init__(self, airflow: RealAirflow) -> None:
         self.airflow, self._base = airflow, f"http://127.0.0.1:{airflow.port}"
@@ -63,10 +60,7 @@ class Approvals:
         return self.call("GET", f"/{run_id}{QUESTION}")
 
     def answer(self, run_id: str, option: str) -> dict[tuple[str, int], str]:
-        """Click Approve or Reject, and wait until the run is finished.
-
-        :returns: the states of its tasks.
-        """
+        """Click Approve or Reject, wait until the run is finished, and return the states of its tasks."""
         self.call("PATCH", f"/{run_id}{QUESTION}", {"chosen_options": [option]})
         return self.airflow.finish(run_id)
 

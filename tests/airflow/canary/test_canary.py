@@ -6,18 +6,16 @@ Slow: ``make test-airflow`` runs it on both Airflows, with the OpenLineage provi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.leaks import leaks, texts_of
 from tests.real_airflow import RealAirflow
-from tests.support import CUT_OFF, store_file
 
 pytestmark = pytest.mark.slow
 
@@ -32,59 +30,81 @@ ECHO = f"{ECHO_TOKEN} {SOURCE} {SIGNATURE} {PASSWORD}"  # ... to an upload
 SECRETS = (ACCESS_TOKEN, LONGER_TOKEN, DOWNLOAD_TOKEN, PASSWORD, SIGNATURE)
 
 
-def faults(echo: str) -> dict[str, dict[str, Any]]:
-    """Return the fault of each service, by the service's name.
+ELSEWHERE = {"Location": f"http://files.example.com/{quote(DOWNLOAD_TOKEN, safe='')}?t={quote(DOWNLOAD_TOKEN, safe='')}"}
+DOWNLOAD_FAULTS: dict[str, list[dict[str, Any]]] = {
+    "download_broken": [{"kind": "drop_body", "after": 1000}, {"kind": "status", "status": 410}],
+    "download_refused": [{"kind": "status", "status": 403, "body": f"{ECHO_TOKEN} {DOWNLOAD_TOKEN}", "times": 0}],
+    "download_redirected": [{"kind": "status", "status": 302, "headers": ELSEWHERE, "times": 0}],
+}
+"""The faults that affect only downloads, by the service's name."""
 
-    :param echo: the service's message.
-    """
+
+def faults(echo: str) -> dict[str, dict[str, Any]]:
+    """The fault of each service, by the service's name, where its message is ``echo``."""
     return {
         "ok": {},
         "longer": {},
         "400": {"kind": "status", "status": 400, "body": echo},
         "401": {"kind": "status", "status": 401, "body": echo},
-        "half": CUT_OFF,
+        "half": {"kind": "drop_body", "after": 10},
         "echo": {"kind": "status", "status": 200, "body": json.dumps({"data": {"x": echo}})},
     }
 
 
-def download_faults() -> dict[str, list[dict[str, Any]]]:
-    """Return the faults that affect only downloads, by the service's name."""
-    elsewhere = {"Location": f"http://files.example.com/{quote(DOWNLOAD_TOKEN, safe='')}?t={quote(DOWNLOAD_TOKEN, safe='')}"}
+def leaks(texts: Iterable[tuple[Path, str]], secrets: Iterable[str]) -> set[tuple[str, str, str]]:
+    """Return the file, line and form of every secret found."""
+    forms = {form for secret in secrets for form in printed(secret)}
     return {
-        "download_broken": [{"kind": "drop_body", "after": 1000}, {"kind": "status", "status": 410}],
-        "download_refused": [{"kind": "status", "status": 403, "body": f"{ECHO_TOKEN} {DOWNLOAD_TOKEN}", "times": 0}],
-        "download_redirected": [{"kind": "status", "status": 302, "headers": elsewhere, "times": 0}],
+        (file.name, line[:300], form)
+        for file, text in texts
+        for form in forms
+        if form in text
+        for line in text.splitlines()
+        if form in line
     }
+
+
+def printed(secret: str) -> set[str]:
+    """Return every form that a library could print of a secret; not the package's own list, which is under test."""
+    encoded = {quote(secret), quote(secret, safe=""), quote_plus(secret), quote(secret, safe="!#$%&'()*+,/:;=?@[]~")}
+    encoded |= {quote(secret, safe="?/:@-._~!$'()*,"), quote(secret, safe="/:=&+"), quote_plus(secret, safe="?/:@-._~!$'()*,")}
+    return (
+        {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], ascii(secret)[1:-1]} | encoded | {one.lower() for one in encoded}
+    )
+
+
+def texts_of(rows: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[tuple[Path, str]]:
+    """Yield the text of each row, under the name of its table."""
+    for table, row in rows:
+        values = [value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in row.values()]
+        yield Path(table), "\n".join(values)
 
 
 @pytest.fixture(scope="module")
 def connections() -> Iterator[dict[str, dict[str, Any]]]:
     """One service for each fault, and one that is unreachable."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr("secrets.token_urlsafe", lambda size: DOWNLOAD_TOKEN)
-    found: dict[str, dict[str, Any]] = {}
+    found = {"refused": {"host": "http://127.0.0.1:9", "password": ACCESS_TOKEN}}
     with ExitStack() as stack:
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr("secrets.token_urlsafe", lambda size: DOWNLOAD_TOKEN)
         for name, fault in faults(ECHO_TOKEN).items():
             token = LONGER_TOKEN if name == "longer" else ACCESS_TOKEN
             emulator = stack.enter_context(Emulator(access_token=token))
-            store_file(emulator, folder_id="kept")
-            store_file(emulator, file_id="f2", folder_id="doomed")
+            emulator.put_file(b"hello", "f1", "kept")
+            emulator.put_file(b"hello", "f2", "doomed")
             if fault:
                 emulator.fault(operation="upload", times=0, **faults(ECHO)[name])
                 emulator.fault(times=0, **fault)
             found[name] = {"host": emulator.url, "password": token}
-        for name, faults_of in download_faults().items():
+        for name, faults_of in DOWNLOAD_FAULTS.items():
             emulator = stack.enter_context(Emulator(access_token=ACCESS_TOKEN))
-            store_file(emulator, content=b"x" * 100_000, folder_id="kept")
+            emulator.put_file(b"x" * 100_000, "f1", "kept")
             for fault in faults_of:
                 emulator.fault(operation="download", **fault)
             found[name] = {"host": emulator.url, "password": ACCESS_TOKEN, "extra": "{}"}  # a download needs more attempts
-        found["refused"] = {"host": "http://127.0.0.1:9", "password": ACCESS_TOKEN}
         yield {
             f"canary_{name}": {"conn_type": "cloudstore", "extra": json.dumps({"timeout": 1, "max_attempts": 2}), **fields}
             for name, fields in found.items()
         }
-    patch.undo()
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +129,7 @@ def test_every_operator_ends_as_its_service_requires(airflow: RealAirflow, conne
     succeed |= {"batch.ok", "mapped_upload", "careless", "use_token", "use_link", "download_broken"}
     assert {task for task, state in states.items() if state == "success"} == succeed
     assert {task for task, state in states.items() if state == "failed"} == states.keys() - succeed
-    assert len(states) == 3 * (len(connections) - len(download_faults())) + 13
+    assert len(states) == 3 * (len(connections) - len(DOWNLOAD_FAULTS)) + 13
 
 
 @pytest.mark.usefixtures("folder")

@@ -41,10 +41,6 @@ class Batch:
     folder: Path
     urls: list[str]
 
-    def prepare(self) -> None:
-        self.folder.mkdir()
-        (self.folder / "urls.txt").write_text("\n".join(self.urls))
-
     def pid(self) -> int:
         """The id of the try's process, as soon as it runs; then it is forgotten."""
         # A try that was killed before it left its mark would have sent nothing, and the next one refuses to: see the docs.
@@ -71,10 +67,7 @@ class Batch:
         return Counter(source for source in sources if f"/{self.folder.name}/" in source)
 
     def finish(self, at_most: int) -> int:
-        """Wait for its end, and check that nothing is lost and at most so many uploads were sent twice.
-
-        :returns: the number of tries.
-        """
+        """Wait for its end, check that nothing is lost and few uploads were sent twice, and return its number of tries."""
         ends = "select state, try_number from task_instance where task_id = ? and state in ('success', 'failed')"
         ((state, tries),) = self.airflow.until(f"{self.folder.name} ends", lambda: self.airflow.rows(ends, self.folder.name), 300)
         arrived = self.arrived()
@@ -102,7 +95,8 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Batc
                 count = 1_500 + 300 * KILLS.get(name, 0)  # more than the tries that are killed can finish
                 urls = [f"https://source.example/{name}/{number}" for number in range(count)]
                 found[name] = Batch(airflow, emulator, root / name, urls)
-                found[name].prepare()
+                (root / name).mkdir()
+                (root / name / "urls.txt").write_text("\n".join(urls))
             for name in ["scheduler"] if AIRFLOW_2 else ["api-server", "scheduler", "dag-processor"]:
                 airflow.start(name)
             airflow.trigger("killed")

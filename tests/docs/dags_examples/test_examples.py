@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from scripts.up import example_inputs
-from tests.dag_runs import DagRunResult, run_dag
+from tests.dag_runs import DagRunResult, run_dag, succeed
 from tests.doc_blocks import ROOT, example
 from tests.support import rendered_fields, store_file
 
@@ -21,10 +21,9 @@ of_each_example = pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: fil
 
 
 def click(file: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, fails: str = "") -> tuple[DagRunResult, set[str]]:
-    """Run an example with the defaults that ``make up`` gives it, against an emulator of its own.
+    """Run an example with the defaults of ``make up``, and return the result and the operations that its service was asked for.
 
     :param fails: the operation that the service refuses: every download, else only the first request.
-    :returns: the result, and the operations that the service was asked for.
     """
     with Emulator() as emulator:
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
@@ -73,8 +72,7 @@ def test_staged_etl_moves_the_bytes_and_always_cleans_up(emulator: Emulator, tmp
 
 def test_share_link_shows_no_token_in_rendered_fields(emulator: Emulator) -> None:
     store_file(emulator)
-    run = run_dag(example(ROOT / "dags_examples" / "share_link.py")["dag"], {"file_id": "f1"})
-    assert run.state == "success", str(run)
+    succeed(example(ROOT / "dags_examples" / "share_link.py")["dag"], {"file_id": "f1"})
     token = emulator.state()["tokens"][0]["token"]
     shown = f"{rendered_fields('example_share_link', 'use_token')} {rendered_fields('example_share_link', 'announce')}"
     assert shown.count("'***'") == 3

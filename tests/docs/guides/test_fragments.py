@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import OutcomeUnknownError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from tests.dag_runs import run_dag
+from tests.dag_runs import run_dag, succeed
 from tests.doc_blocks import code_of, dag_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
@@ -50,8 +50,7 @@ def test_both_ways_to_wait_wait_on_the_worker_and_in_the_triggerer(emulator: Emu
 
 @pytest.mark.parametrize("name", ["wait.md-1", "wait.md-2", "index.md-0"])
 def test_an_upload_waits_by_itself_and_as_two_tasks(emulator: Emulator, name: str) -> None:
-    run = run_dag(dag_of(name, inside_a_dag(name)))
-    assert run.state == "success", str(run)
+    succeed(dag_of(name, inside_a_dag(name)))
     assert [one["state"] for one in emulator.state()["files"]] == ["stored"]
 
 
@@ -83,8 +82,7 @@ def test_a_secrets_backend_fetches_a_token_for_whoever_asks_for_the_connection(e
 
 def test_many_files_are_shared(emulator: Emulator) -> None:
     urls = [emulator.serve(str(number).encode(), f"part-{number}.csv") for number in range(3)]
-    run = run_dag(dag_of("upload-and-share.md-1", inside_a_dag("upload-and-share.md-1", f"urls = {urls}\n")))
-    assert run.state == "success", str(run)
+    run = succeed(dag_of("upload-and-share.md-1", inside_a_dag("upload-and-share.md-1", f"urls = {urls}\n")))
     tokens = {token["token"] for token in emulator.state()["tokens"]}
     assert {run.values[f"link[{number}]"] for number in range(3)} <= tokens
 
@@ -94,6 +92,5 @@ def test_a_download_waits_for_the_file_and_returns_its_path(emulator: Emulator, 
     before = f"upload = RemoteUrlUploadOperator(task_id='upload', url={emulator.serve(b'hello')!r})\n"
     before += "@task\ndef use(file):\n    return open(file['path']).read()\n\n\n"
     head = IMPORTS + 'with DAG("block", schedule=None, start_date=datetime(2026, 1, 1), params={"sha256": ""}) as dag:\n'
-    run = run_dag(dag_of("download.md-0", head + textwrap.indent(before + code, "    ")))
-    assert run.state == "success", str(run)
+    run = succeed(dag_of("download.md-0", head + textwrap.indent(before + code, "    ")))
     assert run.values["use"] == "hello"

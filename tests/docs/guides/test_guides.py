@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES, BaseOperator
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.dag_runs import DagRunResult, run_dag
+from tests.dag_runs import run_dag, succeed
 from tests.doc_blocks import code_of, dag_of, for_this_airflow
 from tests.real_airflow import AIRFLOW_2
 from tests.support import activate, asset_events, rendered_fields
@@ -25,8 +25,7 @@ def test_nightly_cleanup(emulator: Emulator) -> None:
     dag = dag_of("stage-and-clean-up.md-2")
     emulator.make_folder("exports-2026-03-01")
     for day in (8, 9):
-        run = run_dag(dag, logical_date=datetime(2026, 3, day, tzinfo=UTC))
-        assert run.state == "success", str(run)
+        run = succeed(dag, logical_date=datetime(2026, 3, day, tzinfo=UTC))
         assert [run.values[f"delete[{index}]"]["existed"] for index in (0, 1)] == [day == 8, False]
     assert emulator.state()["effects"] == {"delete": 1}
 
@@ -39,15 +38,13 @@ def test_nightly_cleanup_triggered_by_hand_without_a_logical_date(emulator: Emul
 
 
 def test_upload_wait_hand_on(emulator: Emulator) -> None:
-    run = run_dag(dag_of("upload-and-share.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
-    assert run.state == "success", str(run)
+    run = succeed(dag_of("upload-and-share.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
     assert run.values["download"] == 1000
 
 
 def test_any_other_call(emulator: Emulator) -> None:
     params = {"file_id": emulator.put_file(b"x", "f1"), "folder": "staging", "name": "new.csv"}
-    run = run_dag(dag_of("any-other-call.md-0"), params)
-    assert run.state == "success", str(run)
+    run = succeed(dag_of("any-other-call.md-0"), params)
     assert run.values["list_folder"] == [{"file_id": "f1", "name": "new.csv"}]
 
 
@@ -73,49 +70,41 @@ def test_many_calls_in_one_task(emulator: Emulator) -> None:
     if AIRFLOW_2 or not hasattr(BaseOperator, "is_async"):
         pytest.skip("this Airflow runs no coroutines as tasks: since 3.2")
     ids = [emulator.put_file(b"x", f"f{number}") for number in range(30)]
-    run = run_dag(dag_of("many-calls.md-0"), {"file_ids": [*ids, "gone"]})
-    assert run.state == "success", str(run)
+    run = succeed(dag_of("many-calls.md-0"), {"file_ids": [*ids, "gone"]})
     assert run.values["missing"] == ["gone"]
 
 
-def click_stage_use_clean_up(emulator: Emulator, refused: str) -> DagRunResult:
-    emulator.fault("status", status=400, operation=refused, times=0)
-    dag = dag_of("stage-and-clean-up.md-0")
-    assert dag.max_active_runs == 1
-    return run_dag(dag, {"source_url": emulator.serve(b"x" * 1000)})
-
-
 def test_stage_use_clean_up(emulator: Emulator) -> None:
-    run = run_dag(dag_of("stage-and-clean-up.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
-    assert run.state == "success", str(run)
+    run = succeed(dag_of("stage-and-clean-up.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
     assert run.values["use"] == 1000
     assert emulator.state()["files"] == emulator.state()["folders"] == []
 
 
-@pytest.mark.parametrize(("refused", "failed"), [("link", "wait"), ("download", "use")])
-def test_stage_use_clean_up_deletes_the_file_of_a_run_that_failed(emulator: Emulator, refused: str, failed: str) -> None:
-    run = click_stage_use_clean_up(emulator, refused)
-    assert (run.state, run.tasks[failed], run.tasks["clean_up"], run.tasks["finished"]) == (
-        "failed", "failed", "success", "upstream_failed",
-    )  # fmt: skip
-    assert emulator.state()["files"] == []
-
-
-def test_stage_use_clean_up_fails_if_the_clean_up_failed(emulator: Emulator) -> None:
-    run = click_stage_use_clean_up(emulator, "delete")
-    assert (run.state, run.tasks["use"], run.tasks["clean_up"]) == ("failed", "success", "failed")
-
-
-def test_stage_use_clean_up_deletes_nothing_if_nothing_was_uploaded(emulator: Emulator) -> None:
-    run = click_stage_use_clean_up(emulator, "upload")
-    assert (run.state, run.tasks["clean_up"]) == ("failed", "upstream_failed")
-    assert "delete" not in emulator.state()["requests"]
+@pytest.mark.parametrize(
+    ("refused", "tasks"),
+    [
+        ("link", {"wait": "failed", "clean_up": "success", "finished": "upstream_failed"}),
+        ("download", {"use": "failed", "clean_up": "success", "finished": "upstream_failed"}),
+        ("delete", {"use": "success", "clean_up": "failed"}),
+        ("upload", {"clean_up": "upstream_failed"}),
+    ],
+)
+def test_stage_use_clean_up_fails_if_anything_failed_and_deletes_what_was_uploaded(
+    emulator: Emulator, refused: str, tasks: dict[str, str]
+) -> None:
+    emulator.fault("status", status=400, operation=refused, times=0)
+    dag = dag_of("stage-and-clean-up.md-0")
+    assert dag.max_active_runs == 1
+    run = run_dag(dag, {"source_url": emulator.serve(b"x" * 1000)})
+    assert (run.state, run.tasks) == ("failed", run.tasks | tasks)
+    state = emulator.state()
+    assert ("delete" in state["requests"]) == (refused != "upload")
+    assert not state["files"] or refused == "delete"
 
 
 def test_one_task_collects_the_links_of_mapped_uploads_before_the_folder_is_deleted(emulator: Emulator) -> None:
     urls = [emulator.serve(b"x", str(number)) for number in range(3)]
-    run = run_dag(dag_of("stage-and-clean-up.md-1"), {"source_urls": urls})
-    assert run.state == "success", str(run)
+    run = succeed(dag_of("stage-and-clean-up.md-1"), {"source_urls": urls})
     assert run.values["use_all"] == 3
     effects = emulator.state()["effects"]
     assert (effects["upload"], effects["link"] >= 6, effects["delete"]) == (3, True, 1)  # a wait ends with a link, too
@@ -137,8 +126,7 @@ def test_the_folder_of_mapped_uploads_is_deleted_whatever_happened(emulator: Emu
 def test_many_uploads(emulator: Emulator, tmp_path: Path) -> None:
     manifest = tmp_path / "urls.csv"
     manifest.write_text("url\n" + "".join(f"{emulator.serve(b'x', str(number))}\n" for number in range(5)))
-    run = run_dag(dag_of("many-uploads.md-0"), {"manifest": str(manifest), "receipts": str(tmp_path / "receipts")})
-    assert run.state == "success", str(run)
+    run = succeed(dag_of("many-uploads.md-0"), {"manifest": str(manifest), "receipts": str(tmp_path / "receipts")})
     assert run.values["upload"]["queued"] == 5
     receipts = "".join(file.read_text() for file in (tmp_path / "receipts").rglob("*.jsonl"))
     assert {json.loads(line)["status"] for line in receipts.splitlines()} == {"queued"}
@@ -160,8 +148,7 @@ def test_the_event_of_a_published_file_holds_its_id(emulator: Emulator) -> None:
     emulator.put_file(b"x", "f123")
     dag = dag_of("assets.md-0")
     activate(dag, dag.tasks[0].outlets[0])
-    run = run_dag(dag)
-    assert run.state == "success", run
+    succeed(dag)
     assert asset_events("cloudstore://files.example.com/daily-report") == [{"file_id": "f123"}]
 
 

@@ -28,10 +28,7 @@ COUNT = 1_000
 
 
 def batch(emulator: Emulator, receipts: Path) -> list[int]:
-    """Run one try of a batch, and check that nothing has arrived twice or is lost.
-
-    :returns: the manifest's lines whose outcome is unknown.
-    """
+    """Run one try of a batch, check that nothing has arrived twice or is lost, and return the lines that are unknown."""
     urls = [f"https://source.example/{number}" for number in range(1, COUNT + 1)]
     operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls, receipts=str(receipts), max_concurrency=CONCURRENCY)
     with suppress(exceptions.BatchFailedError):  # for unknown outcomes only

@@ -15,7 +15,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from scripts.processes import free_port
-from tests.support import NO_RESPONSE, eventually
+from tests.support import eventually
 from tests.wire.neighbours.conftest import Run
 from tests.wire.neighbours.servers import haproxy, nginx
 
@@ -42,7 +42,7 @@ def asynchronous() -> object:
     ("front_end", "fault", "says"),
     [
         (lambda _: nginx(f"location / {{ proxy_pass http://127.0.0.1:{free_port()}; }}"), {}, "HTTP 502"),
-        (lambda url: nginx(f"proxy_read_timeout 1s; location / {{ proxy_pass {url}; }}"), NO_RESPONSE, "HTTP 504"),
+        (lambda url: nginx(f"proxy_read_timeout 1s; location / {{ proxy_pass {url}; }}"), {"kind": "no_response"}, "HTTP 504"),
         (lambda url: haproxy(url.removeprefix("http://")), {"kind": "drop_body", "after": 5}, "the response ended early"),
     ],
     ids=["nginx before a dead service", "impatient nginx", "haproxy"],

@@ -21,7 +21,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator
 from airflow_provider_cloudstore.receipts import read_receipts
-from tests.one_try import result, start
+from tests.one_try import start
 from tests.support import assert_within_bounds, eventually
 from tests.wire.neighbours.buckets import Bucket, url_of
 
@@ -58,7 +58,8 @@ def test_a_batch_pauses_while_its_object_store_is_away_and_a_retry_resumes_after
     running.kill()
     running.communicate()
     assert uploads() < len(URLS)
-    summary = json.loads(result(start(receipts, 2, manifest)))
+    printed, _ = start(receipts, 2, manifest).communicate(timeout=300)
+    summary = json.loads(printed.splitlines()[-1])
     assert summary["queued"] == len(URLS)
     assert summary["queued_earlier"] > 20
     arrived = Counter(stored["source"] for stored in emulator.state()["files"])
