@@ -62,6 +62,15 @@ def test_what_earlier_attempts_left_open_decides_too(
     assert (type(ended) if isinstance(ended, exceptions.CloudStoreError) else ended.existed) == verdict
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_response_means_the_same_when_it_is_interpreted_again(operation: type[Operation[Any]]) -> None:
+    asked = operation(settings(), *(VALUES[one.name] for one in operation.parameters))
+    for got in (response(body={"token": "t", "file_id": "f"}), response(401), response(500), response(body={"status": "error"})):
+        first, second = asked.interpret(got, settings()), asked.interpret(got, settings())
+        assert str(first) == str(second)
+        assert type(first) is type(second)
+
+
 PATTERN = re.compile("no such file", re.IGNORECASE)
 PAGE = b"<html>no such file</html>"
 
