@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
@@ -40,9 +40,7 @@ class Service:
         app.add_routes(
             [
                 *(web.route(one.method, one.path, self._handler_of(one)) for one in OPERATIONS),
-                # Two calls that the API document does not have, for hook.request.
-                web.post(f"{API_PREFIX}/file/rename", self._call("other", ["file_id", "name"], self._rename)),
-                web.get(f"{API_PREFIX}/folder/list", self._call("other", ["folder_id"], self._list), allow_head=False),
+                *self._other_calls(),
                 web.get("/download", self._with_faults("download", self._download), allow_head=False),
                 web.get("/_emulator/state", self._state),
                 web.get(f"{SOURCES_PATH}/{{name}}", self._get_source),
@@ -51,6 +49,15 @@ class Service:
             ]
         )
         return app
+
+    def _other_calls(self) -> Iterator[web.RouteDef]:
+        """Two calls that the API document does not have, for ``hook.request``, unless they have become operations."""
+        known = {operation.path for operation in OPERATIONS}
+        rename, files = f"{API_PREFIX}/file/rename", f"{API_PREFIX}/folder/list"
+        if rename not in known:
+            yield web.post(rename, self._call("other", ["file_id", "name"], self._rename))
+        if files not in known:
+            yield web.get(files, self._call("other", ["folder_id"], self._list, in_query=True), allow_head=False)
 
     def _with_faults(self, key: str, work: Handler) -> Handler:
         """Wrap a handler: count the request and apply the scripted fault, if any."""
@@ -80,13 +87,16 @@ class Service:
 
     def _handler_of(self, operation: type[Operation[Any]]) -> Handler:
         works: dict[str, Work] = {"delete": self._delete, "upload": self._upload, "link": self._link}
-        return self._call(operation.key, [one.name for one in operation.parameters], works[operation.key])
+        if operation.key not in works:
+            raise NotImplementedError(f"emulator/app.py does not know {operation.__name__}")
+        names = [one.name for one in operation.parameters]
+        return self._call(operation.key, names, works[operation.key], in_query=operation.token_in_query)
 
-    def _call(self, key: str, names: list[str], work: Work) -> Handler:
+    def _call(self, key: str, names: list[str], work: Work, *, in_query: bool = False) -> Handler:
         """What every call does: check the token, read the parameters, count the effect."""
 
         async def handle(request: web.Request) -> web.Response:
-            self._authorize(request)
+            self._authorize(request, in_query=in_query)
             given = request.query if request.method == "GET" else await request.post()
             arguments = {name: given.get(name) for name in names}
             if missing := [name for name, value in arguments.items() if not isinstance(value, str) or not value]:
@@ -97,9 +107,8 @@ class Service:
 
         return self._with_faults(key, handle)
 
-    def _authorize(self, request: web.Request) -> None:
-        """As the API document has it, a GET carries the token in the query, a POST in a header."""
-        if request.method == "GET":
+    def _authorize(self, request: web.Request, *, in_query: bool) -> None:
+        if in_query:
             given, valid = request.query.get("access_token"), self.access_token
         else:
             given, valid = request.headers.get("Authorization"), f"Bearer {self.access_token}"
