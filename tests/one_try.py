@@ -6,10 +6,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
+from tests.support import context
 
 
 def start(receipts: str, number: int, urls: str) -> subprocess.Popen[str]:
@@ -21,13 +21,7 @@ def start(receipts: str, number: int, urls: str) -> subprocess.Popen[str]:
 def main(receipts: str, number: str, urls: str) -> None:
     """Run the try, and print its result."""
     operator: Any = RemoteUrlBatchUploadOperator(task_id="t", urls=urls, receipts=receipts, max_concurrency=1, retries=2)
-    print(json.dumps(operator.execute({"ti": task_instance(int(number))})))
-
-
-def task_instance(number: int = 1) -> Any:
-    """What an operator needs of the task instance of a try."""
-    names = {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": -1}
-    return SimpleNamespace(**names, try_number=number, max_tries=2, xcom_push=lambda **_: None)
+    print(json.dumps(operator.execute(context(try_number=int(number), max_tries=2))))
 
 
 if __name__ == "__main__":

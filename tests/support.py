@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pendulum
@@ -71,6 +72,18 @@ def response(status: int = 200, body: Any = b"", **headers: str) -> Response:
 def store_file(emulator: Emulator, content: bytes = b"hello", file_id: str = "f1", folder_id: str = "staging") -> str:
     """Put a file into the emulator without an upload."""
     return emulator.put_file(content, file_id, folder_id)
+
+
+def context(pushed: dict[str, Any] | None = None, **more: Any) -> Any:
+    """Return what an operator needs of the context of a try.
+
+    :param pushed: gets the XComs, by their keys.
+    :param more: other attributes of the task instance.
+    """
+    xcoms = {} if pushed is None else pushed
+    names = {"dag_id": "dag", "run_id": "run", "task_id": "t", "map_index": -1}
+    attributes = {**names, "try_number": 1, "max_tries": 0, **more}
+    return {"ti": SimpleNamespace(**attributes, xcom_push=lambda key, value: xcoms.update({key: value}))}
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:

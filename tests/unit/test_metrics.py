@@ -4,7 +4,6 @@ import logging
 import os
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from airflow_provider_cloudstore.metrics import count_batch, count_download, cou
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.protocol import attempts, waiting
 from airflow_provider_cloudstore.protocol.operations import DeleteFolder
-from tests.support import settings, store_file
+from tests.support import context, settings, store_file
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "operate" / "metrics.md"
 
@@ -106,9 +105,8 @@ def test_a_batch_counts_what_became_of_its_urls(emulator: Emulator, counted: Cou
     urls = [f"ftp://127.0.0.1:9/{number}" for number in (0, 1, 2, 3, 1)]
     operator = RemoteUrlBatchUploadOperator(task_id="b", urls=urls, receipts=None, max_concurrency=1)
     operator.render_template_fields({})
-    context: Any = {"ti": SimpleNamespace(xcom_push=lambda **_: None, try_number=1, max_tries=0)}
     with pytest.raises(exceptions.BatchFailedError):
-        operator.execute(context)
+        operator.execute(context())
     assert counted == {
         "batch.queued": 3,
         "batch.failed": 1,

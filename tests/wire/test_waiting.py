@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pendulum
@@ -26,7 +25,7 @@ from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperato
 from airflow_provider_cloudstore.protocol import waiting
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
-from tests.support import store_file
+from tests.support import context, store_file
 
 LATE: dict[str, Any] = {"kind": "status", "status": 404, "body": "Could not find the file"}
 PAGE: dict[str, Any] = {"kind": "status", "status": 200, "body": "<html>maintenance"}
@@ -42,16 +41,10 @@ class Worker:
         self.deferred = False
 
     def run(self, task: BaseOperator) -> Any:
-        ti = SimpleNamespace(
-            start_date=pendulum.now("UTC"),
-            xcom_push=lambda key, value: self.xcoms.update({key: value}),
-            get_first_reschedule_date=lambda context: None,
-            **dict.fromkeys(("dag_id", "task_id", "run_id"), "t"),
-            **dict.fromkeys(("map_index", "max_tries"), 0),
-        )
-        context: Any = {"ti": ti, "task": task}
+        of_sensor = {"start_date": pendulum.now("UTC"), "get_first_reschedule_date": lambda context: None}
+        of_try = {**context(self.xcoms, **of_sensor), "task": task}
         try:
-            return task.execute(context)
+            return task.execute(of_try)
         except TaskDeferred as deferred:
             self.deferred = type(deferred.timeout) is timedelta  # Airflow 3 sends no other kind to its supervisor
             trigger = FileAvailableTrigger(**deferred.trigger.serialize()[1])
@@ -61,7 +54,7 @@ class Worker:
             return [event.payload async for event in trigger.run()]
 
         (event,) = asyncio.run(wait())
-        return task.resume_execution("execute_complete", {**kwargs, "event": event}, context)
+        return task.resume_execution("execute_complete", {**kwargs, "event": event}, of_try)
 
 
 @pytest.fixture

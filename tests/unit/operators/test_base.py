@@ -19,7 +19,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlUploadOperator,
 )
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
-from tests.dag_runs import run_dag
+from tests.dag_runs import succeed
 from tests.dags import native_dags as dags
 from tests.support import store_file
 
@@ -39,8 +39,7 @@ def test_the_folder_that_is_written_is_the_folder_that_is_deleted_in_a_dag_with_
     others = ["202501", "31", "10", "1200000.0", "1200000", "77"]
     for folder_id in [*written, *others]:
         emulator.make_folder(folder_id)
-    run = run_dag(dags.folders)
-    assert run.state == "success", run
+    succeed(dags.folders)
     assert emulator.state()["effects"] == {"delete": len(written)}
     assert {"staging", *others} == set(emulator.state()["folders"])
 
@@ -50,8 +49,7 @@ def test_so_are_files_urls_targets_and_connections(emulator: Emulator, tmp_path:
     monkeypatch.setenv(f"AIRFLOW_CONN_{dags.ID}", emulator.connection)
     store_file(emulator, file_id=dags.ID)
     source = emulator.serve(b"content", "1_0")
-    run = run_dag(dags.files, {"source": source, "folder": str(tmp_path)})
-    assert run.state == "success", run
+    succeed(dags.files, {"source": source, "folder": str(tmp_path)})
     assert [token["file_id"] for token in emulator.state()["tokens"]] == [dags.ID] * 4
     assert [stored["source"] for stored in emulator.state()["files"]] == ["put", source]
     assert [path.name for path in tmp_path.iterdir()] == ["1_0"]
@@ -61,8 +59,7 @@ def test_so_are_files_urls_targets_and_connections(emulator: Emulator, tmp_path:
 def test_a_list_of_urls_stays_a_list(emulator: Emulator, tmp_path: Path) -> None:
     for name in ("1_0", "2_0"):
         source = emulator.serve(b"content", name).rpartition("/")[0]
-    run = run_dag(dags.urls, {"source": source, "folder": str(tmp_path)})
-    assert run.state == "success", run
+    run = succeed(dags.urls, {"source": source, "folder": str(tmp_path)})
     counts = {name: run.values[name]["queued"] for name in ("output", "pull", "each")}
     assert counts == {"output": 2, "pull": 2, "each": 1}
 

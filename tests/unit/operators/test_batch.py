@@ -7,7 +7,6 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import AirflowException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
+from tests.support import context
 
 
 @pytest.fixture
@@ -87,18 +87,6 @@ def test_urls_that_are_neither_list_nor_path_are_refused_and_not_shown(emulator:
         operator.execute(context())
     assert "hunter2" not in str(refused.value)
     assert emulator.state()["requests"] == {}
-
-
-def context(pushed: dict[str, Any] | None = None, **more: Any) -> Any:
-    ti = SimpleNamespace(
-        dag_id="dag",
-        run_id="run",
-        task_id="t",
-        map_index=-1,
-        **{"try_number": 1, "max_tries": 0, **more},
-        xcom_push=lambda key, value: (pushed if pushed is not None else {}).update({key: value}),
-    )
-    return {"ti": ti}
 
 
 def test_a_cleared_task_sends_only_what_failed_and_nothing_once_all_is_queued(emulator: Emulator, tmp_path: Path) -> None:

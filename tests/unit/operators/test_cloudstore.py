@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 from datetime import datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +14,9 @@ from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.hooks import connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperator, DownloadLinkOperator, RemoteUrlUploadOperator
-from tests.dag_runs import run_dag
+from tests.dag_runs import run_dag, succeed
 from tests.dags import operator_dags as dags
-from tests.support import rendered_fields, store_file
+from tests.support import context, rendered_fields, store_file
 from tests.unit.operators.tries import SHOWN, SOURCE
 
 
@@ -69,8 +68,7 @@ def test_a_source_that_is_no_url_is_refused_and_its_credentials_are_shown_nowher
 @pytest.mark.usefixtures("airflow_db")
 def test_a_link_is_a_token_for_one_task_and_a_whole_link_for_another(emulator: Emulator) -> None:
     store_file(emulator)
-    run = run_dag(dags.link)
-    assert run.state == "success", run
+    run = succeed(dags.link)
     token, link = run.values["use"]
     assert token == run.values["link"] == emulator.state()["tokens"][0]["token"]
     assert link.keys() == {"file_id", "token", "url_with_token", "created_at", "expires_at"}
@@ -92,9 +90,8 @@ def test_a_link_without_a_url_has_that_of_the_connection_or_the_log_says_that_th
         connection = json.loads(emulator.connection) | {"extra": given}
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
         pushed: dict[str, Any] = {}
-        context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value, pushed=pushed: pushed.update({key: value}))}
         caplog.clear()
-        assert DownloadLinkOperator(task_id="link", file_id="f1", wait_for_file=bool(url)).execute(context) == "t0ken+"
+        assert DownloadLinkOperator(task_id="link", file_id="f1", wait_for_file=bool(url)).execute(context(pushed)) == "t0ken+"
         logged = caplog.text + capsys.readouterr().out  # Airflow 2 logs by the first way, Airflow 3 by the second
         assert ("url_with_token is null: the response has no URL, and extra 'download_url'" in logged) is (url is None)
         assert pushed["download_link"]["url_with_token"] == asyncio.run(url_of_a_link()) == url
@@ -108,9 +105,8 @@ async def url_of_a_link() -> str | None:
 def test_a_link_is_not_stored_where_xcoms_are_off(emulator: Emulator) -> None:
     store_file(emulator)
     pushed: dict[str, Any] = {}
-    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
     for wanted in (True, False):
-        DownloadLinkOperator(task_id="link", file_id="f1", do_xcom_push=wanted).execute(context)
+        DownloadLinkOperator(task_id="link", file_id="f1", do_xcom_push=wanted).execute(context(pushed))
         assert ("download_link" in pushed) is wanted
         pushed.clear()
 
@@ -118,8 +114,7 @@ def test_a_link_is_not_stored_where_xcoms_are_off(emulator: Emulator) -> None:
 @pytest.mark.usefixtures("airflow_db")
 def test_mapped_tasks_chain_from_a_list_of_urls_that_are_shown_redacted_to_a_list_of_links(emulator: Emulator) -> None:
     sources = [f"{emulator.serve(b'%d' % number, f'{number}')}?sig=hunter{number}" for number in range(2)]
-    run = run_dag(dags.chain, {"sources": sources})
-    assert run.state == "success", run
+    run = succeed(dags.chain, {"sources": sources})
     assert sorted(stored["source"] for stored in emulator.state()["files"]) == sources  # mapped tasks run in any order
     assert [fields["url"] for fields in rendered_fields("chain", "upload")] == [f"{url.partition('?')[0]}?***" for url in sources]
     links, uploads = run.values["collect"]["links"], run.values["collect"]["uploads"]
@@ -134,8 +129,7 @@ def test_mapped_tasks_chain_from_a_list_of_urls_that_are_shown_redacted_to_a_lis
 def test_what_the_hook_returns_as_a_dict_is_what_the_operator_returns(emulator: Emulator) -> None:
     emulator.fault("status", status=200, body="{}", operation="upload", times=2)
     pushed: dict[str, Any] = {}
-    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
-    assert RemoteUrlUploadOperator(task_id="upload", url=SOURCE).execute(context) == ""
+    assert RemoteUrlUploadOperator(task_id="upload", url=SOURCE).execute(context(pushed)) == ""
     stored = pushed["upload"]
     with CloudStoreHook() as hook:
         told = hook.upload_from_url(SOURCE).to_dict()

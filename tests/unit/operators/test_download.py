@@ -19,7 +19,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks import cloudstore as hooks
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator
-from tests.dag_runs import run_dag
+from tests.dag_runs import succeed
 from tests.dags import download_dags as dags
 from tests.support import rendered_fields
 
@@ -39,8 +39,7 @@ def test_a_file_is_downloaded_once_it_is_there_and_no_link_is_stored(
 
     monkeypatch.setattr(stores._LocalFile, "_new_part", note)
     target = tmp_path / "folder" / "f"
-    run = run_dag(dags.download, {"source": emulator.serve(DATA), "target": str(target), "sha256": SHA256})
-    assert run.state == "success", run
+    run = succeed(dags.download, {"source": emulator.serve(DATA), "target": str(target), "sha256": SHA256})
     file_id = emulator.state()["files"][0]["file_id"]
     assert run.values["download"] == {"file_id": file_id, "path": str(target), "name": None, "bytes": len(DATA), "sha256": SHA256}
     assert run.values["use"] == len(DATA)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from airflow_provider_cloudstore.exceptions import ConfigurationError, FileWaitT
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.links import FileLink
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.dag_runs import run_dag
+from tests.dag_runs import succeed
 from tests.dags import operator_dags as dags
 from tests.real_airflow import AIRFLOW_2
-from tests.support import store_file
+from tests.support import context, store_file
 
 PAGE = "https://files.example.com/#/files/{file_id}"
 
@@ -44,24 +43,22 @@ def links(dag: Any) -> dict[str, str | None]:
 @pytest.mark.usefixtures("airflow_db")
 def test_each_task_with_a_file_links_to_its_page(with_pages: Emulator, tmp_path: Path) -> None:
     params = {"source": with_pages.serve(b"x"), "target": str(tmp_path / "file")}
-    run = run_dag(dags.pages, params)
-    assert run.state == "success", run
+    run = succeed(dags.pages, params)
     page = PAGE.replace("{file_id}", run.values["upload"])
     assert links(dags.pages) == dict.fromkeys(("upload", "sensor", "link", "download"), page)
 
 
 @pytest.mark.usefixtures("airflow_db")
 def test_without_the_extra_there_is_no_link(emulator: Emulator, tmp_path: Path) -> None:
-    assert run_dag(dags.pages, {"source": emulator.serve(b"x"), "target": str(tmp_path / "file")}).state == "success"
+    succeed(dags.pages, {"source": emulator.serve(b"x"), "target": str(tmp_path / "file")})
     assert not any(links(dags.pages).values())
 
 
 def test_a_wait_that_failed_links_to_the_queued_file(with_pages: Emulator) -> None:
     pushed: dict[str, Any] = {}
-    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
     waiting: dict[str, Any] = {"wait_for_file": True, "timeout": 0.1, "poll_interval": 0.05}
     with pytest.raises(FileWaitTimeoutError):
-        RemoteUrlUploadOperator(task_id="upload", url="http://127.0.0.1:9/x", **waiting).execute(context)
+        RemoteUrlUploadOperator(task_id="upload", url="http://127.0.0.1:9/x", **waiting).execute(context(pushed))
     assert pushed["file_page"] == PAGE.replace("{file_id}", pushed["upload"]["file_id"])
 
 
@@ -73,7 +70,6 @@ def test_a_page_whose_url_holds_the_token_is_refused() -> None:
 
 def test_an_id_is_encoded_in_the_address_of_its_page(with_pages: Emulator) -> None:
     pushed: dict[str, Any] = {}
-    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
     store_file(with_pages, file_id="a/b #1")
-    DownloadLinkOperator(task_id="link", file_id="a/b #1").execute(context)
+    DownloadLinkOperator(task_id="link", file_id="a/b #1").execute(context(pushed))
     assert pushed["file_page"] == "https://files.example.com/#/files/a%2Fb%20%231"

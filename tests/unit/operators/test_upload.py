@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -12,9 +11,9 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE, AirflowFailException, TaskDeferred
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.protocol import waiting
-from tests.dag_runs import run_dag
+from tests.dag_runs import succeed
 from tests.dags import operator_dags as dags
-from tests.support import activate, asset_events
+from tests.support import activate, asset_events, context
 from tests.unit.operators.tries import SOURCE, Store, Task, uploads
 
 with_store = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="this Airflow keeps no state between tries: since 3.3")
@@ -28,8 +27,7 @@ def waiting_task(**arguments: Any) -> Task:
 def test_uploads_that_wait_succeed_when_their_files_are_there_mapped_and_not(emulator: Emulator) -> None:
     activate(dags.uploads_that_wait, dags.REPORT)
     sources = [emulator.serve(b"%d" % number, str(number)) for number in range(2)]
-    run = run_dag(dags.uploads_that_wait, {"sources": sources})
-    assert run.state == "success", run
+    run = succeed(dags.uploads_that_wait, {"sources": sources})
     stored = {one["file_id"]: one["state"] for one in emulator.state()["files"]}
     returned = [run.values["single"], run.values["mapped[0]"], run.values["mapped[1]"]]
     assert sorted(returned) == sorted(stored)
@@ -107,8 +105,7 @@ def test_before_airflow_3_3_a_wait_with_retries_is_refused_when_the_dag_is_parse
 
 @with_store
 def test_where_a_retry_could_not_know_of_the_upload_nothing_is_sent(emulator: Emulator) -> None:
-    ti: Any = SimpleNamespace(try_number=1, max_tries=2, xcom_push=lambda **_: None)
-    for context in ({"ti": ti}, {"ti": ti, "task_state_store": None}, {"ti": ti, "task_state_store": MagicMock()}):
+    for store in ({}, {"task_state_store": None}, {"task_state_store": MagicMock()}):
         with pytest.raises(exceptions.InvalidInputError, match=r"needs a task state store: .* FileAvailableSensor"):
-            waiting_task(retries=2).operator().execute(context)
+            waiting_task(retries=2).operator().execute(context(max_tries=2) | store)
     assert emulator.state()["requests"] == {}

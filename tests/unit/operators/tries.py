@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.send_once import STATE_KEY
+from tests.support import context
 
 SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"  # nothing listens there: the file never comes
 SHOWN = "ftp://***@127.0.0.1:9/file?***"
@@ -61,11 +61,9 @@ class Task:
     def attempt(self, url: str = SOURCE, **more: Any) -> Any:
         """Run a try, and return the XCom ``upload``."""
         self.number += 1
-        ti = SimpleNamespace(
-            try_number=self.number, max_tries=self.max_tries, xcom_push=lambda key, value: self.pushed.update({key: value})
-        )
-        context: Any = {"ti": ti, **({"task_state_store": self.store} if self.store else {})}
-        assert self.operator(url, **more).execute(context) == self.pushed["upload"]["file_id"]
+        of_try = context(self.pushed, try_number=self.number, max_tries=self.max_tries)
+        store = {"task_state_store": self.store} if self.store else {}
+        assert self.operator(url, **more).execute(of_try | store) == self.pushed["upload"]["file_id"]
         return self.pushed["upload"]
 
     def clear(self) -> None:

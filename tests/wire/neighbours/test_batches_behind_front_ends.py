@@ -16,8 +16,7 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
-from tests.one_try import task_instance
-from tests.support import eventually
+from tests.support import context, eventually
 from tests.wire.neighbours.conftest import Run
 from tests.wire.neighbours.servers import Neighbour, haproxy, nginx
 
@@ -32,7 +31,7 @@ def batch(emulator: Emulator, receipts: Path) -> list[int]:
     urls = [f"https://source.example/{number}" for number in range(1, COUNT + 1)]
     operator = RemoteUrlBatchUploadOperator(task_id="t", urls=urls, receipts=str(receipts), max_concurrency=CONCURRENCY)
     with suppress(exceptions.BatchFailedError):  # for unknown outcomes only
-        operator.execute({"ti": task_instance()})
+        operator.execute(context(max_tries=2))
     lines: dict[str, list[int]] = {"queued": [], "unknown": []}
     for part in receipts.glob("part-*"):
         for receipt in map(json.loads, part.read_text().splitlines()):
