@@ -83,9 +83,10 @@ def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Pa
         ("path", errno.EACCES, BatchStoppedError),
         ("path", errno.ENOENT, FileNotFoundError),
         ("sftp", errno.ENOENT, FileNotFoundError),
+        ("sftp", errno.EACCES, PermissionError),  # credentials are renewed
     ],
 )
-def test_a_folder_that_may_not_be_written_stops_the_batch_at_any_write_and_one_that_vanishes_may_come_back(
+def test_a_local_folder_that_may_not_be_written_stops_the_batch_at_any_write_and_what_else_is_refused_may_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, code: int, raised: type[Exception]
 ) -> None:
     receipts = begun(PathFolder(PLACES[place](str(tmp_path))))
@@ -98,32 +99,3 @@ def test_a_folder_that_may_not_be_written_stops_the_batch_at_any_write_and_one_t
     with pytest.raises(raised, match=os.strerror(code)):
         receipts.write([line("1")])
     assert [path.name[:6] for path in tmp_path.iterdir()] == ["batch-"]
-
-
-class ResourceNotFoundError(Exception):
-    pass
-
-
-WRAPPED = RuntimeError("adlfs")
-WRAPPED.__cause__ = ResourceNotFoundError()
-
-
-@pytest.mark.parametrize(
-    ("error", "raised"),
-    [
-        (FileNotFoundError("The specified bucket does not exist"), BatchStoppedError),
-        (WRAPPED, BatchStoppedError),
-        (PermissionError(errno.EACCES, "AccessDenied"), PermissionError),  # credentials are renewed
-    ],
-)
-def test_a_missing_bucket_stops_the_batch_and_what_else_a_store_refuses_may_pass(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[Exception]
-) -> None:
-    path = UPath("memory://missing/receipts")
-
-    def refuses(*_: Any, **__: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(type(path.fs), "pipe_file", refuses)
-    with pytest.raises(raised, match=r"bucket or container does not exist|AccessDenied"):
-        begun(PathFolder(path))

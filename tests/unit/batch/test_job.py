@@ -38,16 +38,11 @@ def test_the_mark_is_left_before_anything_else_can_fail() -> None:
     def fail() -> Any:
         raise exceptions.ConfigurationError("the connection has no host")
 
-    folder = MemoryFolder(is_local=True)
-    batch = Batch(urls(5), folder=folder)
+    batch = Batch(urls(5), folder=MemoryFolder(is_local=True))
     for broken in ("settings", "read"):
         with pytest.raises(exceptions.ConfigurationError):
             batch.run(**{broken: fail})
     assert counts(batch.run()) == {"queued": 5}
-    folder.files.clear()
-    with pytest.raises(exceptions.BatchStoppedError, match="no receipts of an earlier try in s3://b/r"):
-        batch.run()
-    assert batch.requests == 5
 
 
 def test_the_log_begins_with_the_plan_and_shows_the_progress(caplog: pytest.LogCaptureFixture) -> None:
@@ -123,6 +118,7 @@ async def test_a_store_that_does_not_respond_for_five_minutes_ends_it() -> None:
         await retry_until(lambda: asyncio.sleep(1e6), "the receipts cannot be written")
     assert now() == pytest.approx(300)
     assert ended.value.reason == "the receipts cannot be written: retried for 300 s (no response)"
+    assert ended.value.cause == "store"
 
 
 @in_virtual_time
@@ -139,23 +135,6 @@ async def test_a_failing_store_is_tried_again_after_pauses_that_double_up_to_15_
         await retry_until(fail, "the receipts cannot be written")
     assert [later - earlier for earlier, later in itertools.pairwise(tried)][:7] == [0.5, 1, 2, 4, 8, 15, 15]
     assert caplog.messages == ["Sending is paused: the receipts cannot be written (OSError); retrying"] * len(tried)
-
-
-def test_a_store_that_is_away_for_five_minutes_ends_it_and_only_two_seconds_were_sent() -> None:
-    folder = MemoryFolder()
-    batch = Batch(urls(400), VirtualService(seconds=0.05), folder)
-    stopped = [0]
-
-    def fail() -> None:
-        if batch.requests > 50:
-            stopped[0] = stopped[0] or batch.requests
-            raise OSError
-
-    folder.fails = fail
-    report = batch.run(requests_per_second=100)
-    assert cause(report) == "store"
-    assert stopped[0] < batch.requests <= stopped[0] + 200
-    assert 300 < batch.took < 310
 
 
 def test_a_bug_while_it_sends_is_raised_after_the_progress_is_stored() -> None:
