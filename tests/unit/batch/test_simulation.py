@@ -284,7 +284,7 @@ def check_counts(world: World, report: Report | None, seed: int) -> None:
 
 def verdict(world: World, report: Report, interruptions: int, seed: int) -> None:
     wanted, counted = set(world.urls), report.counts
-    assert sum(counted.values()) == report.total == len(world.urls), (seed, counted)
+    check_counts(world, report, seed)
     assert counted[Status.SKIPPED] <= len(world.urls) - len(wanted), (seed, counted)
     missing = sum(not world.effects[url] for url in wanted)
     twice = sum(max(0, effects - 1) for effects in world.effects.values())
@@ -330,53 +330,40 @@ def is_found() -> bool:
     return False
 
 
+WRITE, NOTE_EARLIER = Receipts.write, Ledger.note_earlier
+
+
+def forget_failed(self: Any, lines: list[str]) -> None:
+    failed = vars(self).setdefault("failed", [])
+    try:
+        WRITE(self, [] if any(lines is one for one in failed) else lines)
+    except Unlucky:
+        failed.append(lines)
+        raise
+
+
+def forget_part(self: Any, lines: list[str]) -> None:
+    self._content = b""
+    WRITE(self, lines)
+
+
+def settle(self: Any, outcomes: Any) -> None:
+    NOTE_EARLIER(self, [(digest, Status.QUEUED) for digest, _ in outcomes])
+
+
 PLANTED: dict[str, tuple[Any, str, Any]] = {
     "sends without a lease": (Lease, "is_valid", property(lambda self: True)),
     "adds to a part whose request failed": (Receipts, "_has_failed", property(lambda self: False, lambda self, failed: None)),
     "has no fence": (Receipts, "_find_mark", lambda self, **_: self.folder.read(self._mark) is not None),
+    "forgets what it could not write": (Receipts, "write", forget_failed),
+    "forgets the part that it writes anew": (Receipts, "write", forget_part),
+    "takes a failed URL for settled": (Ledger, "note_earlier", settle),
 }
 
 
 @pytest.mark.parametrize(("owner", "name", "value"), PLANTED.values(), ids=PLANTED)
 def test_a_batch_with_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, value: Any) -> None:
     monkeypatch.setattr(owner, name, value, raising=False)
-    assert is_found()
-
-
-def test_a_batch_that_forgets_what_it_could_not_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    write, failed = Receipts.write, set[int]()
-
-    def forget(self: Any, lines: list[str]) -> None:
-        if id(lines) in failed:
-            lines = []
-        try:
-            write(self, lines)
-        except Unlucky:
-            failed.add(id(lines))
-            raise
-
-    monkeypatch.setattr(Receipts, "write", forget)
-    assert is_found()
-
-
-def test_a_batch_that_forgets_the_part_that_it_writes_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Receipts.write
-
-    def forget(self: Any, lines: list[str]) -> None:
-        self._content = b""
-        write(self, lines)
-
-    monkeypatch.setattr(Receipts, "write", forget)
-    assert is_found()
-
-
-def test_a_batch_that_takes_a_failed_url_for_settled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    note = Ledger.note_earlier
-
-    def settle(self: Any, outcomes: Any) -> None:
-        note(self, [(digest, Status.QUEUED) for digest, _ in outcomes])
-
-    monkeypatch.setattr(Ledger, "note_earlier", settle)
     assert is_found()
 
 
