@@ -53,15 +53,6 @@ with DAG("pages", schedule=None, start_date=START, params={"source": "", "target
     DownloadLinkOperator(task_id="link", file_id=paged.output)
     DownloadFileOperator(task_id="download", file_id=paged.output, target="{{ params.target }}")
 
-with DAG("link", schedule=None, start_date=START) as link:
-    made = DownloadLinkOperator(task_id="link", file_id="f1")
-
-    @task
-    def use(token: str, whole: dict[str, Any]) -> list[Any]:
-        return [token, whole]
-
-    use(made.output, made.output["download_link"])
-
 with DAG("sensor", schedule=None, start_date=START) as sensor:
     for mode in ("poke", "reschedule"):
         FileAvailableSensor(task_id=mode, file_id="f1", mode=mode)

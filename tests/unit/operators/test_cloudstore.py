@@ -65,18 +65,6 @@ def test_a_source_that_is_no_url_is_refused_and_its_credentials_are_shown_nowher
     assert emulator.state()["requests"] == {}
 
 
-@pytest.mark.usefixtures("airflow_db")
-def test_a_link_is_a_token_for_one_task_and_a_whole_link_for_another(emulator: Emulator) -> None:
-    store_file(emulator)
-    run = succeed(dags.link)
-    token, link = run.values["use"]
-    assert token == run.values["link"] == emulator.state()["tokens"][0]["token"]
-    assert link.keys() == {"file_id", "token", "url_with_token", "created_at", "expires_at"}
-    assert (link["file_id"], link["token"]) == ("f1", token)
-    assert link["url_with_token"] == f"{emulator.url}/download?download_token={token}"
-    assert datetime.fromisoformat(link["created_at"]) < datetime.fromisoformat(link["expires_at"])
-
-
 def test_a_link_without_a_url_has_that_of_the_connection_or_the_log_says_that_there_is_none(
     emulator: Emulator,
     monkeypatch: pytest.MonkeyPatch,
@@ -120,10 +108,12 @@ def test_mapped_tasks_chain_from_a_list_of_urls_that_are_shown_redacted_to_a_lis
     links, uploads = run.values["collect"]["links"], run.values["collect"]["uploads"]
     assert [list(upload) for upload in uploads] == [["file_id", "url", "requested_at", "response"]] * 2
     ids = [upload["file_id"] for upload in uploads]
+    assert [list(link) for link in links] == [["file_id", "token", "url_with_token", "created_at", "expires_at"]] * 2
     assert [link["file_id"] for link in links] == ids
-    for name in ("upload", "wait"):
-        assert [run.values[f"{name}[{index}]"] for index in range(2)] == ids
-    assert len({link["url_with_token"] for link in links}) == 2
+    tokens = [link["token"] for link in links]
+    assert [link["url_with_token"] for link in links] == [f"{emulator.url}/download?download_token={token}" for token in tokens]
+    for name, values in (("upload", ids), ("wait", ids), ("link", tokens)):
+        assert [run.values[f"{name}[{index}]"] for index in range(2)] == values
 
 
 def test_what_the_hook_returns_as_a_dict_is_what_the_operator_returns(emulator: Emulator) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import logging
 import os
 import re
@@ -61,41 +60,23 @@ def test_a_target_with_credentials_is_refused_and_rendered_without_them(emulator
     assert emulator.state()["requests"] == {}
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        None, "", "None", "{{ x }}", 1.5, "1.5", "True", "{'a': 1}", Path("/data/{{ params.name }}"), "file://[b/f", "/tmp",
-        "nosuch://x/y", "s3://my_conn@bucket/key",
-    ],
-    ids=str,
-)  # fmt: skip
-def test_a_target_that_names_no_file_is_refused_before_a_wait_and_costs_no_retry(emulator: Emulator, target: Any) -> None:
-    assert_refused(emulator, "target.*nothing was sent", target=target)
+NO_FILES: list[Any] = [
+    None, "", "None", "{{ x }}", 1.5, "1.5", "True", "{'a': 1}", Path("/data/{{ params.name }}"), "file://[b/f", "/tmp",
+    "nosuch://x/y", "s3://my_conn@bucket/key",
+]  # fmt: skip
+REFUSED = [({"target": target}, "target.*nothing was sent") for target in NO_FILES]
+REFUSED += [({"target": "x", "expected_sha256": "abc"}, "expected_sha256 must be 64 hexadecimal digits")]
 
 
-def test_so_is_what_is_no_checksum(emulator: Emulator) -> None:
-    assert_refused(emulator, "expected_sha256 must be 64 hexadecimal digits", target="x", expected_sha256="abc")
-
-
-def assert_refused(emulator: Emulator, words: str, **arguments: Any) -> None:
+@pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=str)
+def test_what_names_no_file_or_is_no_checksum_is_refused_before_a_wait_and_costs_no_retry(
+    emulator: Emulator, arguments: dict[str, Any], words: str
+) -> None:
     operator = DownloadFileOperator(task_id="t", file_id="f1", wait_for_file=True, timeout=0.1, **arguments)
     with pytest.raises(exceptions.InvalidInputError, match=words) as refused:
         operator.execute({})
     assert isinstance(refused.value, AirflowFailException)
     assert emulator.state()["requests"] == {}
-
-
-def test_a_service_that_gives_no_url_needs_the_extra(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    emulator.put_file(DATA, "f1")
-    token = emulator.call(lambda service: service.store.create_token("f1"))
-    assert token
-    emulator.fault("status", operation="link", times=0, status=200, body=json.dumps({"download_token": token.token}))
-    with pytest.raises(exceptions.ConfigurationError, match="Set extra 'download_url'"):
-        CloudStoreHook().download("f1", tmp_path / "f")
-    connection = json.loads(emulator.connection)
-    connection["extra"] = {"download_url": f"{emulator.url}/download?download_token={{token}}"}
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
-    assert CloudStoreHook().download("f1", tmp_path / "f").sha256 == SHA256
 
 
 def test_the_result_has_the_name_that_the_host_gives_the_file(emulator: Emulator, tmp_path: Path) -> None:
@@ -121,16 +102,6 @@ def test_a_long_download_is_seen_in_the_tasks_log(
     DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/f1").execute({})
     logged = caplog.text + capsys.readouterr().out  # Airflow 2 logs by the first way, Airflow 3 by the second
     assert re.search(r"download 'f1': [0-9]{2,3},[0-9]{3} of 300,000 bytes, [0-9]+ kB/s", logged)
-
-
-def test_a_page_in_place_of_the_file_leaves_the_target_as_it_was(emulator: Emulator, tmp_path: Path) -> None:
-    emulator.put_file(DATA, "f1")
-    (tmp_path / "f1").write_bytes(b"before")
-    page = {"Content-Type": "text/html; charset=utf-8"}
-    emulator.fault("status", operation="download", status=200, headers=page, body="<html>Sign in</html>")
-    with pytest.raises(exceptions.InvalidResponseError, match="a web page in place of the file"):
-        DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/f1").execute({})
-    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("f1", b"before")]
 
 
 def test_a_pause_that_does_not_fit_into_the_time_left_ends_the_download(

@@ -19,13 +19,8 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-@pytest.fixture
-def task(store: Store) -> Task:
-    return Task(store)
+def task() -> Task:
+    return Task(Store())
 
 
 @pytest.fixture
@@ -42,10 +37,10 @@ def killed_while_sending(emulator: Emulator, task: Task, monkeypatch: pytest.Mon
     return task
 
 
-def test_an_upload_is_recorded_before_it_is_sent_and_when_it_is_queued(emulator: Emulator, task: Task, store: Store) -> None:
+def test_an_upload_is_recorded_before_it_is_sent_and_when_it_is_queued(emulator: Emulator, task: Task) -> None:
     assert task.attempt()["url"] == SHOWN
-    assert store.calls == ["get", "set sending", "set queued"]
-    assert "hunter" not in str(store.values)
+    assert task.store.calls == ["get", "set sending", "set queued"]
+    assert "hunter" not in str(task.store.values)
     assert uploads(emulator) == 1
 
 
@@ -101,23 +96,23 @@ def test_a_try_that_was_killed_while_sending_leaves_another_url_to_be_sent(
     assert uploads(emulator) == 1
 
 
-def test_after_a_failure_that_certainly_queued_nothing_a_retry_sends_again(emulator: Emulator, task: Task, store: Store) -> None:
+def test_after_a_failure_that_certainly_queued_nothing_a_retry_sends_again(emulator: Emulator, task: Task) -> None:
     emulator.fault("status", status=403)
     with pytest.raises(exceptions.PermissionDeniedError):
         task.attempt()
-    assert store.values == {}
+    assert task.store.values == {}
     task.attempt()
     assert uploads(emulator) == 2
 
 
 def test_an_unknown_outcome_is_recorded_also_for_who_opted_in_to_resending(
-    emulator: Emulator, task: Task, store: Store, monkeypatch: pytest.MonkeyPatch
+    emulator: Emulator, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts, "_INITIAL_BACKOFF", 0.01)
     emulator.fault("drop_after", times=0)
     with pytest.raises(exceptions.TransientServiceError, match="may or may not have been queued"):
         task.attempt(retry_unknown_outcome=True)
-    assert store.record["state"] == "unknown"
+    assert task.store.record["state"] == "unknown"
 
 
 def test_an_outcome_that_is_unknown_stays_so_for_a_retry_and_not_for_who_clears_the_task(emulator: Emulator, task: Task) -> None:
@@ -132,29 +127,27 @@ def test_an_outcome_that_is_unknown_stays_so_for_a_retry_and_not_for_who_clears_
 
 
 @pytest.mark.parametrize("call", ["get", "set sending"])
-def test_without_the_store_nothing_is_sent_and_airflow_tries_again(
-    emulator: Emulator, task: Task, store: Store, call: str
-) -> None:
-    store.away = {call}
+def test_without_the_store_nothing_is_sent_and_airflow_tries_again(emulator: Emulator, task: Task, call: str) -> None:
+    task.store.away = {call}
     with pytest.raises(ConnectionError):
         task.attempt()
     assert uploads(emulator) == 0
-    store.away = set()
+    task.store.away = set()
     task.attempt()
     assert uploads(emulator) == 1
 
 
-def test_with_a_record_that_it_cannot_read_nothing_is_sent(emulator: Emulator, task: Task, store: Store) -> None:
-    store.values[STATE_KEY] = {"of": "another version"}
+def test_with_a_record_that_it_cannot_read_nothing_is_sent(emulator: Emulator, task: Task) -> None:
+    task.store.values[STATE_KEY] = {"of": "another version"}
     with pytest.raises(TypeError):
         task.attempt()
     assert uploads(emulator) == 0
 
 
 def test_a_store_that_fails_after_the_upload_was_queued_fails_nothing(
-    emulator: Emulator, task: Task, store: Store, caplog: pytest.LogCaptureFixture
+    emulator: Emulator, task: Task, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.away = {"set queued"}
+    task.store.away = {"set queued"}
     with caplog.at_level(logging.WARNING):
         assert task.attempt()["url"] == SHOWN
     assert "Could not record the outcome of the upload" in caplog.text
