@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from pathlib import Path
 from packaging.version import Version
 
 import airflow_provider_cloudstore
+from tests.project.test_layering import FILES, imports
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -27,13 +27,7 @@ OTHERS = {"flask_appbuilder", "wtforms", "pytest"}
 
 
 def test_what_the_package_imports_is_declared_with_a_floor() -> None:
-    imported: set[str] = set()
-    for file in (ROOT / "airflow_provider_cloudstore").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Import):
-                imported |= {name.name.split(".")[0] for name in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                imported.add(node.module.split(".")[0])
+    imported = {name.split(".")[0] for _, file in FILES for name in imports(file)}
     declared = {"airflow" if name == "apache-airflow" else name for name in FLOORS}
     assert len(FLOORS) == len(PROJECT["dependencies"])
     assert imported - sys.stdlib_module_names - OTHERS - {"airflow_provider_cloudstore"} <= declared

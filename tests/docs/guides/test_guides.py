@@ -74,12 +74,6 @@ def test_many_calls_in_one_task(emulator: Emulator) -> None:
     assert run.values["missing"] == ["gone"]
 
 
-def test_stage_use_clean_up(emulator: Emulator) -> None:
-    run = succeed(dag_of("stage-and-clean-up.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
-    assert run.values["use"] == 1000
-    assert emulator.state()["files"] == emulator.state()["folders"] == []
-
-
 @pytest.mark.parametrize(
     ("refused", "tasks"),
     [
@@ -87,19 +81,23 @@ def test_stage_use_clean_up(emulator: Emulator) -> None:
         ("download", {"use": "failed", "clean_up": "success", "finished": "upstream_failed"}),
         ("delete", {"use": "success", "clean_up": "failed"}),
         ("upload", {"clean_up": "upstream_failed"}),
+        ("", {"use": "success", "clean_up": "success", "finished": "success"}),
     ],
 )
 def test_stage_use_clean_up_fails_if_anything_failed_and_deletes_what_was_uploaded(
     emulator: Emulator, refused: str, tasks: dict[str, str]
 ) -> None:
-    emulator.fault("status", status=400, operation=refused, times=0)
+    if refused:
+        emulator.fault("status", status=400, operation=refused, times=0)
     dag = dag_of("stage-and-clean-up.md-0")
     assert dag.max_active_runs == 1
     run = run_dag(dag, {"source_url": emulator.serve(b"x" * 1000)})
-    assert (run.state, run.tasks) == ("failed", run.tasks | tasks)
+    assert (run.state, run.tasks) == ("failed" if refused else "success", run.tasks | tasks)
+    assert run.values["use"] == (1000 if tasks.get("use") == "success" else None)
     state = emulator.state()
     assert ("delete" in state["requests"]) == (refused != "upload")
     assert not state["files"] or refused == "delete"
+    assert (state["folders"] == []) == (refused not in ("upload", "delete"))
 
 
 def test_one_task_collects_the_links_of_mapped_uploads_before_the_folder_is_deleted(emulator: Emulator) -> None:
