@@ -6,6 +6,7 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import fsspec
 import pytest
@@ -99,3 +100,15 @@ def test_a_local_folder_that_may_not_be_written_stops_the_batch_at_any_write_and
     with pytest.raises(raised, match=os.strerror(code)):
         receipts.write([line("1")])
     assert [path.name[:6] for path in tmp_path.iterdir()] == ["batch-"]
+
+
+WRAPPED = RuntimeError("adlfs")
+WRAPPED.__cause__ = type("ResourceNotFoundError", (Exception,), {})()
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("The specified bucket does not exist"), WRAPPED], ids=repr)
+def test_a_missing_bucket_stops_the_batch(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    path = UPath("memory://missing/receipts")
+    monkeypatch.setattr(type(path.fs), "pipe_file", Mock(side_effect=error))
+    with pytest.raises(BatchStoppedError, match="its bucket or container does not exist"):
+        begun(PathFolder(path))
