@@ -42,7 +42,7 @@ class Worker:
 
     def run(self, task: BaseOperator) -> Any:
         of_sensor = {"start_date": pendulum.now("UTC"), "get_first_reschedule_date": lambda context: None}
-        of_try = {**context(self.xcoms, **of_sensor), "task": task}
+        of_try: Any = {**context(self.xcoms, **of_sensor), "task": task}
         try:
             return task.execute(of_try)
         except TaskDeferred as deferred:
