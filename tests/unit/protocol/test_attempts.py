@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -49,12 +48,6 @@ def test_a_result_is_dated_by_when_it_was_asked_for_and_not_by_the_answer() -> N
     }
 
 
-def test_a_link_is_looked_for_where_the_connection_says() -> None:
-    own = settings(token_path=("a", "b"))
-    link = result_of(CreateDownloadLink(own, "f1"), response(body={"a": {"b": "t"}, "token": "not this", "expires_in": 60}), own)
-    assert (link.file_id, link.token, link.created_at, link.expires_at) == ("f1", "t", RECEIVED, RECEIVED.add(seconds=60))
-
-
 def test_a_download_token_in_an_error_is_not_repeated() -> None:
     body = {"ok": False, "data": {"token": "one-time-77"}, "message": "link one-time-77 is not ready"}
     with pytest.raises(exceptions.ServiceError, match=r"link \*\*\* is not ready") as failed:
@@ -97,14 +90,10 @@ def test_what_is_stored_of_an_answer_holds_no_secret() -> None:
 
 
 def test_download_tokens_in_the_response_to_another_operation_are_not_stored() -> None:
-    url = "https://files.example.com/d/f1?part=1&download_token=hunter2&x=2"
-    body = {"data": {"file_id": "f1", "download_url": url, "download_token": "hunter2", "text": f"get it at {url}, or not"}}
-    redacted = "https://files.example.com/d/f1?part=1&download_token=***&x=2"
-    assert result_of(DeleteFolder(settings(), "d1"), response(body=body)).response == {
-        "data": {"file_id": "f1", "download_url": redacted, "download_token": "***", "text": f"get it at {redacted}, or not"}
-    }
-    assert result_of(DeleteFolder(settings(), "d1"), response(body={"at": "ftp://me:hunter2@host/x"})).response == {
-        "at": "ftp://***@host/x"
+    url, redacted = (f"https://files.example.com/d/f1?part=1&download_token={token}&x=2" for token in ("hunter2", "***"))
+    body = {"file_id": "f1", "download_url": url, "download_token": "hunter2", "text": f"at {url}, or ftp://me:hunter2@h/x"}
+    assert result_of(DeleteFolder(settings(), "d1"), response(body={"data": body})).response == {
+        "data": {"file_id": "f1", "download_url": redacted, "download_token": "***", "text": f"at {redacted}, or ftp://***@h/x"}
     }
 
 
@@ -123,17 +112,6 @@ def test_an_id_that_is_also_a_credential_of_the_source_url_reaches_the_pipeline_
     upload = result_of(UploadFromUrl(settings(), url), response(200, body))
     assert upload.file_id == str(file_id)
     assert upload.response == {"data": {"file_id": file_id, "message": "queued https://src/get?***"}}
-
-
-PATTERN = re.compile("no such (folder|file)", re.IGNORECASE)
-ENVELOPE = {"status": "error", "response": "There is no such folder"}
-
-
-def test_an_envelope_that_matches_the_pattern_means_not_found_but_an_upload_has_no_subject_that_could_be_missing() -> None:
-    own = settings(not_found_pattern=PATTERN)
-    assert result_of(DeleteFolder(own, "f", ignore_missing=True), response(200, ENVELOPE), own).existed is False
-    with pytest.raises(exceptions.ServiceError):
-        result_of(UploadFromUrl(own, "http://h/f"), response(200, ENVELOPE), own)
 
 
 @pytest.mark.parametrize(

@@ -143,26 +143,6 @@ def test_a_state_a_flag_a_code_or_a_bare_word_is_a_sign_of_an_error(data: Any) -
     assert content(data).signs.is_error
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"type": "file"}, {"status": "created"}, {"status": 0}, {"status": 1}, {"result": 0}, {"code": "SUCCESS"},
-        {"stat": "ok"}, {"errcode": 0, "errmsg": "ok"}, {"isSuccess": True, "errorCode": 0}, {"code": "00000"},
-        {"code": None}, {"code": ""}, {"errno": 0}, {"success": True, "code": 31001}, {"result": True, "code": 999},
-        {"code": 200},
-        {"ocs": {"meta": {"status": "ok", "statuscode": 100}, "data": []}},
-        {"data": {"code": "Z19"}, "x": 1},
-        True, "true", "OK",
-        {"error": {"code": "ok", "message": ""}}, {"_status": "success", "error": "false"}, {"error": {"code": 0, "message": ""}},
-        {"error": None, "detail": "ok"}, {"errors": [], "x": 1}, {"error": {"code": 200, "message": "OK"}, "x": 1},
-    ],
-)  # fmt: skip
-def test_what_says_no_error_is_none(data: Any) -> None:
-    signs = content(data).signs
-    assert not signs.is_error
-    assert not signs.mentions_error
-
-
 @pytest.mark.parametrize("coding", ["UTF-8", "none", "binary"])
 def test_a_coding_that_is_none_leaves_a_body_that_reads_as_it_is(coding: str) -> None:
     assert content(b'{"a": "\xc3\xa9"}', content_encoding=coding).data == {"a": "\xe9"}

@@ -14,6 +14,10 @@ from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDo
 from airflow_provider_cloudstore.protocol.signals import Signal, of_failure, retry_after
 from tests.support import VALUES, response, settings
 
+PATTERN = re.compile("no such file", re.IGNORECASE)
+PAGE = b"<html>no such file</html>"
+ENVELOPE = {"status": "error", "message": "no such file"}
+
 
 def judged(
     operation: type[Operation[Any]], got: Response, *, in_doubt: bool = False, ignore_missing: bool = False, **own: Any
@@ -43,7 +47,8 @@ def test_every_signal_but_success_has_a_meaning() -> None:
     ("operation", "known", "got", "verdict"),
     [
         (DeleteFolder, {}, response(204), True),
-        (DeleteFolder, {}, response(404), exceptions.NotFoundError),
+        (DeleteFolder, {"ignore_missing": True, "not_found_pattern": PATTERN}, response(200, ENVELOPE), False),
+        (UploadFromUrl, {"not_found_pattern": PATTERN}, response(200, ENVELOPE), exceptions.ServiceError),  # no subject
         (DeleteFolder, {"ignore_missing": True}, response(404), False),
         (DeleteFolder, {"in_doubt": True}, response(410), None),
         (DeleteFolder, {"in_doubt": True}, response(404, b"<html>"), exceptions.NotFoundError),
@@ -55,7 +60,7 @@ def test_every_signal_but_success_has_a_meaning() -> None:
         (UploadFromUrl, {"in_doubt": True}, response(401), exceptions.AuthenticationError),
     ],
 )
-def test_what_earlier_attempts_left_open_decides_too(
+def test_what_is_asked_for_and_what_earlier_attempts_left_open_decide_too(
     operation: type[Operation[Any]], known: dict[str, Any], got: Response, verdict: Any
 ) -> None:
     ended = judged(operation, got, **known)
@@ -90,7 +95,7 @@ PAGE = b"<html>no such file</html>"
         (response(200, PAGE), None, exceptions.InvalidResponseError, True),
         (response(200, {"status": "error", "message": "queued"}), None, exceptions.ServiceError, False),
         (response(200, {"status": "error", "message": "maintenance"}), PATTERN, exceptions.ServiceError, True),
-        (response(200, {"status": "error", "message": "no such file"}), PATTERN, exceptions.NotFoundError, False),
+        (response(200, ENVELOPE), PATTERN, exceptions.NotFoundError, False),
         (response(200, {"message": "no such file"}), PATTERN, None, False),
         (response(200, {"code": 403, "message": "no such file"}), PATTERN, exceptions.NotFoundError, False),
         (response(403, {"message": "no such file"}), PATTERN, exceptions.NotFoundError, False),

@@ -51,7 +51,6 @@ def test_only_a_source_url_holds_secrets() -> None:
         ({"token": "t", "data": {"download_url": "https://h/f?token=t"}}, "", "https://h/f?token=t"),
         ({"token": "t", "url": ""}, "", None),
         (b"https://h/u", "https://dl.example.com/{token}", "https://h/u"),
-        ({"token": "t"}, "", None),
     ],
 )
 def test_a_link_has_the_url_of_the_response_or_else_of_the_connection(body: Any, template: str, url: str | None) -> None:

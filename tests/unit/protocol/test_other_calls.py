@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.exceptions import InvalidInputError, NotFoundError, OutcomeUnknownError
+from airflow_provider_cloudstore.exceptions import InvalidInputError, OutcomeUnknownError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
@@ -89,11 +89,6 @@ def test_a_lost_post_says_that_it_may_be_declared_idempotent(emulator: Emulator)
         CloudStoreHook().request("POST", "/file/rename", {"file_id": "f1", "name": "b"})
     assert "idempotent=True" in caught.value.what_to_do
     assert "upload" not in str(caught.value)
-
-
-def test_a_missing_subject_is_not_found_in_the_words_of_the_service(emulator: Emulator) -> None:
-    with pytest.raises(NotFoundError, match=r"GET /folder/list 'nowhere': .*Could not find the folder"):
-        CloudStoreHook().request("GET", "/folder/list", {"folder_id": "nowhere"})
 
 
 @pytest.mark.parametrize("name", ["passphrase", "pw", "PIN", "session_id", "key", "cookie", "api_key"])

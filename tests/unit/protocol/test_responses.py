@@ -97,4 +97,5 @@ def test_a_link_is_found_without_settings_where_three_services_or_more_put_it(ro
         "ws-link-ok-xml": "XML",
     }
     if row["id"] not in of_its_own:
-        assert interpreted({**row, "settings": {}}).url_with_token == row["url"]
+        found = interpreted({**row, "settings": {}})
+        assert (found.url_with_token, found.token) == (row["url"], row["token"])

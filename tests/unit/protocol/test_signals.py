@@ -48,12 +48,23 @@ def test_what_says_that_it_failed_is_no_success(body: Any) -> None:
     [
         {"error": {"code": "ok", "message": "", "log_id": "2022abc"}}, {"error": "No error"}, {"error_code": "NONE"},
         {"error": {"status": 200, "message": "OK"}}, {"errcode": 0, "errmsg": "ok"}, {"type": "error-report.pdf"}, {"ret": 0},
+        {"type": "file"}, {"status": "created"}, {"status": 0}, {"status": 1}, {"result": 0}, {"code": "SUCCESS"},
+        {"stat": "ok"}, {"isSuccess": True, "errorCode": 0}, {"code": "00000"}, {"code": None}, {"code": ""}, {"errno": 0},
+        {"success": True, "code": 31001}, {"result": True, "code": 999}, {"code": 200}, {"data": {"code": "Z19"}, "x": 1},
+        {"ocs": {"meta": {"status": "ok", "statuscode": 100}, "data": []}},
+        {"_status": "success", "error": "false"}, {"error": {"code": 0, "message": ""}}, {"error": None, "detail": "ok"},
+        {"errors": [], "x": 1}, {"error": {"code": 200, "message": "OK"}, "x": 1},
     ],
 )  # fmt: skip
 def test_what_says_that_nothing_failed_is_a_success(body: Any) -> None:
     assert ending("delete", body) == "True"
     assert ending("upload", {**body, "file_id": "f1"}) == "f1"
     assert ending("link", {**body, "token": "t-1"}) == "t-1"
+
+
+@pytest.mark.parametrize("body", ["true", '"true"', '"OK"'])
+def test_a_bare_word_of_success_is_one(body: str) -> None:
+    assert ending("delete", body) == "True"
 
 
 @pytest.mark.parametrize("body", [gzip.compress(b'{"status": "error"}'), b"\x00\x01\x02 binary"], ids=["gzip", "binary"])
@@ -69,7 +80,10 @@ def test_what_is_neither_json_nor_text_is_not_the_services(body: bytes) -> None:
         ({"error": {"message": "gone"}, "data": {"url": "https://h/docs"}}, "ServiceError"),
         ({"message": "Invalid access token", "url": "https://h/login"}, "AuthenticationError"),
         ({"status": "ok", "url": "https://h/d?token="}, "InvalidResponseError"),
-        *(({"status": state, "url": "https://h/f"}, "NotFoundError") for state in ("downloading", "In progress", "Pending.")),
+        *(
+            ({"status": state, "url": "https://h/f"}, "NotFoundError")
+            for state in ("processing", "downloading", "In progress", "Pending.")
+        ),
         ({"ready": False, "url": "https://h/f"}, "NotFoundError"),
         ({"error": "quota is low", "token": "t-1"}, "t-1"),
     ],
