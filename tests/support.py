@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pendulum
+import pytest
 
 from airflow_provider_cloudstore.compat import BaseOperator
 from airflow_provider_cloudstore.emulator.runner import Emulator
@@ -67,6 +68,11 @@ def response(status: int = 200, body: Any = b"", **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     moment = RECEIVED.timestamp()
     return Response(status, {"content-length": str(len(raw)), **named}, raw, moment - 1, moment)
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    """Define the default connection."""
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps({"conn_type": "cloudstore", **fields}))
 
 
 def store_file(emulator: Emulator, content: bytes = b"hello", file_id: str = "f1", folder_id: str = "staging") -> str:

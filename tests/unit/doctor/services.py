@@ -11,6 +11,7 @@ import pytest
 import requests_mock
 
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
+from tests.support import connect
 
 HOST = "https://files.example.com"
 TOKEN = "t0p-secret-access-token"
@@ -219,5 +220,4 @@ def start(service: Service, mocker: requests_mock.Mocker, monkeypatch: pytest.Mo
         return text.encode()
 
     mocker.register_uri(requests_mock.ANY, requests_mock.ANY, content=respond)
-    connection = {"conn_type": "cloudstore", "host": HOST, "password": TOKEN, "extra": {"max_attempts": 1, **extra}}
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+    connect(monkeypatch, host=HOST, password=TOKEN, extra={"max_attempts": 1, **extra})

@@ -14,6 +14,7 @@ from airflow.providers_manager import ProvidersManager
 from airflow_provider_cloudstore.doctor import recording
 from airflow_provider_cloudstore.doctor.command import main
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from tests.support import connect
 
 Doctor = Callable[..., tuple[int, str, str]]
 
@@ -37,8 +38,7 @@ def protecting(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
     """The emulator, with two folders, of which the connection protects one."""
     emulator.make_folder("old")
     emulator.make_folder("keep")
-    connection = {**json.loads(emulator.connection), "extra": {"protected_folder_ids": ["keep"]}}
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+    connect(monkeypatch, **json.loads(emulator.connection), extra={"protected_folder_ids": ["keep"]})
     return emulator
 
 

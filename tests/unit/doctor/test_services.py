@@ -14,6 +14,7 @@ from airflow_provider_cloudstore.doctor.report import WIDTH
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
+from tests.support import connect
 from tests.unit.doctor.services import CAN, CANNOT, LINK_TOKEN, SERVICES, TOKEN, start
 
 SOURCE = "https://me:c4n4ry-pass@example.com/report.csv?sig=c4n4ry-sig-value"
@@ -90,8 +91,7 @@ def test_with_fewer_flags_it_neither_trusts_nor_proposes_what_it_cannot_tell_apa
 def test_a_refused_token_and_an_address_without_a_service_end_the_checks(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, refused: dict[str, str]
 ) -> None:
-    connection = json.loads(emulator.connection) | refused
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(connection))
+    connect(monkeypatch, **json.loads(emulator.connection) | refused)
     report = diagnose(upload=emulator.serve(b"x"))
     assert report.verdict.startswith(CANNOT)
     assert emulator.state()["effects"] == {}

@@ -18,11 +18,11 @@ from requests.adapters import BaseAdapter
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
+from tests.support import TOKEN, connect
 
 HOST = "https://files.example.com"
 STORE = "https://store.example.com/f1"
 DELETE, UPLOAD, LINK = (HOST + one.path for one in (DeleteFolder, UploadFromUrl, CreateDownloadLink))
-TOKEN = "s3cret-access-token"
 ANSWERS: list[tuple[str, str, int, bytes]] = [
     ("POST", UPLOAD, 429, b"slow down"),
     ("POST", UPLOAD, 200, b'{"data": {"file_id": "f9"}}'),
@@ -35,9 +35,7 @@ ANSWERS: list[tuple[str, str, int, bytes]] = [
 
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudStoreHook]:
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps({"conn_type": "cloudstore", "host": HOST, "password": TOKEN})
-    )
+    connect(monkeypatch, host=HOST, password=TOKEN)
     with CloudStoreHook() as hook:
         yield hook
 

@@ -80,10 +80,8 @@ def test_what_is_neither_json_nor_text_is_not_the_services(body: bytes) -> None:
         ({"error": {"message": "gone"}, "data": {"url": "https://h/docs"}}, "ServiceError"),
         ({"message": "Invalid access token", "url": "https://h/login"}, "AuthenticationError"),
         ({"status": "ok", "url": "https://h/d?token="}, "InvalidResponseError"),
-        *(
-            ({"status": state, "url": "https://h/f"}, "NotFoundError")
-            for state in ("processing", "downloading", "In progress", "Pending.")
-        ),
+        *(({"status": state, "url": "https://h/f"}, "NotFoundError") for state in ("downloading", "In progress", "Pending.")),
+        ({"status": "processing", "url": "https://h/f"}, "NotFoundError"),
         ({"ready": False, "url": "https://h/f"}, "NotFoundError"),
         ({"error": "quota is low", "token": "t-1"}, "t-1"),
     ],
