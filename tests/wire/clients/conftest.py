@@ -24,13 +24,31 @@ from airflow_provider_cloudstore.protocol import attempts
 from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.operations import DeleteFolder, Operation
 from airflow_provider_cloudstore.protocol.results import DownloadLink
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.raw_server import Authority, Handler, RawServer, shut_down
+from tests.raw_server import OK, Authority, Handler, RawServer, shut_down
 
 HOST = "files.test"
 LINK_TOKEN = "link+token/="
 
 Serve = Callable[..., RawServer]
+
+
+def response(status: str, *headers: str, body: str = "") -> bytes:
+    """A response, of a status and its reason."""
+    return "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", body]).encode()
+
+
+def respond_once(server: RawServer, connection: socket.socket) -> None:
+    """Respond to the first request on a connection, and close it after the second."""
+    if server.read_request(connection):
+        connection.sendall(OK)
+    server.read_request(connection)
+
+
+def proxy_of(server: RawServer) -> Secret:
+    """The server as a proxy with credentials."""
+    return Secret(f"http://us%40er:p%2Fw%20d%C3%A9@127.0.0.1:{server.port}")
 
 
 @pytest.fixture

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients import asynchronous
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.protocol.operations import DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.raw_server import OK, RawServer, slowly, stay_open
+from tests.raw_server import OK, slowly, stay_open
 from tests.support import settings
-from tests.wire.clients.conftest import Serve
+from tests.wire.clients.conftest import Serve, respond_once
 
 
 async def never() -> Settings:
@@ -65,12 +64,7 @@ def test_a_session_survives_the_cancellation_of_whoever_opened_it(serve: Serve) 
 
 
 def test_once_an_upload_is_lost_on_a_kept_connection_each_has_one_of_its_own(serve: Serve) -> None:
-    def end_at_second_request(server: RawServer, connection: socket.socket) -> None:
-        if server.read_request(connection):
-            connection.sendall(OK)
-        server.read_request(connection)
-
-    server = serve(handler=end_at_second_request)
+    server = serve(handler=respond_once)
     own = settings(server.url)
 
     async def upload(client: AsyncClient, number: int) -> bool:

@@ -10,17 +10,14 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import TOKEN, settings
-from tests.wire.clients.conftest import Serve, Way
+from tests.wire.clients.conftest import Serve, Way, response
 
 LOST = b""
-
-
-def response(status: int, body: str = "", *headers: str) -> bytes:
-    return "\r\n".join([f"HTTP/1.1 {status} X", *headers, f"Content-Length: {len(body)}", "", body]).encode()
+REFUSED = response("401 No", "Connection: close")
 
 
 def test_a_lost_deletion_is_remembered_over_other_failures(call_way: Way, serve: Serve) -> None:
-    server = serve(LOST, response(429, "", "Retry-After: 0"), response(404, "gone"))
+    server = serve(LOST, response("429 Slow", "Retry-After: 0"), response("404 No", body="gone"))
     with call_way(settings(server.url)) as send:
         assert send() == "gone"
     assert len(server.requests) == 3
@@ -30,15 +27,15 @@ def test_a_lost_deletion_is_remembered_over_other_failures(call_way: Way, serve:
     ("second", "says"),
     [
         (LOST, "connection closed without a response"),
-        (response(401), "HTTP 401"),
-        (response(400, f"{TOKEN} new-token"), r"HTTP 400: \*\*\* \*\*\*"),  # the old one stays a secret
+        (REFUSED, "HTTP 401"),
+        (response("400 No", body=f"{TOKEN} new-token"), r"HTTP 400: \*\*\* \*\*\*"),  # the old one stays a secret
     ],
     ids=["lost", "refused", "rejected"],
 )
 def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now_once_and_for_one_more_attempt(
     call_way: Way, serve: Serve, second: bytes, says: str, logged: pytest.LogCaptureFixture
 ) -> None:
-    server = serve(response(401), second)
+    server = serve(REFUSED, second)
     own = settings(server.url, max_attempts=1)
     with call_way(own, lambda: replace(own, access_token=Secret("new-token"))) as send:
         error = send()

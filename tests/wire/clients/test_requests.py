@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
-from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.raw_server import OK, Authority, RawServer, stay_open
 from tests.support import TOKEN, settings
-from tests.wire.clients.conftest import HOST, LINK_TOKEN, WAYS, Send, Serve, Way, send_once
+from tests.wire.clients.conftest import HOST, LINK_TOKEN, WAYS, Send, Serve, Way, proxy_of, send_once
 
 GET_LINK = f"/prefix/cloud/api/v2/file/download?access_token={TOKEN}&file_id=f%201"
 FORM = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/x-www-form-urlencoded"}
@@ -64,10 +63,6 @@ def test_a_kept_connection_without_cookies_netrc_and_proxies_of_the_environment(
         assert [send(), send()] == ["{}", "{}"]
     assert server.connections == 1
     assert not [request for request in server.requests if b"Basic" in request or b"cookie" in request.lower()]
-
-
-def proxy_of(server: RawServer) -> Secret:
-    return Secret(f"http://us%40er:p%2Fw%20d%C3%A9@127.0.0.1:{server.port}")
 
 
 def test_a_proxy_gets_a_plain_request_whole_and_with_its_credentials(send: Send, serve: Serve) -> None:

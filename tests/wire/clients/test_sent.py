@@ -15,7 +15,7 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import HEAD, OK, Authority, Handler, RawServer, close, reset
 from tests.support import TOKEN, settings
-from tests.wire.clients.conftest import HOST, LINK_TOKEN, Send, Serve, Way
+from tests.wire.clients.conftest import HOST, LINK_TOKEN, Send, Serve, Way, proxy_of, respond_once
 
 UPLOAD = UploadFromUrl, "https://source.example/f"
 QUEUED = HEAD + b'Content-Type: application/json\r\nContent-Length: 16\r\n\r\n{"file_id":"f1"}'
@@ -58,11 +58,6 @@ def test_an_upload_that_its_proxy_has_read_arrives_once_and_is_unknown(
 
 
 def test_an_upload_that_is_lost_on_a_reused_connection_is_unknown(call_way: Way, serve: Serve) -> None:
-    def respond_once(server: RawServer, connection: socket.socket) -> None:
-        server.read_request(connection)
-        connection.sendall(OK)
-        server.read_request(connection)
-
     server = serve(handler=respond_once)
     with call_way(settings(server.url)) as send:
         assert send(*UPLOAD) == "{}"
@@ -84,8 +79,7 @@ def test_an_exception_that_a_user_is_handling_says_nothing_of_an_upload(serve: S
 
 def through(serve: Serve, *response: bytes, handler: Handler | None = None) -> Settings:
     """A connection to https through a proxy that responds so to CONNECT."""
-    proxy = serve(*response, handler=handler)
-    return settings(f"https://{HOST}", timeout=0.5, proxy=Secret(f"http://us%40er:p%2Fw%20d%C3%A9@127.0.0.1:{proxy.port}"))
+    return settings(f"https://{HOST}", timeout=0.5, proxy=proxy_of(serve(*response, handler=handler)))
 
 
 def https(serve: Serve, handler: Handler, **more: Any) -> Settings:

@@ -10,14 +10,10 @@ import pytest
 
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import TOKEN, settings
-from tests.wire.clients.conftest import LINK_TOKEN, Serve, download
+from tests.wire.clients.conftest import LINK_TOKEN, Serve, download, response
 
 DATA = "".join(f"{number:8}" for number in range(2**15))
 TAG = 'ETag: "v1"'
-
-
-def response(status: str, *headers: str, body: str = "") -> bytes:
-    return "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", body]).encode()
 
 
 def cut(at: int, *headers: str) -> bytes:
