@@ -45,19 +45,15 @@ def test_an_operation_is_on_the_wire_what_the_api_document_says(
     assert sent_body == body
 
 
-@pytest.fixture
-def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A netrc file and proxies of the environment; settings name the proxy that it had when they were read."""
+def test_a_kept_connection_without_cookies_netrc_and_proxies_of_the_environment(
+    way: Way, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login me password mine\n")
     monkeypatch.setenv("NETRC", str(netrc))
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):  # settings name the proxy that there was when they were read
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
-@pytest.mark.usefixtures("surroundings")
-def test_a_kept_connection_without_cookies_netrc_and_proxies_of_the_environment(way: Way, serve: Serve) -> None:
     server = serve(OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: a=b\r\n\r\n"), then=stay_open)
     with way(settings(server.url)) as send:
         assert [send(), send()] == ["{}", "{}"]
