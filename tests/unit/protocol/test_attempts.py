@@ -117,9 +117,6 @@ def test_an_id_that_is_also_a_credential_of_the_source_url_reaches_the_pipeline_
 @pytest.mark.parametrize(
     ("body", "path", "file_id"),
     [
-        ({"file_id": "f1"}, (), "f1"),
-        ({"file_id": 17}, (), "17"),
-        ({"data": {"file_id": "f1"}}, (), "f1"),
         ({"id": "q1"}, (), ""),  # it may be the id of the queue's entry
         *[({"file_id": nothing}, (), "") for nothing in (0, -1, "-1", "", "null", None, False, True, ["f1"])],
         *[({"file_id": written}, (), written) for written in ("my file 1", " f1 ", '<"a">', "a\u200fb", "/x/y", "1.5")],

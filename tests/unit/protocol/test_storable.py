@@ -4,7 +4,6 @@ import importlib
 import json
 import math
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -85,13 +84,6 @@ def test_a_value_is_stored_alike_whether_or_not_something_beside_it_has_to_chang
         both: Any = storable([value, beside], without_secrets)
         assert both[1] != beside
         assert json.dumps(storable(value, without_secrets)) == json.dumps(both[0])
-
-
-def test_a_response_that_needs_no_change_is_cleaned_at_one_look() -> None:
-    response = {"_status": "success", "data": {"file_id": 123456789, "ratio": 0.5, "tags": ["a", None, True]}, "token_type": "x"}
-    clean = Mock(side_effect=str)
-    assert storable(response, clean) == response
-    clean.assert_called_once_with(json.dumps(response))
 
 
 def test_a_key_that_serializers_give_a_meaning_to_is_stored_under_another_name() -> None:
