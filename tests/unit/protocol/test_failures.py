@@ -46,7 +46,6 @@ def test_every_signal_but_success_has_a_meaning() -> None:
 @pytest.mark.parametrize(
     ("operation", "known", "got", "verdict"),
     [
-        (DeleteFolder, {}, response(204), True),
         (DeleteFolder, {"ignore_missing": True, "not_found_pattern": PATTERN}, response(200, ENVELOPE), False),
         (UploadFromUrl, {"not_found_pattern": PATTERN}, response(200, ENVELOPE), exceptions.ServiceError),  # no subject
         (DeleteFolder, {"ignore_missing": True}, response(404), False),

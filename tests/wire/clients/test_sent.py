@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.raw_server import HEAD, OK, Authority, Handler, RawServer, close, reset
+from tests.raw_server import HEAD, OK, Authority, Handler, RawServer, close, reset, stay_open
 from tests.support import TOKEN, settings
 from tests.wire.clients.conftest import HOST, LINK_TOKEN, Send, Serve, Way, proxy_of, respond_once
 
@@ -24,14 +24,7 @@ Unknown = exceptions.OutcomeUnknownError
 
 @pytest.mark.parametrize("end", [close, reset])
 def test_a_response_that_is_cut_off_anywhere_never_makes_an_upload_arrive_twice(call_way: Way, serve: Serve, end: Any) -> None:
-    lengths = iter(range(len(QUEUED)))
-
-    def respond(server: RawServer, connection: socket.socket) -> None:
-        server.read_request(connection)
-        connection.sendall(QUEUED[: next(lengths)])
-        end(connection)
-
-    server = serve(handler=respond)
+    server = serve(*(QUEUED[:length] for length in range(len(QUEUED))), then=end)
     with call_way(settings(server.url)) as send:
         unknown = [isinstance(send(*UPLOAD), Unknown) for _ in QUEUED]
     assert len(server.requests) == len(QUEUED)
@@ -115,10 +108,6 @@ def test_without_a_connection_nothing_was_sent_and_no_credential_is_shown(
 
 
 def test_silence_in_a_response_ends_with_the_timeout(send: Send, serve: Serve) -> None:
-    def respond(server: RawServer, connection: socket.socket) -> None:
-        connection.sendall(OK[:-1])
-        go_silent(server, connection)
-
-    error = send(settings(serve(handler=respond).url, timeout=0.5))
+    error = send(settings(serve(OK[:-1], then=stay_open).url, timeout=0.5))
     assert error.sent is True
     assert "within 0.5 s" in error.reason
