@@ -75,10 +75,6 @@ def test_a_response_means_the_same_when_it_is_interpreted_again(operation: type[
         assert type(first) is type(second)
 
 
-PATTERN = re.compile("no such file", re.IGNORECASE)
-PAGE = b"<html>no such file</html>"
-
-
 @pytest.mark.parametrize(
     ("got", "pattern", "kind", "inconclusive"),
     [
