@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+_MAX_LINE = 65_536  # bytes of a line of a response's head, as in http.client
+
 
 class AsyncClient:
     """Performs operations as ``BlockingClient`` does, over the session of :func:`shared_session`.
@@ -164,6 +166,8 @@ def _new_http(**connections: Any) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         skip_auto_headers=("Accept", "Content-Type"),
+        max_line_size=_MAX_LINE,
+        max_field_size=_MAX_LINE,
         trace_configs=[trace],
     )
 

@@ -148,14 +148,12 @@ class DownloadFileOperator(RedactingOperator, LinkOperator):
         if holds_credentials(target := str(self.target)):
             self.target = redact_path(target)  # which is refused like the path itself
 
-    def execute(self, context: Context) -> Any:
-        """Download the file, with ``wait_for_file`` once it is available."""
+    def _validate(self) -> None:
         from airflow_provider_cloudstore.hooks.targets import resolve_target
         from airflow_provider_cloudstore.protocol.download_requests import validate_sha256
 
-        resolve_target(self.target, self.file_id)  # a mistake is reported before the wait
+        resolve_target(self.target, self.file_id)
         validate_sha256(self.expected_sha256)
-        return super().execute(context)
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
         from airflow_provider_cloudstore.lineage import of_download

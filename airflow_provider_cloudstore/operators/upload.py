@@ -139,15 +139,19 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
         with self._naming_file(file_id):
             self._wait(hook, file_id, datetime.fromisoformat(requested_at), url=url, requested_at=requested_at)
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str, url: str, requested_at: str) -> str:
-        """Resume after a deferred wait for the file of an upload; its URL is redacted, its time ISO 8601."""
+    def execute_complete(self, context: Context, event: Mapping[str, Any], **upload: str) -> str:
+        """Resume after a deferred wait for the file of an upload: its id, its redacted URL, and when it was sent (ISO 8601)."""
         from airflow_provider_cloudstore.metrics import counted_wait
 
-        upload = {"file_id": file_id, "url": url, "requested_at": requested_at}
-        with self._naming_file(file_id), counted_wait():
+        context = known_context(context)
+        if not upload:  # `dag.test` forgets it
+            ti: Any = context["ti"]
+            upload = ti.xcom_pull(task_ids=ti.task_id, map_indexes=ti.map_index, key="upload")
+        with self._naming_file(upload["file_id"]), counted_wait():
             validate_event(event)
         with self._open_hook() as hook:
-            return self._finish(known_context(context), hook, upload)
+            push_file_page(self, context, upload["file_id"], hook)
+            return self._finish(context, hook, upload)
 
     @contextmanager
     def _naming_file(self, file_id: str) -> Iterator[None]:

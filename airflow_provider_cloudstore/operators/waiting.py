@@ -69,22 +69,27 @@ class LinkOperator(WaitingOperator):
 
     def execute(self, context: Context) -> Any:
         """Use the link, with ``wait_for_file`` once the file is available."""
+        self._validate()
         with self._open_hook() as hook:
             link = self._wait(hook, self.file_id, datetime.now(UTC)) if self.wait_for_file else None
             return self._use_link(known_context(context), hook, link)
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str) -> Any:
+    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> Any:
         """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
         from airflow_provider_cloudstore.metrics import counted_wait
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
-        self.file_id = file_id  # the one that was waited for, whatever its template renders to by now
+        # The one that was waited for, whatever its template renders to by now; `dag.test` forgets it.
+        self.file_id = file_id or self.file_id
         with self._open_hook() as hook:
             with counted_wait():
                 validate_event(event)
                 wait = FileWait(self.file_id, self.poll_interval, _RESUMED_SECONDS, datetime.now(UTC), allowed=self.timeout)
                 link = poll_until_available(self, hook, wait, deferrable=False)
             return self._use_link(known_context(context), hook, link)
+
+    def _validate(self) -> None:
+        """Report a mistake before the wait."""
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> Any:
         raise NotImplementedError

@@ -240,11 +240,17 @@ class Download:
         first, last, total = map(int, found.groups()) if found else (-1, -1, 0)
         version = _Version.from_headers(head.headers, total)
         is_requested = head.status == 206 and (first, last + 1) == (self.position, total)
-        if not is_requested or self._version not in (None, version):
+        if not (is_requested and self._is_part(head, last + 1 - first)) or self._version not in (None, version):
             self._restart()
             reason = f"HTTP {head.status}: the file changed, or its host sends other ranges than requested"
             raise self._error(exceptions.FileChangedError, reason, head, retryable=True)
         self._version = version
+
+    def _is_part(self, head: Response, length: int) -> bool:
+        """Whether the body can be that many bytes of the file as it began: neither of another coding, nor in several parts."""
+        coding = self._whole.headers.get("content-encoding", "")
+        is_alike = head.headers.get("content-encoding", coding) == coding
+        return is_alike and _length(head) in (None, length) and not head.headers.get("content-type", "").startswith("multipart/")
 
     def _rejected(self, head: Response) -> exceptions.CloudStoreError:
         status = head.status

@@ -83,12 +83,14 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         self._announce(context, wait.file_id, hook)
         return True
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str) -> str:
-        """Resume after a deferred wait for a file, whatever its id's template renders to by now."""
+    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> str:
+        """Resume after a deferred wait for a file, whatever its id's template renders to by now; ``dag.test`` forgets the id."""
         from airflow_provider_cloudstore.metrics import counted_wait
+        from airflow_provider_cloudstore.protocol.guards import validate_file_id
 
         with counted_wait():
             validate_event(event)
+        file_id = file_id or validate_file_id(self.file_id)
         self._announce(context, file_id, self._open_hook())
         return file_id
 

@@ -129,7 +129,7 @@ def test_every_operator_ends_as_its_service_requires(airflow: RealAirflow, conne
     succeed |= {"batch.ok", "mapped_upload", "careless", "use_token", "use_link", "download_broken"}
     assert {task for task, state in states.items() if state == "success"} == succeed
     assert {task for task, state in states.items() if state == "failed"} == states.keys() - succeed
-    assert len(states) == 3 * (len(connections) - len(DOWNLOAD_FAULTS)) + 13
+    assert len(states) == 3 * (len(connections) - len(DOWNLOAD_FAULTS)) + 12
 
 
 @pytest.mark.usefixtures("folder")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -10,10 +11,11 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE, AirflowFailException, TaskDeferred
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol import waiting
 from tests.dag_runs import succeed
 from tests.dags import operator_dags as dags
-from tests.support import activate, asset_events, context
+from tests.support import activate, asset_events, context, store_file
 from tests.unit.operators.tries import SOURCE, Store, Task, uploads
 
 with_store = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="this Airflow keeps no state between tries: since 3.3")
@@ -33,6 +35,30 @@ def test_uploads_that_wait_succeed_when_their_files_are_there_mapped_and_not(emu
     assert sorted(returned) == sorted(stored)
     assert set(stored.values()) == {"stored"}
     assert asset_events(dags.REPORT.uri) == [{"file_id": run.values["single"]}]
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_every_wait_that_is_deferred_ends_well_in_dag_test_which_forgets_what_it_was_deferred_with(
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seconds in ("ON_WORKER_SECONDS", "SETTLE_SECONDS"):
+        monkeypatch.setattr(waiting, seconds, 0.0)
+    polled, poll = set[str](), CloudStoreHook.poll_file
+
+    def poll_late(hook: CloudStoreHook, file_id: str) -> Any:
+        """The first poll for each file comes too early."""
+        if file_id in polled:
+            return poll(hook, file_id)
+        polled.add(file_id)
+        return exceptions.NotFoundError("not yet")
+
+    monkeypatch.setattr(CloudStoreHook, "poll_file", poll_late)
+    for file_id in ("f1", "f2", "f3"):
+        store_file(emulator, file_id=file_id)
+    run = succeed(dags.deferred, {"source": emulator.serve(b"x"), "target": str(tmp_path / "file")})
+    assert {run.values["upload"], run.values["mapped[0]"], "f1", "f2", "f3"} == polled
+    assert run.values["sensor"] == "f1"
+    assert emulator.state()["requests"]["upload"] == 2
 
 
 @pytest.mark.parametrize("ended", ["timed out", "refused"])

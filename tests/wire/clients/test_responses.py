@@ -38,6 +38,11 @@ def test_a_response_in_gzip_is_read(call_way: Way, serve: Serve) -> None:
     assert send_once(call_way, settings(serve(GZIP + b"Content-Length: %d\r\n\r\n" % len(body) + body).url)) == "{}"
 
 
+def test_a_header_that_is_long_is_read(call_way: Way, serve: Serve) -> None:
+    long = HEAD + b"Content-Security-Policy: %s\r\nContent-Length: 2\r\n\r\n{}" % (b"x" * 60_000)
+    assert send_once(call_way, settings(serve(long).url)) == "{}"
+
+
 @pytest.mark.parametrize("response", UNCLEAR.values(), ids=UNCLEAR)
 def test_an_unclear_response_is_an_unknown_outcome_or_no_download(send: Send, serve: Serve, response: bytes) -> None:
     server = serve(response)
