@@ -46,8 +46,7 @@ def test_every_wait_that_is_deferred_ends_well_in_dag_test_which_forgets_what_it
     polled, poll = set[str](), CloudStoreHook.poll_file
 
     def poll_late(hook: CloudStoreHook, file_id: str) -> Any:
-        """The first poll for each file comes too early."""
-        if file_id in polled:
+        if file_id in polled:  # not the first time: that is too early
             return poll(hook, file_id)
         polled.add(file_id)
         return exceptions.NotFoundError("not yet")
