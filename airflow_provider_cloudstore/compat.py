@@ -64,12 +64,12 @@ else:
 
 if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
-    from airflow.models.xcom import XCom
     from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
     from airflow.providers.common.compat.openlineage.facet import Dataset
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Asset, AssetAlias, BaseSensorOperator, Connection, RetryDecision, RetryPolicy
     from airflow.sdk.definitions.asset import AssetRef
+    from airflow.sdk.execution_time.xcom import XCom
     from airflow.sdk.observability.stats import Stats
     from airflow.triggers.base import BaseTrigger, TriggerEvent
 else:
@@ -90,7 +90,7 @@ else:
         "RetryPolicy": "airflow.sdk.RetryPolicy",
         "Stats": "airflow.sdk.observability.stats.Stats" if _AIRFLOW >= (3, 2) else "airflow.stats.Stats",
         "TriggerEvent": "airflow.triggers.base.TriggerEvent",
-        "XCom": "airflow.models.xcom.XCom",
+        "XCom": "airflow.sdk.execution_time.xcom.XCom" if _AIRFLOW >= (3,) else "airflow.models.xcom.XCom",
         "get_hook_lineage_collector": "airflow.providers.common.compat.lineage.hook.get_hook_lineage_collector",
     }
 
