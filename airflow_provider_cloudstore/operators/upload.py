@@ -147,10 +147,10 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
         if not upload:  # `dag.test` forgets it
             ti: Any = context["ti"]
             upload = ti.xcom_pull(task_ids=ti.task_id, map_indexes=ti.map_index, key="upload")
-        with self._naming_file(upload["file_id"]), counted_wait():
-            validate_event(event)
         with self._open_hook() as hook:
             push_file_page(self, context, upload["file_id"], hook)
+            with self._naming_file(upload["file_id"]), counted_wait():
+                validate_event(event)
             return self._finish(context, hook, upload)
 
     @contextmanager

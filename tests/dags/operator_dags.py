@@ -48,12 +48,11 @@ with DAG("uploads_that_wait", schedule=None, start_date=START, params={"sources"
     DownloadLinkOperator.partial(task_id="link").expand(file_id=arrived.output)
 
 with DAG("deferred", schedule=None, start_date=START, params={"source": "", "target": ""}) as deferred:
-    late: dict[str, Any] = {**waiting, "retries": 0}
-    RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}", **late)
-    RemoteUrlUploadOperator.partial(task_id="mapped", **late).expand(url=["{{ params.source }}"])
+    RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}", **waiting)
+    RemoteUrlUploadOperator.partial(task_id="mapped", **waiting).expand(url=["{{ params.source }}"])
     FileAvailableSensor(task_id="sensor", file_id="f1", deferrable=True, poke_interval=0.1)
-    DownloadLinkOperator(task_id="link", file_id="f2", **late)
-    DownloadFileOperator(task_id="download", file_id="f3", target="{{ params.target }}", **late)
+    DownloadLinkOperator(task_id="link", file_id="f2", **waiting)
+    DownloadFileOperator(task_id="download", file_id="f3", target="{{ params.target }}", **waiting)
 
 with DAG("pages", schedule=None, start_date=START, params={"source": "", "target": ""}) as pages:
     paged = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}", wait_for_file=True, poll_interval=0.1)

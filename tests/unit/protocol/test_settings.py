@@ -144,6 +144,7 @@ def test_a_number_beyond_its_bounds_is_refused_with_them(key: str) -> None:
         {"download_url": "https://dl.example.com/{token}#x"}, {"download_url": "https://u:hunter2@dl.example.com/{token}"},
         {"download_url": "https://{token}.example.com/"}, {"download_url": ["https://dl.example.com/{token}"]},
         {"file_page_url": "https://h/files"}, {"file_page_url": "https://h/{file_id}/{token}", "password": "x1"},
+        {"file_page_url": "https://h/{file_id}?k=hunter2", "password": "hunter2"},
     ],
 )  # fmt: skip
 def test_an_extra_that_makes_no_sense_is_refused_by_its_name(extra: dict[str, Any]) -> None:
