@@ -64,26 +64,22 @@ else:
 
 if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
-    from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
-    from airflow.providers.common.compat.openlineage.facet import Dataset
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import Asset, AssetAlias, BaseSensorOperator, Connection, RetryDecision, RetryPolicy
-    from airflow.sdk.definitions.asset import AssetRef
+    from airflow.sdk import Asset, BaseSensorOperator, Connection, RetryDecision, RetryPolicy
     from airflow.sdk.execution_time.xcom import XCom
     from airflow.sdk.observability.stats import Stats
     from airflow.triggers.base import BaseTrigger, TriggerEvent
+    from openlineage.client.event_v2 import Dataset
 else:
     # A DAG file that does not need these does not pay for them.
     _LOADED_WHEN_USED = {
         "ActionCommand": "airflow.cli.cli_config.ActionCommand",
         "Arg": "airflow.cli.cli_config.Arg",
         "Asset": "airflow.sdk.Asset" if _AIRFLOW >= (3,) else "airflow.datasets.Dataset",
-        "AssetAlias": "airflow.sdk.AssetAlias" if _AIRFLOW >= (3,) else "airflow.datasets.DatasetAlias",
-        "AssetRef": "airflow.sdk.definitions.asset.AssetRef" if _AIRFLOW >= (3,) else "airflow.datasets.Dataset",
         "BaseSensorOperator": "airflow.sdk.BaseSensorOperator" if _AIRFLOW >= (3,) else "airflow.sensors.base.BaseSensorOperator",
         "BaseTrigger": "airflow.triggers.base.BaseTrigger",
         "Connection": "airflow.sdk.Connection" if _AIRFLOW >= (3,) else "airflow.models.connection.Connection",
-        "Dataset": "airflow.providers.common.compat.openlineage.facet.Dataset",
+        "Dataset": "openlineage.client.event_v2.Dataset",
         "GroupCommand": "airflow.cli.cli_config.GroupCommand",
         "OperatorLineage": "airflow.providers.openlineage.extractors.OperatorLineage",
         "RetryDecision": "airflow.sdk.RetryDecision",
@@ -91,7 +87,6 @@ else:
         "Stats": "airflow.sdk.observability.stats.Stats" if _AIRFLOW >= (3, 2) else "airflow.stats.Stats",
         "TriggerEvent": "airflow.triggers.base.TriggerEvent",
         "XCom": "airflow.sdk.execution_time.xcom.XCom" if _AIRFLOW >= (3,) else "airflow.models.xcom.XCom",
-        "get_hook_lineage_collector": "airflow.providers.common.compat.lineage.hook.get_hook_lineage_collector",
     }
 
     def __getattr__(name: str) -> Any:

@@ -41,16 +41,6 @@ def connection_form() -> dict[str, dict[str, Any]]:
     return form
 
 
-ASSET_URIS: list[dict[str, Any]] = [
-    {
-        "schemes": ["cloudstore"],
-        "handler": "airflow_provider_cloudstore.assets.cloudstore.sanitize_uri",
-        "factory": "airflow_provider_cloudstore.assets.cloudstore.create_asset",
-        "to_openlineage_converter": "airflow_provider_cloudstore.assets.cloudstore.convert_asset_to_openlineage",
-    }
-]
-
-
 def get_provider_info() -> dict[str, Any]:
     """The provider's metadata, as Airflow's ``provider_info.schema.json`` describes it."""
     return {
@@ -65,8 +55,6 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": _modules("triggers"),
         "cli": ["airflow_provider_cloudstore.doctor.command.commands"],  # where Airflow has commands of providers
         "extra-links": ["airflow_provider_cloudstore.operators.links.FileLink"],
-        "asset-uris": ASSET_URIS,
-        "dataset-uris": ASSET_URIS,  # Airflow 2
         "connection-types": [
             {
                 "hook-class-name": "airflow_provider_cloudstore.hooks.cloudstore.CloudStoreHook",

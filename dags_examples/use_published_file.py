@@ -11,9 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, Param, get_current_context, task
+from airflow.sdk import DAG, Asset, Param, task
 
-from airflow_provider_cloudstore.assets.cloudstore import triggering_file_ids
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
 REPORT = Asset("cloudstore://files.example.com/daily-report")  # as in example_publish_file
@@ -22,8 +21,10 @@ REPORT = Asset("cloudstore://files.example.com/daily-report")  # as in example_p
 @task
 def published(**context: Any) -> list[str]:
     """Return the ids of the files that started this run; one run can have several events."""
+    by_asset = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}  # Airflow 2
+    ids = {event.extra["file_id"] for events in by_asset.values() for event in events}
     by_hand = context["params"]["file_id"]
-    return triggering_file_ids(get_current_context()) or ([by_hand] if by_hand else [])
+    return sorted(ids) or ([by_hand] if by_hand else [])
 
 
 @task

@@ -8,11 +8,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from airflow_provider_cloudstore.compat import AirflowException, ObjectStoragePath, get_current_context
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.file_uris import path_segment
-from airflow_provider_cloudstore.protocol.guards import validate_text
+from airflow_provider_cloudstore.protocol.guards import validate_file_id, validate_text
 from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 from airflow_provider_cloudstore.stores import validate_target
 
@@ -22,9 +22,10 @@ def object_path(given: Any, name: str) -> Any:
 
     :param given: text, a ``pathlib.Path`` or an ``ObjectStoragePath``.
     :param name: the argument that it is from.
-    :raises InvalidInputError: if no installed provider has its scheme, the path is invalid, or it holds credentials; nothing
-        was sent.
+    :raises InvalidInputError: if it is no path, no installed provider has its scheme, or it holds credentials; nothing was sent.
     """
+    if not isinstance(given, (str, os.PathLike)) and not hasattr(given, "open"):
+        raise InvalidInputError(f"{name} must be a path, not a {type(given).__name__}")
     text = str(given)
     scheme = text.partition("://")[0][:40] if "://" in text else "file"
     if holds_credentials(text):
@@ -51,7 +52,7 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     """
     text = validate_text(str(target) if hasattr(target, "open") else target, "target")
     if text.endswith("/"):
-        text += path_segment(file_id)
+        text += quote(validate_file_id(file_id), safe="")
     if not hasattr(target, "protocol"):
         text = os.path.expanduser(text)
         target = text if "://" in text else Path(text)

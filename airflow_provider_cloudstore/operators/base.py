@@ -32,9 +32,9 @@ class CloudStoreOperator(BaseOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
         """What the task read and wrote, for OpenLineage, which warns of a result that is None."""
-        from airflow_provider_cloudstore.lineage import Lineage, to_openlineage
+        from airflow_provider_cloudstore.lineage import Lineage
 
-        return to_openlineage(self._lineage or Lineage())
+        return (self._lineage or Lineage()).to_openlineage()
 
     def render_template(self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None) -> Any:
         """Render a value of a template field so that text stays text.

@@ -20,7 +20,7 @@ BESIDE = {
     "doctor": {"doctor", "compat", "exceptions", "hooks", "clients", "protocol", "provider_info"},
     "emulator": {"emulator", "exceptions", "protocol"},
 }
-GLUE = {"hooks", "triggers", "operators", "sensors", "assets", "lineage", "metrics", "compat", "provider_info", "receipts"}
+GLUE = {"hooks", "triggers", "operators", "sensors", "lineage", "metrics", "compat", "provider_info", "receipts"}
 HTTP = {"requests", "aiohttp", "certifi", "yarl", "urllib3", "http"}
 WAITS = {"socket", "time", "asyncio", "ssl", "threading", "select", "http"}
 LIBRARIES = {
@@ -29,7 +29,7 @@ LIBRARIES = {
     "stores": {"fsspec", *sys.stdlib_module_names},
     "clients": {"pendulum", *HTTP, *sys.stdlib_module_names},
 }
-NOT_LOADED = {"exceptions", "protocol", "clients", "stores", "batch", "hooks", "triggers", "assets"}
+NOT_LOADED = {"exceptions", "protocol", "clients", "stores", "batch", "hooks", "triggers"}
 """What only a running task needs is imported in ``execute``: a DAG file does not pay for it."""
 FORM = {f"{OWN}.protocol", f"{OWN}.protocol.extras"}
 """What Airflow loads when it asks for the connection form."""

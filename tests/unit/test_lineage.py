@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -10,50 +9,13 @@ from airflow.utils.state import TaskInstanceState
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.lineage import Lineage, collect, of_batch, of_download, of_upload
+from airflow_provider_cloudstore.lineage import Lineage, file_url
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadFileOperator,
     RemoteUrlBatchUploadOperator,
     RemoteUrlUploadOperator,
 )
-from tests.real_airflow import AIRFLOW_2
-
-SOURCE = "ftp://user:hunter2@127.0.0.1:9/file?sig=hunter3"
-BASE = "https://files.example.com/eu"
-
-
-@pytest.fixture
-def collector(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Airflow's own collector, as it is where somebody reads it."""
-    try:
-        module = import_module("airflow.sdk.lineage")
-    except ImportError:  # Airflow before 3.2
-        module = import_module("airflow.lineage.hook")
-    collector = module.HookLineageCollector()
-    monkeypatch.setattr(module, "get_hook_lineage_collector", lambda: collector)
-    return collector
-
-
-def collected(collector: Any) -> tuple[list[Any], list[Any]]:
-    lineage = collector.collected_datasets if AIRFLOW_2 else collector.collected_assets
-    assets = [[one.dataset if AIRFLOW_2 else one.asset for one in side] for side in (lineage.inputs, lineage.outputs)]
-    return assets[0], assets[1]
-
-
-def test_a_hooks_upload_is_collected_without_credentials(emulator: Emulator, collector: Any) -> None:
-    with CloudStoreHook() as hook:
-        upload = hook.upload_from_url(SOURCE)
-    inputs, outputs = collected(collector)
-    assert [asset.uri for asset in inputs] == ["ftp://127.0.0.1:9/file"]
-    assert [asset.uri for asset in outputs] == [f"cloudstore://{emulator.url.removeprefix('http://')}/{upload.file_id}"]
-    assert "hunter" not in f"{inputs} {outputs}"
-
-
-def test_what_no_asset_can_be_made_of_fails_no_task(collector: Any) -> None:
-    collect(CloudStoreHook(), Lineage((f"https://h/{'x' * 2000}", "airflow://reserved/x"), ("file:///tmp/x",)))
-    assert [asset.uri for asset in collected(collector)[1]] == ["file:///tmp/x"]
 
 
 @pytest.mark.parametrize(
@@ -83,15 +45,18 @@ def test_openlineage_has_nothing_to_warn_of_when_a_task_fails(
     assert log.debug.called
 
 
-def test_an_upload_leads_from_its_source_to_its_file_and_names_no_credential() -> None:
-    found = of_upload("ftp://user:hunter2@h/f?sig=hunter2", BASE, "a/b")
-    assert found == Lineage(("ftp://h/f",), ("cloudstore://files.example.com/eu/a%2Fb",))
-    assert of_upload("ftp://h/f", BASE, "no\u200fone") == Lineage(("ftp://h/f",), ())  # an id that no operation accepts
-    assert of_upload("ftp://***@h/f?***", BASE, "") == Lineage(("ftp://h/f",), ())
-
-
-def test_a_batch_leads_from_its_manifest_to_its_receipts_and_a_download_from_its_file_to_its_target() -> None:
-    assert of_batch("s3://my_conn@bucket/urls.csv", "/data/receipts") == Lineage(("s3://bucket/urls.csv",), ("/data/receipts",))
-    assert of_batch(None, None) == Lineage()
-    found = of_download(BASE, "f1", "s3://my_conn@bucket/f")
-    assert found == Lineage(("cloudstore://files.example.com/eu/f1",), ("s3://bucket/f",))
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("ftp://user:hunter2@h:9/f?sig=hunter2", ("ftp://h:9", "f")),
+        ("s3://my_conn@bucket/a/f", ("s3://bucket", "a/f")),
+        ("/data/f", ("file", "/data/f")),
+        ("file:///data/f", ("file", "/data/f")),
+        (file_url("https://files.example.com/eu", "a/b"), ("cloudstore://files.example.com", "eu/a%2Fb")),
+    ],
+)
+def test_a_dataset_has_the_name_that_openlineage_gives_it_and_no_credentials(url: str, expected: tuple[str, str]) -> None:
+    pytest.importorskip("airflow.providers.openlineage", reason="make test-lineage has OpenLineage")
+    found = Lineage((url, ""), (file_url("https://files.example.com", ""),)).to_openlineage()
+    assert [(one.namespace, one.name) for one in found.inputs] == [expected]
+    assert found.outputs == []

@@ -1,1 +1,0 @@
-"""Airflow glue: files as assets."""
