@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE
 from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import RedactingOperator, known_context
-from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
+from airflow_provider_cloudstore.operators.links import FileLink, attach_file_id, push_file_page
 from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, WaitingOperator, validate_event
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
@@ -141,15 +141,13 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any], **upload: str) -> str:
         """Resume after a deferred wait for the file of an upload: its id, its redacted URL, and when it was sent (ISO 8601)."""
-        from airflow_provider_cloudstore.metrics import counted_wait
-
         context = known_context(context)
         if not upload:  # `dag.test` forgets it
             ti: Any = context["ti"]
             upload = ti.xcom_pull(task_ids=ti.task_id, map_indexes=ti.map_index, key="upload")
         with self._open_hook() as hook:
             push_file_page(self, context, upload["file_id"], hook)
-            with self._naming_file(upload["file_id"]), counted_wait():
+            with self._naming_file(upload["file_id"]):
                 validate_event(event)
             return self._finish(context, hook, upload)
 
@@ -174,14 +172,13 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
         return upload.to_dict()
 
     def _finish(self, context: Context, hook: CloudStoreHook, upload: dict[str, Any]) -> str:
-        from airflow_provider_cloudstore.assets.cloudstore import attach_file_id
-        from airflow_provider_cloudstore.lineage import of_upload
+        from airflow_provider_cloudstore.lineage import Lineage, file_url
 
         file_id: str = upload["file_id"]
-        self._lineage = of_upload(upload["url"], hook.settings.base_url, file_id)
+        self._lineage = Lineage((upload["url"],), (file_url(hook.settings.base_url, file_id),))
         if self.wait_for_file:
             self.log.info("File '%s' is available", file_id)
-            attach_file_id(self, context, file_id, hook)
+            attach_file_id(self, context, file_id)
         if not file_id:
             self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
         # If there is none, it is empty and not None: Airflow treats None as missing, and fails the next task without a reason.

@@ -40,12 +40,10 @@ class WaitingOperator(CloudStoreOperator):
 
     def _wait(self, hook: CloudStoreHook, file_id: Any, began: datetime, **resume_with: str) -> DownloadLink:
         """Wait, or defer, as :func:`poll_until_available` from ``began`` on (UTC)."""
-        from airflow_provider_cloudstore.metrics import counted_wait
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
-        with counted_wait():
-            wait = FileWait(file_id, self.poll_interval, self.timeout, began)
-            return poll_until_available(self, hook, wait, deferrable=self.deferrable, **resume_with)
+        wait = FileWait(file_id, self.poll_interval, self.timeout, began)
+        return poll_until_available(self, hook, wait, deferrable=self.deferrable, **resume_with)
 
 
 class LinkOperator(WaitingOperator):
@@ -76,16 +74,14 @@ class LinkOperator(WaitingOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> Any:
         """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
-        from airflow_provider_cloudstore.metrics import counted_wait
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
         # The one that was waited for, whatever its template renders to by now; `dag.test` forgets it.
         self.file_id = file_id or self.file_id
+        validate_event(event)
+        wait = FileWait(self.file_id, self.poll_interval, _RESUMED_SECONDS, datetime.now(UTC), allowed=self.timeout)
         with self._open_hook() as hook:
-            with counted_wait():
-                validate_event(event)
-                wait = FileWait(self.file_id, self.poll_interval, _RESUMED_SECONDS, datetime.now(UTC), allowed=self.timeout)
-                link = poll_until_available(self, hook, wait, deferrable=False)
+            link = poll_until_available(self, hook, wait, deferrable=False)
             return self._use_link(known_context(context), hook, link)
 
     def _validate(self) -> None:

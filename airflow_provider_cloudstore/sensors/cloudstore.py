@@ -61,10 +61,8 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
 
     def execute(self, context: Context) -> str:
         """Wait, and return the file's id; Airflow handles ``mode`` and the like."""
-        from airflow_provider_cloudstore.metrics import counted_wait
-
         self._wait = self._begin_wait()
-        with counted_wait(), self._open_hook() as self._hook:
+        with self._open_hook() as self._hook:
             with suppress(AirflowSensorTimeout):  # it names neither the file nor the service's response
                 super().execute(context)
                 return self._wait.file_id
@@ -85,11 +83,9 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> str:
         """Resume after a deferred wait for a file, whatever its id's template renders to by now; ``dag.test`` forgets the id."""
-        from airflow_provider_cloudstore.metrics import counted_wait
         from airflow_provider_cloudstore.protocol.guards import validate_file_id
 
-        with counted_wait():
-            validate_event(event)
+        validate_event(event)
         file_id = file_id or validate_file_id(self.file_id)
         self._announce(context, file_id, self._open_hook())
         return file_id

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore import exceptions, metrics
-from airflow_provider_cloudstore.compat import TaskDeferred
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.metrics import count_batch, count_download, count_request
-from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.protocol import attempts, waiting
+from airflow_provider_cloudstore.metrics import count_request
+from airflow_provider_cloudstore.protocol import attempts
 from airflow_provider_cloudstore.protocol.operations import DeleteFolder
-from tests.support import context, settings, store_file
+from tests.support import settings, store_file
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs" / "operate" / "metrics.md"
 
@@ -28,8 +24,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     class Stats:
         @staticmethod
-        def incr(name: str, count: int = 1) -> None:
-            counter[name.removeprefix("cloudstore.")] += count
+        def incr(name: str) -> None:
+            counter[name.removeprefix("cloudstore.")] += 1
 
     monkeypatch.setattr(metrics, "Stats", Stats)
     return counter
@@ -64,79 +60,20 @@ def test_every_request_counts_by_operation_and_outcome(
 def test_airflows_own_client_counts_and_one_that_fails_fails_no_call(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    operation = DeleteFolder(settings(), "a")
     with caplog.at_level(logging.WARNING):
-        count_download(5)
+        count_request(operation, object())
         assert caplog.text == ""
 
         class Stats:
             @staticmethod
-            def incr(name: str, count: int = 1) -> None:
+            def incr(name: str) -> None:
                 raise ConnectionRefusedError("https://metrics/?secret")
 
         monkeypatch.setattr(metrics, "Stats", Stats)
-        count_download(5)
-    assert "Could not count cloudstore.downloads.bytes (ConnectionRefusedError)" in caplog.text
+        count_request(operation, object())
+    assert "Could not count cloudstore.requests.delete_folder.success (ConnectionRefusedError)" in caplog.text
     assert "secret" not in caplog.text
-
-
-def test_a_wait_counts_once_by_its_end(emulator: Emulator, counted: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "ON_WORKER_SECONDS", 0.0)
-
-    def ends(kind: type[BaseException] | None, event: dict[str, Any] | None = None, **more: Any) -> dict[str, int]:
-        task: Any = DownloadLinkOperator(task_id="w", file_id="f1", wait_for_file=True, poll_interval=0.05, **more)
-        counted.clear()
-        if kind:
-            with pytest.raises(kind):
-                task.execute({})
-        else:
-            task.execute_complete({}, event, "f1")
-        return {name: count for name, count in counted.items() if name.startswith("waits")}
-
-    assert ends(TaskDeferred, deferrable=True) == {}
-    assert ends(exceptions.FileWaitTimeoutError, timeout=0.1) == {"waits.timeout": 1}
-    emulator.fault("status", status=400)
-    assert ends(exceptions.BadRequestError) == {"waits.failed": 1}
-    store_file(emulator)
-    assert ends(None, {"status": "available"}) == {"waits.available": 1}
-
-
-def test_a_batch_counts_what_became_of_its_urls(emulator: Emulator, counted: Counter[str]) -> None:
-    emulator.fault("status", operation="upload", status=400)
-    urls = [f"ftp://127.0.0.1:9/{number}" for number in (0, 1, 2, 3, 1)]
-    operator = RemoteUrlBatchUploadOperator(task_id="b", urls=urls, receipts=None, max_concurrency=1)
-    operator.render_template_fields({})
-    with pytest.raises(exceptions.BatchFailedError):
-        operator.execute(context())
-    assert counted == {
-        "batch.queued": 3,
-        "batch.failed": 1,
-        "batch.skipped": 1,
-        "requests.remote_upload.success": 3,
-        "requests.remote_upload.rejected": 1,
-    }
-
-
-def test_two_tries_of_a_batch_count_each_upload_once(counted: Counter[str]) -> None:
-    first = {"total": 10, "queued": 6, "failed": 1, "unknown": 0, "skipped": 0, "queued_earlier": 0}
-    count_batch(first, final=False)
-    assert counted == {"batch.queued": 6}
-    count_batch({**first, "queued": 9, "queued_earlier": 6}, final=True)
-    assert counted == {"batch.queued": 9, "batch.failed": 1}
-
-
-def test_a_download_counts_the_bytes_that_it_received_also_when_it_fails(
-    emulator: Emulator, counted: Counter[str], tmp_path: Path
-) -> None:
-    data = os.urandom(300_000)
-    emulator.put_file(data, "f1")
-    emulator.fault("drop_body", operation="download", after=70_000)
-    emulator.fault("status", operation="download", status=402)
-    with CloudStoreHook() as hook:
-        with pytest.raises(exceptions.RequestRejectedError):
-            hook.download("f1", tmp_path / "f")
-        assert counted["downloads.bytes"] == 70_000
-        hook.download("f1", tmp_path / "f")
-    assert counted["downloads.bytes"] == 70_000 + len(data)
 
 
 @pytest.mark.parametrize(
