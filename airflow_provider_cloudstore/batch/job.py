@@ -57,7 +57,6 @@ class Job:
     options: Options
     receipts: Receipts | None
     _: KW_ONLY
-    allowed_failures: int = 0
     killed: Callable[[], bool] = lambda: False
     time_limit: float = math.inf
     on_attempt: OnAttempt = ignore
@@ -87,7 +86,7 @@ class Job:
             error = failed
         if error and not ledger.is_counted:
             raise error
-        return conclude(ledger, error, self.allowed_failures)
+        return conclude(ledger, error)
 
     def _ended(self, ends_at: float) -> BatchInterruptedError | None:
         """Why the task has to end now."""

@@ -41,24 +41,18 @@ class Report:
         return f"{_enumerate(self.counts, self.total)} ({self.queued_earlier:,} queued by earlier tries)"
 
 
-def conclude(ledger: Ledger, error: CloudStoreError | None, allowed_failures: int) -> Report:
+def conclude(ledger: Ledger, error: CloudStoreError | None) -> Report:
     """The report of a try that ended early because of an error, or at the end of the manifest."""
     counts = ledger.counts
-    failed, unknown = counts[Status.FAILED], counts[Status.UNKNOWN]
-    bad = _enumerate({Status.FAILED: failed, Status.UNKNOWN: unknown}, ledger.total)
+    bad = {status: counts[status] for status in (Status.FAILED, Status.UNKNOWN)}
     if error:
         error = replace(error, advice=f"{_enumerate(counts, ledger.total)}. {error.what_to_do}")
-    elif unknown or failed > allowed_failures:
-        advice = f"{BatchFailedError.hint} {_CHECK_UNKNOWN}" if unknown else ""
-        error = BatchFailedError(f"{bad}; {_first(ledger)}", operation="batch upload", advice=advice)
-    elif failed:
-        log.warning("%s, which allowed_failures=%d permits; %s", bad, allowed_failures, _first(ledger))
+    elif any(bad.values()):
+        first = ledger.failures[0]
+        reason = f"{_enumerate(bad, ledger.total)}; the first, in line {first['line']:,}: {first['error']}"
+        advice = f"{BatchFailedError.hint} {_CHECK_UNKNOWN}" if bad[Status.UNKNOWN] else ""
+        error = BatchFailedError(reason, operation="batch upload", advice=advice)
     return Report(ledger.total, counts, ledger.earlier[Status.QUEUED], ledger.failures, error)
-
-
-def _first(ledger: Ledger) -> str:
-    first = ledger.failures[0]
-    return f"the first, in line {first['line']:,}: {first['error']}"
 
 
 def _enumerate(counts: Mapping[Status, int], total: int) -> str:

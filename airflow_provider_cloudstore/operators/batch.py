@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import BaseOperator
@@ -41,7 +40,6 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
     :param max_concurrency: maximum number of requests in flight, up to 500.
     :param requests_per_second: a steady rate for the whole batch; None for no limit.
     :param max_consecutive_failures: end the batch when the service refused this many requests in a row; None for never.
-    :param allowed_failures: succeed, with a warning, if no more URLs failed. Unknown ones are never allowed.
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
     :param cloudstore_conn_id: the Airflow connection (templated).
     :raises ValueError: if an argument is invalid.
@@ -59,7 +57,6 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         max_concurrency: int = 16,
         requests_per_second: float | None = None,
         max_consecutive_failures: int | None = 100,
-        allowed_failures: int = 0,
         retry_unknown_outcome: bool = False,
         cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
@@ -67,7 +64,6 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         super().__init__(**kwargs)
         arguments.validate_flags(retry_unknown_outcome=retry_unknown_outcome)
         arguments.validate_whole_number("max_concurrency", max_concurrency, 1, 500)
-        arguments.validate_whole_number("allowed_failures", allowed_failures, 0)
         if max_consecutive_failures is not None:
             arguments.validate_whole_number("max_consecutive_failures", max_consecutive_failures, 1)
         if requests_per_second is not None:
@@ -78,7 +74,6 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         self.max_concurrency = max_concurrency
         self.requests_per_second = requests_per_second
         self.max_consecutive_failures = max_consecutive_failures
-        self.allowed_failures = allowed_failures
         self.retry_unknown_outcome = retry_unknown_outcome
         self.cloudstore_conn_id = cloudstore_conn_id
         # As written: a template that renders to None is a mistake, and not a batch without receipts.
@@ -117,7 +112,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         """Queue every upload that no earlier try has finished."""
         context = known_context(context)
         self._redact_fields()  # a unit test may not have rendered them
-        return self._finalize(context, _run(self._job(context).run()))
+        return self._finalize(context, asyncio.run(self._job(context).run()))
 
     def on_kill(self) -> None:
         """Start no more uploads; ``execute`` stores what has finished on its way out."""
@@ -134,7 +129,6 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
             self._open_hook().read_settings,
             Options(self.max_concurrency, self.requests_per_second, self.max_consecutive_failures, self.retry_unknown_outcome),
             open_receipts(self.receipts, context) if self._has_receipts else None,
-            allowed_failures=self.allowed_failures,
             killed=lambda: bool(self._killed),
             time_limit=max(0.1, time_left() - _TIME_TO_END),
             on_attempt=count_request,
@@ -156,13 +150,11 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
 
     def _finalize(self, context: Context, report: Report) -> dict[str, Any]:
         from airflow_provider_cloudstore.exceptions import BatchFailedError, BatchInterruptedError
-        from airflow_provider_cloudstore.lineage import of_batch
-        from airflow_provider_cloudstore.metrics import count_batch
+        from airflow_provider_cloudstore.lineage import Lineage
 
-        self._lineage = of_batch(None if self._unredacted_urls else self.urls, self.receipts)
+        self._lineage = Lineage(("" if self._unredacted_urls else self.urls,), (self.receipts or "",))
         summary = {**report.to_dict(), "receipts": self.receipts}
         finished = report.error is None or isinstance(report.error, BatchFailedError)
-        count_batch(summary, final=finished)
         # Terminated, there is no time to push; superseded, the XCom is the newer try's; without a store, Airflow may be away.
         if not isinstance(report.error, BatchInterruptedError) or report.error.cause in ("service", "rate_limit", "token"):
             self._push(context, "return_value", summary)
@@ -171,16 +163,6 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         if report.error is not None:
             raise report.error
         return summary
-
-
-def _run(batch: Coroutine[Any, Any, Report]) -> Report:
-    """The report of a batch; in a thread where a loop is running, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(batch)
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, batch).result()
 
 
 def open_receipts(text: str | None, context: Context) -> Receipts:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from airflow_provider_cloudstore import exceptions
@@ -33,32 +31,26 @@ def ledger_of(**counts: int) -> Ledger:
 def test_the_plan_and_the_counts_as_a_line_tell_what_earlier_tries_queued() -> None:
     ledger = ledger_of(queued=1200, queued_earlier=5, failed=1)
     assert plan(ledger, "s3://b/r") == "A batch of 1,206 URLs (5 settled by earlier tries); receipts: s3://b/r"
-    assert str(conclude(ledger, None, 0)) == "1,205 queued, 1 failed of 1,206 URLs (5 queued by earlier tries)"
+    assert str(conclude(ledger, None)) == "1,205 queued, 1 failed of 1,206 URLs (5 queued by earlier tries)"
 
 
 @pytest.mark.parametrize(
-    ("failed", "unknown", "allowed", "error"),
+    ("failed", "unknown", "error"),
     [
-        (1, 0, 0, "batch upload: 1 failed of 6 URLs; the first, in line 6: HTTP 400."),
-        (2, 0, 2, ""),
-        (3, 0, 2, "batch upload: 3 failed of 8 URLs; the first, in line 6: HTTP 400."),
-        (0, 1, 9, "batch upload: 1 unknown of 6 URLs; the first, in line 6: HTTP 400."),
+        (0, 0, ""),
+        (1, 0, "batch upload: 1 failed of 6 URLs; the first, in line 6: HTTP 400."),
+        (0, 1, "batch upload: 1 unknown of 6 URLs; the first, in line 6: HTTP 400."),
     ],
 )
-def test_as_many_urls_may_fail_as_allowed_but_none_may_be_unknown(
-    failed: int, unknown: int, allowed: int, error: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        report = conclude(ledger_of(queued=5, failed=failed, unknown=unknown), None, allowed)
+def test_no_url_may_fail_or_be_unknown(failed: int, unknown: int, error: str) -> None:
+    report = conclude(ledger_of(queued=5, failed=failed, unknown=unknown), None)
     assert str(report.error or "").partition("\n")[0] == error
     assert ("retry_unknown_outcome=True resends them" in str(report.error)) is bool(unknown)
-    warning = "2 failed of 7 URLs, which allowed_failures=2 permits; the first, in line 6: HTTP 400"
-    assert caplog.messages == ([] if error else [warning])
 
 
 def test_the_error_of_a_batch_that_ended_early_counts_what_is_left_and_keeps_the_rest_of_it() -> None:
     early = exceptions.BatchInterruptedError("the task was terminated", operation="batch upload", cause="terminated")
-    error = conclude(ledger_of(queued=1000, failed=2, unsent=5), early, 0).error
+    error = conclude(ledger_of(queued=1000, failed=2, unsent=5), early).error
     assert isinstance(error, exceptions.BatchInterruptedError)
     assert "the task was terminated.\n1,000 queued, 2 failed, 5 unsent of 1,007 URLs. " in str(error)
     assert error.cause == "terminated"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import copy
 import gzip
 import json
@@ -69,7 +68,6 @@ def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(emulator: E
     [
         {"max_concurrency": 501},
         {"requests_per_second": 0},
-        {"allowed_failures": -1},
         {"max_consecutive_failures": 0},
         {"retry_unknown_outcome": "no"},
     ],
@@ -189,11 +187,3 @@ def test_a_task_that_is_killed_before_it_runs_sends_nothing(emulator: Emulator) 
     with pytest.raises(exceptions.BatchInterruptedError):
         operator.execute(context())
     assert emulator.state()["requests"] == {}
-
-
-def test_in_a_notebook_where_a_loop_is_running_the_batch_runs(emulator: Emulator, tmp_path: Path) -> None:
-    async def cell() -> dict[str, Any]:
-        return rendered(urls(3), str(tmp_path)).execute({})
-
-    assert asyncio.run(cell())["queued"] == 3
-    assert len(arrived(emulator)) == 3
