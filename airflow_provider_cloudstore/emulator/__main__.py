@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_cloudstore.emulator",
         description=f"The cloud file storage service (API version 2) on {HOST}, for demos and tests. Ctrl-C stops it.",
-        epilog="GET /_emulator/state returns its state and counters; POST /_emulator/faults injects a fault.",
+        epilog="GET /_emulator/state returns its state and counters.",
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--port", type=int, default=0, help="port to listen on; default: 0, a free one")

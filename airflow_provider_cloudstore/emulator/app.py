@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakSet
 
 import pendulum
 from aiohttp import web
@@ -32,7 +31,6 @@ class Service:
     """The script: the first fault that matches a request is applied to it."""
     connections: Callable[[], Collection[object]] = tuple
     """Returns the open connections, once the service runs."""
-    _seen: WeakSet[object] = field(default_factory=WeakSet)
 
     def app(self) -> web.Application:
         """Create the application for aiohttp's server."""
@@ -44,8 +42,6 @@ class Service:
                 web.get("/download", self._with_faults("download", self._download), allow_head=False),
                 web.get("/_emulator/state", self._state),
                 web.get(f"{SOURCES_PATH}/{{name}}", self._get_source),
-                web.post("/_emulator/faults", self._post_faults),
-                web.delete("/_emulator/faults", self._delete_faults),
             ]
         )
         return app
@@ -64,7 +60,7 @@ class Service:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self.store.requests[key] += 1
-            self._count_connection(request)
+            self.store.peak = max(self.store.peak, len(self.connections()))
             fault = self._next_fault(key)
             return await (fault.apply(request, lambda: work(request)) if fault else work(request))
 
@@ -77,13 +73,6 @@ class Service:
             if not fault.times:
                 self.faults.remove(fault)
         return fault
-
-    def _count_connection(self, request: web.Request) -> None:
-        counters = self.store.connections
-        if request.transport not in self._seen:
-            self._seen.add(request.transport)
-            counters["opened"] += 1
-        counters["peak"] = max(counters["peak"], len(self.connections()))
 
     def _handler_of(self, operation: type[Operation[Any]]) -> Handler:
         works: dict[str, Work] = {"delete": self._delete, "upload": self._upload, "link": self._link}
@@ -156,17 +145,6 @@ class Service:
     async def _get_source(self, request: web.Request) -> web.StreamResponse:
         content = self.store.source(request.match_info["name"])
         return web.Response(body=content, content_type="application/octet-stream")
-
-    async def _post_faults(self, request: web.Request) -> web.StreamResponse:
-        try:
-            self.faults.append(Fault.parse(await request.json()))
-        except ValueError as error:
-            return web.Response(status=400, text=str(error))
-        return web.Response(status=204)
-
-    async def _delete_faults(self, request: web.Request) -> web.StreamResponse:
-        self.faults.clear()
-        return web.Response(status=204)
 
 
 @web.middleware

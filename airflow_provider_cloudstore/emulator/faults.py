@@ -1,15 +1,12 @@
-"""Scripted faults: what the emulated service does wrong, for which requests, and how often.
-
-Over HTTP they are JSON: ``{"kind": "drop_after", "operation": "upload", "times": 2}``.
-"""
+"""Scripted faults: what the emulated service does wrong, for which requests, and how often."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 
@@ -37,9 +34,6 @@ class Kind(Enum):
     """The effect, and the first ``after`` bytes of the response body; then close the connection."""
 
 
-_KINDS = [kind.value for kind in Kind]
-
-
 @dataclass(slots=True)
 class Fault:
     """One scripted fault; :class:`Kind` says which field belongs to which kind.
@@ -58,23 +52,9 @@ class Fault:
     after: int = 1
     effect: bool = False
 
-    @classmethod
-    def parse(cls, given: Any) -> Self:
-        """Create a fault from a JSON object of its fields.
-
-        :raises ValueError: with the reason why it is invalid.
-        """
-        names = [one.name for one in fields(cls)]
-        if not isinstance(given, dict) or given.get("kind") not in _KINDS or not given.keys() <= set(names):
-            raise ValueError(f"a fault has a kind ({', '.join(_KINDS)}) and no other fields than {', '.join(names[1:])}")
-        usual = cls(Kind(given["kind"]))
-        for name in given.keys() - {"kind"}:
-            expected = type(getattr(usual, name))
-            if not isinstance(given[name], (int, float) if expected is float else expected):
-                raise ValueError(f"'{name}' must be of type {expected.__name__}")
-        if given.get("operation", "*") not in _OPERATIONS:
-            raise ValueError(f"'operation' must be one of {', '.join(_OPERATIONS)}")
-        return cls(**{**given, "kind": usual.kind})
+    def __post_init__(self) -> None:
+        if self.operation not in _OPERATIONS:
+            raise ValueError(f"operation must be one of {', '.join(_OPERATIONS)}, not {self.operation!r}")
 
     async def apply(self, request: web.Request, work: Work) -> web.StreamResponse:
         """Respond to a request, for which ``work`` performs the operation and returns the usual response."""

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.app import SOURCES_PATH, Service
-from airflow_provider_cloudstore.emulator.faults import Fault
+from airflow_provider_cloudstore.emulator.faults import Fault, Kind
 from airflow_provider_cloudstore.emulator.store import UPLOAD_FOLDER, Store
 
 T = TypeVar("T")
@@ -32,13 +32,8 @@ async def running(
     port: int = 0,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[tuple[Service, str]]:
-    """Run the service and yield it with its base URL.
+    """Run the service and yield it with its base URL. The options are those of the program; ``tls`` is for https.
 
-    :param access_token: the token that it accepts; default: a random one.
-    :param token_ttl: seconds until a download token expires.
-    :param fetch_delay: seconds that an upload waits in the queue before it is fetched.
-    :param port: the port on 127.0.0.1; 0 for a free one.
-    :param tls: serve https with this context.
     :raises OSError: if the port is taken.
     """
     service = Service(Store(token_ttl, fetch_delay), access_token or secrets.token_urlsafe(24))
@@ -100,22 +95,12 @@ class Emulator:
         return self.call(lambda service: service.store.snapshot())
 
     def make_folder(self, folder_id: str) -> str:
-        """Create an empty folder.
-
-        :param folder_id: its id.
-        :returns: the folder id.
-        """
+        """Create an empty folder, and return its id."""
         self.call(lambda service: service.store.folders.add(folder_id))
         return folder_id
 
     def put_file(self, content: bytes, file_id: str, folder_id: str = UPLOAD_FOLDER) -> str:
-        """Store a file without an upload, or replace one.
-
-        :param content: its bytes.
-        :param file_id: its id.
-        :param folder_id: its folder, created when needed.
-        :returns: the file id.
-        """
+        """Store a file without an upload, or replace one, and return its id; the folder is created when needed."""
         return self.call(lambda service: service.store.put_file(content, file_id, folder_id)).file_id
 
     def expire_links(self) -> None:
@@ -123,23 +108,17 @@ class Emulator:
         self.call(lambda service: service.store.tokens.clear())
 
     def serve(self, content: bytes, name: str = "report.csv") -> str:
-        """Serve a file for uploads to fetch, as a web server would.
-
-        :param content: its bytes.
-        :param name: the last part of its URL.
-        :returns: its URL.
-        """
+        """Serve a file for uploads to fetch, as a web server would, and return its URL, which ends with ``name``."""
         self.call(lambda service: service.store.sources.update({name: content}))
         return f"{self.url}{SOURCES_PATH}/{quote(name, safe='')}"
 
     def fault(self, kind: str, **more: Any) -> None:
-        """Inject a fault, after those injected before.
+        """Inject a fault, after those injected before: its kind, such as ``status``, and its other fields.
 
-        :param kind: the kind, such as ``status``.
-        :param more: the fault's other fields.
-        :raises ValueError: with the reason why the fault is invalid.
+        :raises ValueError: if there is no such kind or operation.
+        :raises TypeError: if a fault has no such field.
         """
-        fault = Fault.parse({"kind": kind, **more})
+        fault = Fault(Kind(kind), **more)
         self.call(lambda service: service.faults.append(fault))
 
     def call(self, work: Callable[[Service], T]) -> T:

@@ -135,7 +135,7 @@ def test_two_thousand_waits_keep_their_interval_over_few_sockets_also_after_a_re
         assert share >= SHARE
         assert len(polls) == WAITS
         assert min(polls.values()) >= 2
-        assert emulator.state()["connections"]["peak"] <= SOCKETS
+        assert emulator.state()["peak_connections"] <= SOCKETS
         emulator.call(lambda service: [service.store.put_file(b"", file_id(index), "f") for index in range(SLOTS)])
         resize_pool(cluster, SLOTS)
         succeeded = "select count(*) from task_instance where run_id = %s and pool = 'waits' and state = 'success'"
