@@ -58,7 +58,7 @@ class FileWait:
         :raises FileWaitTimeoutError: if the deadline has passed.
         :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
-        if not (self._tolerates(now) if error.inconclusive else error.worth_waiting):
+        if not (self._tolerates(now) if error.inconclusive else error.waits):
             raise error
         if not error.inconclusive:
             self._inconclusive.clear()

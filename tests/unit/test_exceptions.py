@@ -53,7 +53,7 @@ def test_a_class_declares_each_of_its_consequences() -> None:
         "effect": exceptions.NO_EFFECT,
         "retried": True,
         "about": exceptions.TASK,
-        "worth_waiting": True,
+        "waits": True,
         "counted_as": "x",
     }
     for name in declared:
