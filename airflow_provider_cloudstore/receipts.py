@@ -68,8 +68,6 @@ def write_failed(
             f"{folder.place} holds the receipts of several batches, whose manifests may differ; nothing was written",
             advice="Give each run a folder of its own, such as .../receipts/{{ run_id }}, and name that one.",
         )
-    if not isinstance(manifest, (str, PathLike)) and not hasattr(manifest, "open"):
-        raise InvalidInputError(f"manifest must be the path of one, not a {type(manifest).__name__}; nothing was written")
     source_path, target_path = object_path(manifest, "manifest"), object_path(target, "target")
     if str(source_path) == str(target_path):
         raise InvalidInputError("the target is the manifest itself; nothing was written", advice="Name another file.")

@@ -43,7 +43,7 @@ def ours(url: str, target: Path) -> str:
     import pendulum
 
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
-    from airflow_provider_cloudstore.clients.streaming import DownloadClient
+    from airflow_provider_cloudstore.clients.streaming import stream
     from airflow_provider_cloudstore.protocol.download_requests import Download
     from airflow_provider_cloudstore.protocol.results import DownloadLink
     from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -54,7 +54,7 @@ def ours(url: str, target: Path) -> str:
     download = Download("f1", settings)
     link = DownloadLink("f1", "token", url, pendulum.now("UTC"), None)
     with BlockingClient(settings, lambda: settings) as client, atomic_write(target) as sink:
-        DownloadClient(client, sys.exit).run(download, sink, link)
+        stream(client, download, sink, sys.exit, link)
         return download.result("").sha256
 
 

@@ -58,6 +58,12 @@ def settings(base_url: str = "https://files.example.com", token: str = TOKEN, **
     return Settings(base_url, Secret(token), **more)
 
 
+def connected(extra: dict[str, Any], host: str | None = "https://h", password: str | None = TOKEN, **fields: Any) -> Settings:
+    """The settings of an Airflow connection, which has only what a test says of it."""
+    connection = SimpleNamespace(**({"schema": None, "port": None, "conn_type": None} | fields), host=host, password=password)
+    return Settings.from_connection(connection, extra)
+
+
 def response(status: int = 200, body: Any = b"", **headers: str) -> Response:
     """Return a response that a client received.
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import requests
 import urllib3
@@ -37,7 +35,7 @@ _NEVER_SENT = (urllib3.exceptions.ConnectTimeoutError, requests.ConnectTimeout)
 
 
 class BlockingClient(AbstractContextManager["BlockingClient"]):
-    """Performs operations, with a session of its own for each thread.
+    """Performs operations over one session, which threads share.
 
     :param reload: reads the settings again, once per call, after the service rejects the token.
     :param on_attempt: is told how each attempt ended: the operation, and the result or the error.
@@ -48,27 +46,24 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         self.settings = settings
         self._reload = reload
         self._on_attempt = on_attempt
-        self._own = threading.local()  # ends with its thread, and its session with it
-        self._sessions: WeakSet[requests.Session] = WeakSet()
+        self._session: requests.Session | None = None
+        self._process = 0
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Close every connection; the next call opens a new one."""
-        self._own = threading.local()
-        for session in list(self._sessions):
-            session.close()
+        if self._session:
+            self._session.close()
+        self._session = None
 
     @property
     def session(self) -> requests.Session:
-        """The session of this thread: another one, or a forked process, would take the response to its request."""
-        own: Any = self._own
-        if getattr(own, "pid", None) != os.getpid():
-            own.pid, own.session = os.getpid(), new_session(self.settings)
-            self._sessions.add(own.session)
-        session: requests.Session = own.session
-        return session
+        """The session. A forked process has its own: over its parent's connections, one would take the other's responses."""
+        if self._session is None or self._process != os.getpid():
+            self._session, self._process = new_session(self.settings), os.getpid()
+        return self._session
 
     def perform(
         self,

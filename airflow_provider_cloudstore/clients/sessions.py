@@ -1,4 +1,4 @@
-"""Builds the ``requests.Session`` of one thread, over which calls and downloads are sent.
+"""Builds the ``requests.Session`` over which calls and downloads are sent.
 
 It follows no redirect, keeps no cookie and reads nothing from the environment but the proxy. Its connections say whether a
 request was sent, and refuse what ``http.client`` would misread.
@@ -24,11 +24,12 @@ from airflow_provider_cloudstore.clients.route import environment_proxy, proxy_u
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 _HARMLESS = re.compile(r"[\w.:\[\]-]*|HTTP/[\d.]+")  # such as a host, a method and a status; no path
+_MAX_THREADS = 64  # whose connections are kept
 _sending = ContextVar("_sending", default=False)
 
 
 def new_session(settings: Settings) -> requests.Session:
-    """A session for one thread. The connection's certificates and proxy apply to every request that names no others."""
+    """A session. The connection's certificates and proxy apply to every request that names no others."""
     for name in ("urllib3.connection", "urllib3.connectionpool"):
         logging.getLogger(name).addFilter(_hide_targets)
     session = _Session()
@@ -67,7 +68,7 @@ class _Adapter(HTTPAdapter):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        super().__init__()
+        super().__init__(pool_maxsize=_MAX_THREADS)
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         settings = self._settings

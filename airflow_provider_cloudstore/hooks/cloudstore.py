@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundErro
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.connection import MaskingLimit, mask, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
-from airflow_provider_cloudstore.metrics import count_download, count_request
+from airflow_provider_cloudstore.metrics import count_request
 from airflow_provider_cloudstore.protocol.failures import may_mean_missing
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
@@ -37,7 +37,7 @@ class CloudStoreHook(BaseHook):
     """Deletes folders, queues remote uploads and creates download links, with an Airflow connection.
 
     The connection is read on first use, and once more if the service rejects its token. Calls and downloads
-    of one hook share an HTTP session in each thread; use it as a context manager for many calls.
+    of one hook share an HTTP session, also from several threads; use it as a context manager for many calls.
 
     Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent one is also an
     ``AirflowFailException``.
@@ -81,7 +81,7 @@ class CloudStoreHook(BaseHook):
         self._settings = None
 
     def get_conn(self) -> requests.Session:
-        """The HTTP session of this thread, over which calls and downloads are sent.
+        """The HTTP session over which calls and downloads are sent.
 
         The hook adds the token to each of its own requests; your requests carry none. They use the connection's proxy and
         certificates unless you pass others, follow no redirects, keep no cookies, and have no timeout but the one you pass. The
@@ -128,13 +128,9 @@ class CloudStoreHook(BaseHook):
         :returns: the redacted URL, the time of the request, the response, and the file's id if the response has one.
         :raises OutcomeUnknownError: if it may have been queued, and you did not opt in to resending.
         """
-        from airflow_provider_cloudstore.lineage import collect, of_upload
-
         operation = UploadFromUrl(self.settings, url, retry_unknown_outcome=retry_unknown_outcome)
         mask(self._masking.admit(operation.secrets, self.log.warning))
-        upload = self._perform(operation)
-        collect(self, of_upload(upload.url, self.settings.base_url, upload.file_id))
-        return upload
+        return self._perform(operation)
 
     def create_download_link(self, file_id: str) -> DownloadLink:
         """Create a time-limited download token for a file (``GET /file/download``).
@@ -183,22 +179,18 @@ class CloudStoreHook(BaseHook):
         :raises ChecksumError: if the SHA-256 differs.
         :raises RequestRejectedError: if the download's host rejects new links.
         """
-        from airflow_provider_cloudstore.clients.streaming import DownloadClient
+        from airflow_provider_cloudstore.clients.streaming import stream
         from airflow_provider_cloudstore.hooks.targets import resolve_target, tries_of_task
-        from airflow_provider_cloudstore.lineage import collect, of_download
         from airflow_provider_cloudstore.protocol.download_requests import Download
         from airflow_provider_cloudstore.stores import atomic_write
 
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
-        client = DownloadClient(
-            self._http, self.create_download_link, time_budget, count_download, self.log.warning, self.log.info
-        )
         path, name = resolve_target(target, download.file_id)
         with atomic_write(path, tries_of_task()) as sink:
-            client.run(download, sink, link)
-            file = download.result(name)
-        collect(self, of_download(self.settings.base_url, file.file_id, file.path))
-        return file
+            stream(
+                self._http, download, sink, self.create_download_link, link, longest_pause=time_budget, on_retry=self.log.warning
+            )
+            return download.result(name)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available: whether a download link for it can be created.

@@ -71,14 +71,7 @@ def _parsed(conn_id: str, connection: Connection | None) -> Read:
                 f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with no other keys than those of a connection.",
             )
         extra = read_extra(connection.extra)
-        settings = Settings.from_connection(
-            host=connection.host,
-            schema=connection.schema,
-            port=connection.port,
-            password=connection.password,
-            extra=extra,
-            conn_type=connection.conn_type,
-        )
+        settings = Settings.from_connection(connection, extra)
         if not settings.proxy:
             from airflow_provider_cloudstore.clients.route import environment_proxy
 

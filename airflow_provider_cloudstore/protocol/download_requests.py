@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.message import Message
 from email.utils import collapse_rfc2231_value
-from typing import Any, Self
+from typing import Any, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore import exceptions
@@ -32,7 +31,6 @@ from airflow_provider_cloudstore.protocol.urls import is_loopback, url_problem
 
 MAX_REDIRECTS = 5
 _PROGRESS = 64 * 1024  # new bytes after which attempts are counted anew
-_REPORT_SECONDS = 30.0
 _OPERATION = "download"
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII | re.IGNORECASE)
@@ -51,17 +49,11 @@ _ON_REJECTED_LINK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """What identifies a version of a file: its size in bytes, or None if unknown, and its headers (RFC 9110 section 8.8)."""
+class _Version(NamedTuple):
+    """What identifies a version of a file: its size in bytes, or None if unknown, and its ``ETag`` (RFC 9110 section 8.8.3)."""
 
-    total: int | None
-    etag: str
-    last_modified: str
-
-    @classmethod
-    def from_headers(cls, headers: Mapping[str, str], total: int | None) -> Self:
-        return cls(total, headers.get("etag", ""), headers.get("last-modified", ""))
+    total: int | None = None
+    etag: str = ""
 
     @property
     def is_certain(self) -> bool:
@@ -139,16 +131,15 @@ class Download:
     :param expected_sha256: the SHA-256 of the whole file; None for no check.
     :ivar attempts: those since the last one that brought 64 KiB, redirects not counted.
     :ivar position: the next byte to download; 0 if the file starts over.
-    :ivar received: how many bytes came, also those that came twice.
     :raises InvalidInputError: if the id or the SHA-256 is invalid.
     """
 
     def __init__(self, file_id: Any, settings: Settings, *, expected_sha256: Any = None) -> None:
         self.settings = settings
         self.file_id = validate_file_id(file_id)
-        self.attempts, self.received = Attempts(settings.max_attempts), 0
+        self.attempts = Attempts(settings.max_attempts)
         self.position = self._furthest = self._began_at = 0
-        self._version: _Version | None = None
+        self._version = _Version()
         self._expected = validate_sha256(expected_sha256)
         self._digest = hashlib.sha256()
         self._url = Secret("")
@@ -157,7 +148,6 @@ class Download:
         self._path = ""  # of the download URL
         self._whole = Response(200, {}, b"", 0, 0)  # the head of the response that the file began with
         self._beginning = bytearray()
-        self._reported: tuple[float, int] | None = None  # when the last line was logged, and how many bytes had come
 
     def start_attempt(self, link: DownloadLink) -> Request:
         """The first request of the next attempt.
@@ -169,27 +159,23 @@ class Download:
         self._path = urlsplit(self._url.reveal()).path
         self.attempts = self.attempts.next()
         self._began_at = self._furthest
-        if not self._is_resumable:
+        if not self._version.is_certain:
             self._restart()
         return self.request()
 
-    @property
-    def _is_resumable(self) -> bool:
-        return bool(self._version and self._version.is_certain)
-
     def _restart(self) -> None:
-        self.position, self._digest, self._version = 0, hashlib.sha256(), None
+        self.position, self._digest, self._version = 0, hashlib.sha256(), _Version()
         self._beginning = bytearray()
 
     @property
     def then(self) -> str:
         """What the next attempt does, for the log."""
-        return "resuming" if self.position and self._is_resumable else "starting over"
+        return "resuming" if self.position and self._version.is_certain else "starting over"
 
     def request(self) -> Request:
         """The request for the next bytes, at the link or where it redirected to. It has no access token."""
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
-        if self.position and self._version:
+        if self.position:
             headers |= {"Range": f"bytes={self.position}-", "If-Range": self._version.etag}
         return Request("GET", self._url.reveal(), headers)
 
@@ -232,15 +218,15 @@ class Download:
                 exceptions.InvalidResponseError, f"{reason}; expected_sha256 makes it acceptable", head, _ON_NO_FILE
             )
         self._restart()
-        self._version = _Version.from_headers(head.headers, total)
+        self._version = _Version(total, head.headers.get("etag", ""))
         self._whole = head
 
     def _accept_rest(self, head: Response) -> None:
         found = _CONTENT_RANGE.fullmatch(head.headers.get("content-range", ""))
         first, last, total = map(int, found.groups()) if found else (-1, -1, 0)
-        version = _Version.from_headers(head.headers, total)
+        version = _Version(total, head.headers.get("etag", ""))
         is_requested = head.status == 206 and (first, last + 1) == (self.position, total)
-        if not (is_requested and self._is_part(head, last + 1 - first)) or self._version not in (None, version):
+        if not (is_requested and self._is_part(head, last + 1 - first)) or self._version not in (_Version(), version):
             self._restart()
             reason = f"HTTP {head.status}: the file changed, or its host sends other ranges than requested"
             raise self._error(exceptions.FileChangedError, reason, head, retryable=True)
@@ -266,7 +252,7 @@ class Download:
     @property
     def bytes_wanted(self) -> float:
         """How many bytes are missing; infinite if only the end of the body tells."""
-        total = self._version.total if self._version else None
+        total = self._version.total
         return math.inf if total is None else total - self.position
 
     def accept_body(self, piece: bytes) -> None:
@@ -274,22 +260,6 @@ class Download:
         self._digest.update(piece)
         self._beginning += piece[: _ERROR_BYTES - len(self._beginning)]
         self.position += len(piece)
-        self.received += len(piece)
-
-    def report(self, now: float) -> str:
-        """A line for the log, every 30 seconds from the first call on; else empty.
-
-        :param now: the time in seconds, of any clock.
-        """
-        if self._reported is None:
-            self._reported = now, self.received
-        since, before = self._reported
-        if now - since < _REPORT_SECONDS:
-            return ""
-        self._reported = now, self.received
-        end, rate = self.position + self.bytes_wanted, (self.received - before) / (now - since) / 1000
-        many = f"{self.position:,} bytes of an unknown number" if end == math.inf else f"{self.position:,} of {end:,} bytes"
-        return f"{_OPERATION} '{redact(self.file_id, self.settings.secrets)}': {many}, {rate:,.0f} kB/s"
 
     def finish_attempt(self, failure: TransportFailure | None) -> None:
         """Check that the attempt downloaded all of its bytes.

@@ -52,26 +52,17 @@ class Settings(Extras):
     conn_id: str = ""
 
     @classmethod
-    def from_connection(
-        cls,
-        *,
-        host: str | None,
-        schema: str | None,
-        port: int | None,
-        password: str | None,
-        extra: Mapping[str, Any],
-        conn_type: str | None = None,
-    ) -> Self:
-        """Read the fields of an Airflow connection.
+    def from_connection(cls, connection: Any, extra: Mapping[str, Any]) -> Self:
+        """Read the fields of an Airflow connection, and its extra.
 
-        :param schema: the scheme, or more of the path prefix, which is what a URI has after the host.
-        :param port: 0, which a form may send for an empty field, counts as none.
-        :param conn_type: names the scheme if host and schema do not, such as ``http``; else it is ``https``.
+        The schema is the scheme, or more of the path prefix, which is what a URI has after the host. Where neither names the
+        scheme, the connection's type may, such as ``http``; else it is ``https``. Port 0, which a form may send, counts as none.
+
         :raises ConfigurationError: if a field is invalid, or an unknown extra resembles ``protected_folder_ids``.
         """
         read = _read_extras(extra)
-        base_url = _base_url(host, schema, port, conn_type, allow_http=read["allow_http"])
-        access_token = _access_token(password)
+        base_url = _base_url(connection, allow_http=read["allow_http"])
+        access_token = _access_token(connection.password)
         if access_token.reveal() in read["file_page_url"]:
             raise ConfigurationError("extra 'file_page_url' of the connection holds the access token, and that URL is shown")
         return cls(base_url=base_url, access_token=access_token, **read)
@@ -114,19 +105,19 @@ def _text(value: Any, name: str) -> str:
     return value or ""
 
 
-def _base_url(host: Any, schema: Any, port: Any, conn_type: Any, *, allow_http: bool) -> str:
-    text, more = _text(host, "host").strip(), _text(schema, "schema").strip().strip("/")
+def _base_url(connection: Any, *, allow_http: bool) -> str:
+    text, more = _text(connection.host, "host").strip(), _text(connection.schema, "schema").strip().strip("/")
     if not text:
         raise ConfigurationError("the connection has no host", advice=_HOST_ADVICE)
     named, prefix = (more.lower(), "") if more.lower() in _SCHEMES else ("", quote(more))
     scheme, _, address = text.rpartition("://")
     if _BARE_IPV6.fullmatch(address):
         address = f"[{address}]"
-    by_type = _TYPE_WITH_SCHEME.fullmatch(str(conn_type))
+    by_type = _TYPE_WITH_SCHEME.fullmatch(str(connection.conn_type))
     url = f"{scheme or named or (by_type[1] if by_type else 'https')}://{address}"
     try:
         parts = split_url(url)
-        netloc = f"{parts.netloc}:{port}" if port and parts.port is None else parts.netloc
+        netloc = f"{parts.netloc}:{connection.port}" if connection.port and parts.port is None else parts.netloc
         url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, parts.fragment)).rstrip("/")
         problem = url_problem(url, allow_http=allow_http) or _base_problem(parts, named, prefix)
     except AmbiguousUrlError as error:

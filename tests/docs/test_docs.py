@@ -24,6 +24,7 @@ from airflow_provider_cloudstore.provider_info import connection_form
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.doc_blocks import ON_AIRFLOW_2, PYTHON, ROOT, blocks, code_of, commands, example, for_this_airflow
 from tests.doc_blocks import PAGES as READ_BY_USERS
+from tests.support import connected
 from tests.wire.failure_table import ERRORS
 
 PACKAGE = ROOT / "airflow_provider_cloudstore"
@@ -144,9 +145,7 @@ def connection_in(export: str) -> Settings:
     connection = json.loads(assignment.partition("=")[2])
     extra = connection.get("extra", {})
     assert not warnings_about(connection["conn_type"], extra)
-    return Settings.from_connection(
-        host=connection["host"], schema=None, port=None, password=connection["password"], extra=extra
-    )  # fmt: skip
+    return connected(extra, connection["host"], connection["password"])
 
 
 def test_the_emulator_takes_the_documented_flags_and_stops_with_ctrl_c() -> None:

@@ -137,5 +137,5 @@ def test_the_manifest_itself_is_not_replaced(tmp_path: Path) -> None:
 
 def test_a_list_is_no_manifest_and_is_not_shown(tmp_path: Path) -> None:
     write(tmp_path / "receipts", 1, ("https://h/a?sig=hunter2", FAILED))
-    with pytest.raises(InvalidInputError, match="manifest must be the path of one, not a list; nothing was written"):
+    with pytest.raises(InvalidInputError, match="manifest must be a path, not a list"):
         write_failed(tmp_path / "receipts", ["https://h/a?sig=hunter2"], tmp_path / "failed")  # type: ignore[arg-type]

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-import logging
 import os
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore import exceptions, stores
-from airflow_provider_cloudstore.clients import streaming
 from airflow_provider_cloudstore.compat import AirflowFailException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks import cloudstore as hooks
@@ -86,22 +82,6 @@ def test_the_result_has_the_name_that_the_host_gives_the_file(emulator: Emulator
     file = DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/").execute({})
     assert [*file] == ["file_id", "path", "name", "bytes", "sha256"]
     assert (file["path"], file["name"], file["bytes"]) == (f"{tmp_path}/f1", "report 2026.csv", 3)
-
-
-def test_a_long_download_is_seen_in_the_tasks_log(
-    emulator: Emulator,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    emulator.put_file(DATA, "f1")
-    caplog.set_level(logging.INFO)
-    clock = itertools.count(0, 30).__next__
-    monkeypatch.setattr(streaming, "DownloadClient", partial(streaming.DownloadClient, clock=clock))
-    DownloadFileOperator(task_id="t", file_id="f1", target=f"{tmp_path}/f1").execute({})
-    logged = caplog.text + capsys.readouterr().out  # Airflow 2 logs by the first way, Airflow 3 by the second
-    assert re.search(r"download 'f1': [0-9]{2,3},[0-9]{3} of 300,000 bytes, [0-9]+ kB/s", logged)
 
 
 def test_a_pause_that_does_not_fit_into_the_time_left_ends_the_download(

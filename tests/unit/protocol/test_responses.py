@@ -15,8 +15,7 @@ import pytest
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.messages import Response
-from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.support import KINDS, TOKEN, VALUES
+from tests.support import KINDS, VALUES, connected
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("responses.jsonl").read_text().splitlines()]
 MEANS: dict[str, set[str]] = {
@@ -43,9 +42,7 @@ NOT_READ = {
 
 
 def interpreted(row: dict[str, Any], **extra: Any) -> Any:
-    own = Settings.from_connection(
-        host="https://files.example.com", schema=None, port=None, password=TOKEN, extra={**row.get("settings", {}), **extra}
-    )
+    own = connected({**row.get("settings", {}), **extra}, "https://files.example.com")
     body = row.get("body")
     raw = b"" if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
     headers = {name.lower(): value for name, value in (row.get("headers") or {}).items()}

@@ -9,11 +9,12 @@ from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.extras import EXTRAS
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings, read_extra, warnings_about
+from tests.support import connected
 
 
 def read(host: str | None = "files.example.com", password: str | None = "token", **more: Any) -> Settings:
     fields = {name: more.pop(name, None) for name in ("conn_type", "schema", "port")}
-    return Settings.from_connection(host=host, password=password, extra=more, **fields)
+    return connected(more, host, password, **fields)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.support import CALLS, response
+from tests.support import CALLS, connected, response
 
 
 def ending(operation: str, body: Any, status: int = 200, *, ignore_missing: bool = False, **extra: Any) -> str:
     """The name of the error, or what a success returns."""
-    own = Settings.from_connection(host="https://h", schema=None, port=None, password="access-1", extra=extra)
+    own = connected(extra, password="access-1")
     kind, *arguments = CALLS[operation]
     raw = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
     ended: Any = kind(own, *arguments, ignore_missing=ignore_missing).interpret(response(status, raw), own)

@@ -19,7 +19,7 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.clients.streaming import DownloadClient
+from airflow_provider_cloudstore.clients.streaming import stream
 from airflow_provider_cloudstore.protocol import attempts
 from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.operations import DeleteFolder, Operation
@@ -147,7 +147,7 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
     def send(*_: Any) -> Any:
         target = Target()
         try:
-            client.run(Download("f1", own), target)
+            stream(client, Download("f1", own), target, create_link)
         except exceptions.CloudStoreError as error:
             return error
         return target.decode("latin-1")
@@ -158,8 +158,7 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
     def create_link(file_id: str) -> DownloadLink:
         return DownloadLink(file_id, LINK_TOKEN, url.replace("NUMBER", str(next(numbers))), pendulum.now("UTC"), None)
 
-    with BlockingClient(own, lambda: own) as sessions:
-        client = DownloadClient(sessions, create_link)
+    with BlockingClient(own, lambda: own) as client:
         yield send
 
 
