@@ -35,8 +35,9 @@ Serve = Callable[..., RawServer]
 
 
 def response(status: str, *headers: str, body: str = "") -> bytes:
-    """A response, of a status and its reason."""
-    return "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", body]).encode()
+    """A response, of a status and its reason, after which the server closes the connection, as :func:`shut_down` does."""
+    head = [f"HTTP/1.1 {status}", *headers, "Connection: close", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*head, "", body]).encode()
 
 
 def respond_once(server: RawServer, connection: socket.socket) -> None:

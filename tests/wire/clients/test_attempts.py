@@ -13,7 +13,7 @@ from tests.support import TOKEN, settings
 from tests.wire.clients.conftest import Serve, Way, response
 
 LOST = b""
-REFUSED = response("401 No", "Connection: close")
+REFUSED = response("401 No")
 
 
 def test_a_lost_deletion_is_remembered_over_other_failures(call_way: Way, serve: Serve) -> None:
