@@ -16,6 +16,7 @@ from airflow_provider_cloudstore.doctor.judge import UNRECOGNIZED, Answer, Recor
 from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import read_connection
+from airflow_provider_cloudstore.protocol.contents import Content, read_content
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.results import DownloadLink
@@ -35,14 +36,14 @@ def examine(conn_id: str, *, wrong_token: bool, upload: str | None, delete_folde
         return Record(conn_id, reason.rstrip(". "))
     queueing = None if upload is None else UploadFromUrl(settings, upload)
     deletion = None if delete_folder is None else DeleteFolder(settings, delete_folder)
-    record = Record(conn_id, settings, warnings, uploads=upload is not None)
+    record = Record(conn_id, settings, warnings, uploads=upload is not None, wait=wait)
     with BlockingClient(settings, lambda: settings) as client:
         sender = _Sender(record, client)
         try:
             sender.try_reading(wrong_token=wrong_token)
             problems = judge(record).problems
             if queueing and problems in ([], [UNRECOGNIZED]):  # what a success looks like shows what an error is
-                sender.try_upload(queueing, wait)
+                sender.try_upload(queueing)
             if deletion and (not problems or "success_when" in judge(record).extras):
                 sender.try_deletion(deletion)
         except KeyboardInterrupt:
@@ -64,41 +65,37 @@ class _Sender:
         if wrong_token:
             self._ask("wrong token", operation, access_token=Secret("not-a-token-" + "0" * 20))
 
-    def try_upload(self, operation: UploadFromUrl, wait: float) -> None:
-        ids = self._ask("upload", operation).results("file_id_path")
-        if not ids:
+    def try_upload(self, operation: UploadFromUrl) -> None:
+        upload = self._ask("upload", operation).found
+        if not (upload and upload.file_id):
             return
-        log.warning("The upload is queued. Waiting up to %g s for the file ...", wait)
-        ends_at = time.monotonic() + wait
-        while True:
-            for path, upload in ids.items():
-                with suppress(InvalidInputError):  # what may be an id is none
-                    self._ask("link", CreateDownloadLink(self._settings, upload.file_id), path)
-            if self._record.links or time.monotonic() >= ends_at:
-                break
-            time.sleep(_PAUSE)
-        self._record.waited = None if self._record.links else wait
-        for path, link in self._record.tokens.items():
-            self._record.downloads[path] = self._download(link)
+        log.warning("The upload is queued. Waiting up to %g s for the file ...", self._record.wait)
+        ends_at = time.monotonic() + self._record.wait
+        with suppress(InvalidInputError):  # what the service calls the id is none
+            waiting = CreateDownloadLink(self._settings, upload.file_id)
+            while not (link := self._ask("link", waiting).found) and time.monotonic() < ends_at:
+                time.sleep(_PAUSE)
+            self._record.download = self._download(link) if link else None
 
     def try_deletion(self, operation: DeleteFolder) -> None:
         if not self._ask("deletion", operation).error:
             self._ask("second deletion", operation)
 
-    def _ask(self, name: str, operation: Operation[Any], id_path: str = "", **changes: Any) -> Answer:
+    def _ask(self, name: str, operation: Operation[Any], **changes: Any) -> Answer:
         """Send a request once, with ``changes`` to the settings: a retry would hide what a person should see."""
         settings = replace(self._settings, **changes)
         outcome = self._client.send(operation.request(settings), settings.timeout)
-        answer = Answer(name, operation, settings, outcome, id_path)
+        answer = Answer(name, operation, settings, outcome)
         self._record.answers.append(answer)
         return answer
 
-    def _download(self, link: DownloadLink) -> Response | CloudStoreError:
-        """What comes: the file's size, and as much of it as a response may have; or an error."""
+    def _download(self, link: DownloadLink) -> tuple[int, Content] | CloudStoreError:
+        """The file's size, and the content of as much of it as a response may have; or an error."""
         with TemporaryDirectory() as folder, CloudStoreHook(self._record.conn_id) as hook:
             try:
                 file = hook.download(link.file_id, f"{folder}/file", link=link)
             except CloudStoreError as error:
                 return error
             with Path(file.path).open("rb") as stream:
-                return Response(200, {"content-length": str(file.bytes)}, stream.read(MAX_BODY_BYTES + 1), sent=0, received=0)
+                beginning = stream.read(MAX_BODY_BYTES + 1)
+            return file.bytes, read_content(Response(200, {}, beginning, sent=0, received=0))

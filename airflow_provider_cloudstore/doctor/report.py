@@ -36,8 +36,8 @@ class Report:
     :ivar conn_id: the Airflow connection.
     :ivar steps: what was sent and answered, in order.
     :ivar problems: why tasks cannot rely on the connection; empty if they can.
-    :ivar extras: the settings that it needs, proven to work.
-    :ivar candidates: for each setting that only a human can choose, the values that could be meant.
+    :ivar extras: the settings to add to it.
+    :ivar candidates: for each setting that a human must choose, the values that it could have.
     :ivar notes: what differs and does no harm.
     """
 
@@ -82,7 +82,7 @@ class Report:
 
     def _details(self) -> Iterator[str]:
         for name, values in self.candidates.items():
-            yield f"Set extra '{name}' by hand, as no single value was proven; it could be: {', '.join(values) or 'none below'}."
+            yield f"Set extra '{name}' by hand; it could be: {', '.join(values)}."
         yield from (f"- {text}." for text in [*self.problems[1:], *self.notes])
         for step in self.steps:
             yield ""

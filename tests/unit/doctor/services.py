@@ -21,6 +21,7 @@ CAN_OTHERWISE = "Tasks can rely on connection 'cloudstore_default' with other se
 CANNOT = "Tasks cannot rely on connection 'cloudstore_default', because "
 UNRECOGNIZED = f"{CANNOT}the service's errors are not recognized"
 NO_FILE = f"{CANNOT}a link was created, so waits end, but no file came: "
+NO_LINK = f"{CANNOT}no link for the uploaded file was found in a response within 0 s"
 NO_URL = f"{NO_FILE}the service's response has a download token but no download URL. Set extra 'download_url'"
 DOWNLOAD_URL = HOST + "/get/{token}"
 
@@ -47,11 +48,12 @@ def envelopes(status: int = 200, /, **body: Any) -> Replies:
 class Service:
     """A service, and what the doctor says of it.
 
-    :param verdict: how the first line begins.
+    :param verdict: how the first line of the first report begins.
     :param replies: where it differs from :data:`DEFAULTS`.
-    :param candidates: what it leaves to a human, who sets ``chosen``.
-    :param says: what else the report says.
-    :param polls: how many requests for its link are refused.
+    :param extras: what the doctor proposes, run after run.
+    :param candidates: what it leaves to a human, who sets ``chosen`` after the first run.
+    :param says: what else the first report says.
+    :param polls: how many requests for its link are refused; with 0, the doctor asks once.
     """
 
     verdict: str
@@ -89,7 +91,9 @@ SERVICES = {
             "queued": (200, {"ok": True, "result": {"file": {"uid": "{id}", "queue": "q1"}}}),
             "early": (200, {"ok": False, "error": "not ready yet"}),
         },
-        OK_PATTERNS | {"file_id_path": "result.file.uid", "not_found_pattern": "no file .*|not ready yet|no folder .*"},
+        OK_PATTERNS | {"not_found_pattern": "no file .*|no folder .*|not ready yet"},
+        {"file_id_path": ["result.file.uid", "result.file.queue"]},
+        {"file_id_path": "result.file.uid"},
     ),
     "names of its own": Service(  # docs/operate/check-your-service.md shows it
         CAN_OTHERWISE,
@@ -98,7 +102,10 @@ SERVICES = {
             "queued": (202, {"ok": True, "result": {"file": {"uid": "{id}"}, "queue": 41}}),
             "link": (200, {"ok": True, "link": {"href": DOWNLOAD_URL}}),
         },
-        OK_PATTERNS | {"file_id_path": "result.file.uid", "token_path": "link.href"},
+        OK_PATTERNS | {"token_path": "link.href"},
+        {"file_id_path": ["result.file.uid", "result.queue"]},
+        {"file_id_path": "result.file.uid"},
+        polls=0,
     ),
     "errors as strings, numbers as ids": Service(
         CAN_OTHERWISE,
@@ -108,25 +115,29 @@ SERVICES = {
             "queued": (200, '{"data": {"request_id": 1, "id": {id}}}'),
             "link": (200, {"href": DOWNLOAD_URL, "queue": "q-17"}),
         },
-        {"file_id_path": "data.id"},
+        candidates={"file_id_path": ["data.request_id", "data.id"]},
+        chosen={"file_id_path": "data.id"},
         says="data.id: 1048",
         file_id="1048",
     ),
     "nested": Service(
-        NO_URL,
+        NO_LINK,
         {
             "queued": (202, {"result": {"items": [{"queueId": "q1", "fileId": "{id}"}]}}),
-            "early": (200, {"result": {"state": "processing"}}),
-            "link": (200, {"result": {"ticket": "{token}", "fileId": "{id}"}}),
+            "link": (200, {"result": {"ticket": "{token}", "etag": "e-1", "fileId": "{id}"}}),
         },
         {},
-        {"token_path": ["result.ticket"]},
+        {"token_path": ["result.ticket", "result.etag"]},
         {"token_path": "result.ticket", "download_url": DOWNLOAD_URL},
-        says="Set extra 'token_path' by hand, as no single value was proven; it could be:\n  result.ticket.",
+        says="Set extra 'token_path' by hand; it could be: result.ticket, result.etag.\n",
+        polls=0,
     ),
     "ids twice, and under a key with a dot": Service(
         CAN_OTHERWISE,
-        {"queued": (200, {"file.id": "{id}", "upload": {"id": "{id}", "title": "{id}", "of": "{subject}"}})},
+        {
+            "queued": (200, {"file.id": "{id}", "upload": {"id": "{id}", "title": "{id}", "of": "{subject}"}}),
+            "early": (200, {"result": {"state": "processing", "job": "j-1"}}),
+        },
         candidates={"file_id_path": ["upload.id", "upload.title"]},
         chosen={"file_id_path": "upload.id"},
     ),
@@ -150,12 +161,8 @@ SERVICES = {
         f"{NO_FILE}HTTP 200 with an error in place of the file: *** expired",
         {"content": (200, {"error": "{token} expired", "new_token": "c4n4ry"})},
     ),
-    "a token of one word": Service(
-        f"{CANNOT}no link for the uploaded file was found in a response within 0 s",
-        {"link": (200, {"ok": True, "key": "ticket"})},
-        candidates={"token_path": ["key"]},
-        polls=0,
-    ),
+    "links without a token": Service(NO_LINK, {"link": (200, {"ok": True, "for": "{subject}"})}, polls=0),
+    "an id that tasks refuse": Service(NO_LINK, {"queued": (200, {"file_id": "true"})}, polls=0),
     "links for anything": Service(f"{CANNOT}a link was created for a file that does not exist", {"file": DEFAULTS["link"]}),
     "one answer for all": Service(
         f"{CANNOT}a refused token looks like a missing file; this connection's may be refused, too",
@@ -173,14 +180,15 @@ SERVICES = {
     ),
     "a login page": Service(f"{CANNOT}HTTP 200 with a web page", dict.fromkeys(DEFAULTS, (200, "<html>Sign in</html>"))),
     "errors in words of its own": Service(
-        CAN_OTHERWISE,
+        UNRECOGNIZED,
         {
             **envelopes(outcome="REFUSED", why="no {what}"),
             "queued": (200, {"outcome": "DONE", "item": {"file_id": "{id}"}}),
             "link": (200, {"outcome": "DONE", "url": DOWNLOAD_URL, "valid_to": "2029-01-01 00:00:00"}),
             "deleted": (200, {"outcome": "DONE"}),
         },
-        PATTERNS | {"success_when": "outcome=DONE", "file_id_path": "item.file_id"},
+        PATTERNS | {"file_id_path": "item.file_id", "success_when": "outcome=DONE"},
+        chosen={"file_id_path": "item.file_id"},
         says="why: no file",
     ),
     "a refused token is not recognized": Service(UNRECOGNIZED, {"token": (200, {"outcome": "REFUSED"})}),

@@ -1,4 +1,4 @@
-"""The doctor's verdict is right on services that differ, and with what it proposes tasks work."""
+"""The doctor's verdict is right on services that differ, and tasks work with what it proposes and a human chooses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import requests_mock
 
 from airflow_provider_cloudstore.doctor import diagnose, recording
-from airflow_provider_cloudstore.doctor.report import WIDTH
+from airflow_provider_cloudstore.doctor.report import WIDTH, Report
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
@@ -22,7 +22,7 @@ FOLDER = "old-reports"
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_the_verdict_is_right_nothing_secret_is_printed_and_tasks_work_with_the_extras_pasted(
+def test_the_verdict_is_right_nothing_secret_is_printed_and_tasks_work_with_the_extras_pasted_run_after_run(
     name: str,
     requests_mock: requests_mock.Mocker,
     monkeypatch: pytest.MonkeyPatch,
@@ -33,24 +33,27 @@ def test_the_verdict_is_right_nothing_secret_is_printed_and_tasks_work_with_the_
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.WARNING, "requests_mock")  # it logs whole URLs
     expected = SERVICES[name]
-    start(expected, requests_mock, monkeypatch)
-    report = diagnose(wrong_token=True, upload=SOURCE, delete_folder=FOLDER, wait=10 * expected.polls)
-    text = str(report)
-    assert " ".join(text.split()).startswith(expected.verdict), report
+    reports: list[Report] = []
+    extras, candidates = dict[str, str](), dict[str, list[str]]()
+    can_work = expected.chosen or not expected.verdict.startswith(CANNOT)
+    while not reports or (can_work and not reports[-1].usable and len(reports) < 4):
+        start(expected, requests_mock, monkeypatch, **(extras | expected.chosen if reports else {}))
+        reports.append(diagnose(wrong_token=True, upload=SOURCE, delete_folder=FOLDER, wait=10 * expected.polls))
+        extras |= reports[-1].extras
+        candidates |= reports[-1].candidates
+    text = str(reports[0])
+    assert " ".join(text.split()).startswith(expected.verdict), text
     assert expected.says in text
-    assert (report.extras, report.candidates) == (expected.extras, expected.candidates), report
-    assert report.usable is (expected.verdict == CAN)
-    printed = "".join([text, json.dumps(report.to_dict()), repr(report), caplog.text, *capfd.readouterr()])
+    assert reports[0].usable is (expected.verdict == CAN)
+    assert (extras, candidates) == (expected.extras, expected.candidates), text
+    data = json.dumps([report.to_dict() for report in reports])
+    printed = "".join([*map(str, reports), data, repr(reports), caplog.text, *capfd.readouterr()])
     assert not [secret for secret in (TOKEN, LINK_TOKEN, "c4n4ry") if secret in printed]
     assert all(len(line) <= WIDTH for line in text.splitlines() if not line.startswith("{"))
-    assert all(len(value) <= 200 for step in report.steps for _, value in step.leaves)
-    if expected.chosen or not expected.verdict.startswith(CANNOT):
-        extras = report.extras | expected.chosen
-        start(expected, requests_mock, monkeypatch, **extras)
-        again = diagnose(wrong_token=True, upload=SOURCE, delete_folder=FOLDER, wait=10)
-        assert again.verdict == CAN, again
-        assert again.not_tried == []
-        start(expected, requests_mock, monkeypatch, **extras)
+    assert all(len(value) <= 200 for report in reports for step in report.steps for _, value in step.leaves)
+    if can_work:
+        assert (reports[-1].verdict, reports[-1].not_tried) == (CAN, [])
+        start(expected, requests_mock, monkeypatch, **(extras | expected.chosen))
         work()
 
 
