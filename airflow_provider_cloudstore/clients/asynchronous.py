@@ -6,6 +6,7 @@ All users of a connection in an event loop share one session, so thousands of wa
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -96,7 +97,7 @@ class AsyncClient:
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`, but the limit is that of the whole."""
         limit = max(0.001, min(self.settings.timeout, time_left))
-        in_flight = SimpleNamespace(is_sent=True, is_reusing=False)  # in doubt, it was sent
+        in_flight = SimpleNamespace(is_sent=True, is_reusing=True)  # what is noted below is not noted of a connection in use
         body, sent = bytearray(), time.time()
         try:
             async with self._session.http.request(
@@ -104,7 +105,7 @@ class AsyncClient:
                 URL(request.url, encoded=True),
                 headers=request.headers,
                 data=request.body,
-                timeout=aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT)),
+                timeout=_timeout(limit),
                 ssl=self._session.tls.result(),
                 proxy=self._session.proxy,
                 allow_redirects=False,
@@ -156,16 +157,19 @@ class Session:
             await http.close()
 
 
+@functools.lru_cache  # a batch asks for the same one each time
+def _timeout(limit: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT))
+
+
 def _new_http(**connections: Any) -> aiohttp.ClientSession:
     trace = aiohttp.TraceConfig()
-    trace.on_connection_create_start.append(_note(is_sent=False))
+    trace.on_connection_create_start.append(_note(is_sent=False, is_reusing=False))
     trace.on_connection_create_end.append(_note(is_sent=True))
-    trace.on_connection_reuseconn.append(_note(is_reusing=True))
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, **connections),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
-        skip_auto_headers=("Accept", "Content-Type"),
         max_line_size=_MAX_LINE,
         max_field_size=_MAX_LINE,
         trace_configs=[trace],

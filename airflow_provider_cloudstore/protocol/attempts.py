@@ -37,7 +37,7 @@ class Attempts:
 
     def next(self) -> Self:
         """With one more."""
-        return replace(self, count=self.count + 1)
+        return type(self)(self.maximum, self.count + 1, self.in_doubt, self.refused_token)
 
     def after(self, error: CloudStoreError, token: Secret) -> Self:
         """With what the last one leaves open, and the token that it used, if that was refused."""

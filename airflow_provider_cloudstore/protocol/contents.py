@@ -293,7 +293,7 @@ def _content(data: Json, problem: str = "") -> Content:
         top = inner
     places = {"": top}
     for name, below in _PLACES.items():
-        found = lowered((top if name in top else whole).get(name))
+        found = lowered(top[name] if name in top else whole.get(name))
         if found and below:
             found = lowered(found.get(below))
         if found and found != top:

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
-from pendulum import UTC, DateTime
-
 from airflow_provider_cloudstore import __version__, exceptions
 from airflow_provider_cloudstore.exceptions import BASE_URL_ADVICE, CONNECTION, CloudStoreError
 from airflow_provider_cloudstore.protocol import failures, guards, results, signals
@@ -136,13 +134,12 @@ class Operation(ABC, Generic[T]):
     def request(self, settings: Settings) -> Request:
         """The HTTP request."""
         token, url = settings.access_token.reveal(), settings.base_url + self.path
-        headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
+        headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
         parameters = "&".join(f"{_encode(name)}={_encode(value)}" for name, value in self.arguments.items())
         query = f"access_token={_encode(token)}" if self.token_in_query else ""
         if not query:
             headers["Authorization"] = f"Bearer {token}"
         if self.method == "GET":
-            headers["Accept"] = "application/json"
             return Request(self.method, f"{url}?{'&'.join(filter(None, (query, parameters)))}", headers)
         headers["Content-Type"] = "application/x-www-form-urlencoded"
         return Request(self.method, f"{url}?{query}" if query else url, headers, parameters.encode("ascii"))
@@ -267,7 +264,7 @@ class DeleteFolder(Operation[FolderDeletion]):
 
     def result(self, found: None, reading: Reading) -> FolderDeletion:
         """The deletion, with the service's response."""
-        return FolderDeletion(self.subject, DateTime.fromtimestamp(reading.response.sent, UTC), reading.stored(), reading.existed)
+        return FolderDeletion(self.subject, results.moment(reading.response.sent), reading.stored(), reading.existed)
 
 
 class UploadFromUrl(Operation[RemoteUpload]):
@@ -293,7 +290,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """The queued upload, with the service's response."""
-        file_id, sent = found or "", DateTime.fromtimestamp(reading.response.sent, UTC)
+        file_id, sent = found or "", results.moment(reading.response.sent)
         return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.stored(file_id))
 
 

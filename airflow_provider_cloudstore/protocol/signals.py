@@ -86,6 +86,7 @@ _OPEN_TO_WORDS = {
     Signal.STATED_ERROR, Signal.NO_RESULT, Signal.FORBIDDEN, Signal.MISSING, Signal.NO_SUCH_PATH, Signal.REJECTED,
     Signal.BAD_SUBJECT, Signal.BAD_REQUEST,
 }  # fmt: skip
+_PRECEDENCE = {Signal.IN_DOUBT: 0, Signal.MISSING: 2}
 _CREDENTIALS = (
     r"(?:(?:access|auth|api|premium|bearer|session)[ _-]?)?"
     r"(?<!download[ _-])(?<!share[ _-])(?<!file[ _-])(?:token|key|apikey|session|credentials?|authentication|login|ks)"
@@ -220,8 +221,7 @@ def _about_subject(operation: Operation[Any], signal: Signal, content: Content) 
 
 def _stated(content: Content) -> int | None:
     """The HTTP status that a response states; of several, one in doubt comes first, and "not found" last."""
-    order = {Signal.IN_DOUBT: 0, Signal.MISSING: 2}
-    return min(content.signs.statuses, key=lambda one: order.get(of_status(one), 1), default=None)
+    return min(content.signs.statuses, key=lambda one: _PRECEDENCE.get(of_status(one), 1), default=None)
 
 
 def is_rate_limit(response: Response) -> bool:
