@@ -55,7 +55,7 @@ SERVICE, CONNECTION, SUBJECT, TASK = About
 
 @dataclass(eq=False, repr=False)
 class CloudStoreError(Exception):
-    """Base of every error of this package. Its attributes ``sent`` to ``counted_as`` are declared by each class.
+    """Base of every error of this package. Its attributes ``sent`` to ``metric`` are declared by each class.
 
     :param reason: what happened, one clause, free of secrets.
     :param operation: the operation's name, such as ``delete folder``; ``connection`` if there was none yet.
@@ -83,7 +83,7 @@ class CloudStoreError(Exception):
     """Where its cause is; :meth:`is_about` knows more."""
     waits: ClassVar[bool] = False
     """Whether a wait for a file goes on after it: the file may yet become available."""
-    counted_as: ClassVar[str] = "error"
+    metric: ClassVar[str] = "error"
     """The outcome of the request in metrics. A class may be renamed, this name may not."""
     hint: ClassVar[str] = ""
     hints: ClassVar[Mapping[str, str]] = {}
@@ -104,10 +104,10 @@ class CloudStoreError(Exception):
     cause: str = ""
     retryable: bool | None = None
 
-    def __init_subclass__(cls, *, effect: Effect, retried: bool, about: About, waits: bool, counted_as: str) -> None:
+    def __init_subclass__(cls, *, effect: Effect, retried: bool, about: About, waits: bool, metric: str) -> None:
         super().__init_subclass__()
         cls.sent, cls.may_have_effect, cls.retried = effect is not UNSENT, effect is IN_DOUBT, retried
-        cls.about, cls.waits, cls.counted_as = about, waits, counted_as
+        cls.about, cls.waits, cls.metric = about, waits, metric
         CloudStoreError._kinds[cls.__name__] = cls
 
     def __post_init__(self) -> None:
@@ -149,44 +149,40 @@ class CloudStoreError(Exception):
 
 
 class PermanentError(
-    CloudStoreError, AirflowFailException, effect=NO_EFFECT, retried=False, about=TASK, waits=False, counted_as="error"
+    CloudStoreError, AirflowFailException, effect=NO_EFFECT, retried=False, about=TASK, waits=False, metric="error"
 ):
     """The same request would fail again, or must not be repeated, so Airflow does not retry the task."""
 
     permanent = True
 
 
-class ConfigurationError(PermanentError, effect=UNSENT, retried=False, about=CONNECTION, waits=False, counted_as="error"):
+class ConfigurationError(PermanentError, effect=UNSENT, retried=False, about=CONNECTION, waits=False, metric="error"):
     """The Airflow connection cannot be used."""
 
 
-class InvalidInputError(PermanentError, effect=UNSENT, retried=False, about=SUBJECT, waits=False, counted_as="error"):
+class InvalidInputError(PermanentError, effect=UNSENT, retried=False, about=SUBJECT, waits=False, metric="error"):
     """An id, URL or path was rejected."""
 
 
-class ServiceUnreachableError(CloudStoreError, effect=UNSENT, retried=True, about=SERVICE, waits=True, counted_as="unreachable"):
+class ServiceUnreachableError(CloudStoreError, effect=UNSENT, retried=True, about=SERVICE, waits=True, metric="unreachable"):
     """The connection failed (DNS, refused, connect timeout, TLS, proxy): the request was never sent."""
 
     hint = "Check the host and port, and that this machine can reach them (firewall, proxy)."
 
 
-class RateLimitError(CloudStoreError, effect=NO_EFFECT, retried=True, about=SERVICE, waits=True, counted_as="rate_limited"):
+class RateLimitError(CloudStoreError, effect=NO_EFFECT, retried=True, about=SERVICE, waits=True, metric="rate_limited"):
     """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks for the request later. It had no effect."""
 
     hint = "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool."
 
 
-class TransientServiceError(
-    CloudStoreError, effect=IN_DOUBT, retried=True, about=SERVICE, waits=True, counted_as="server_failure"
-):
+class TransientServiceError(CloudStoreError, effect=IN_DOUBT, retried=True, about=SERVICE, waits=True, metric="server_failure"):
     """The service failed, or the outcome is unknown; repeating the request is safe, or the caller opted in to it."""
 
     hint = "The service failed or did not respond. If retries do not help, ask whoever runs the service."
 
 
-class OutcomeUnknownError(
-    PermanentError, effect=IN_DOUBT, retried=False, about=SERVICE, waits=False, counted_as="outcome_unknown"
-):
+class OutcomeUnknownError(PermanentError, effect=IN_DOUBT, retried=False, about=SERVICE, waits=False, metric="outcome_unknown"):
     """An upload may or may not have been queued. It is not resent unless the caller opted in."""
 
     hint = (
@@ -195,48 +191,42 @@ class OutcomeUnknownError(
     )
 
 
-class ServiceError(CloudStoreError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=True, counted_as="service_error"):
+class ServiceError(CloudStoreError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=True, metric="service_error"):
     """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
     hint = "The service reported this error itself. If it means that the token was refused, set extra 'token_refused_pattern'."
 
 
 class InvalidResponseError(
-    CloudStoreError, effect=NO_EFFECT, retried=False, about=CONNECTION, waits=False, counted_as="invalid_response"
+    CloudStoreError, effect=NO_EFFECT, retried=False, about=CONNECTION, waits=False, metric="invalid_response"
 ):
     """HTTP 2xx with a body that is not a usable response: too large, a web page, or without a token."""
 
     hint = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
 
 
-class RequestRejectedError(CloudStoreError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=False, counted_as="rejected"):
+class RequestRejectedError(CloudStoreError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=False, metric="rejected"):
     """HTTP 4xx, and nobody knows whether the same request would be rejected again: Airflow's retries apply."""
 
     hint = "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
 
 
 class PermissionDeniedError(
-    RequestRejectedError, effect=NO_EFFECT, retried=False, about=CONNECTION, waits=False, counted_as="rejected"
+    RequestRejectedError, effect=NO_EFFECT, retried=False, about=CONNECTION, waits=False, metric="rejected"
 ):
     """HTTP 403. Airflow's retries apply: it may be a front end's."""
 
     hint = "The token lacks a permission, or a firewall rejected the request. Check both, and the id."
 
 
-class NotFoundError(RequestRejectedError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=True, counted_as="not_found"):
+class NotFoundError(RequestRejectedError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=True, metric="not_found"):
     """HTTP 404 or 410. Airflow's retries apply: a queued file may yet arrive."""
 
     hint = f"Check {BASE_URL_ADVICE}"
 
 
 class BadRequestError(
-    RequestRejectedError,
-    PermanentError,
-    effect=NO_EFFECT,
-    retried=False,
-    about=SUBJECT,
-    waits=False,
-    counted_as="rejected",
+    RequestRejectedError, PermanentError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=False, metric="rejected"
 ):
     """HTTP 400, 405, 411, 413, 414, 415, 422 or 3xx: the same request would be rejected again."""
 
@@ -244,7 +234,7 @@ class BadRequestError(
 
 
 class AuthenticationError(
-    RequestRejectedError, effect=NO_EFFECT, retried=False, about=CONNECTION, waits=False, counted_as="unauthorized"
+    RequestRejectedError, effect=NO_EFFECT, retried=False, about=CONNECTION, waits=False, metric="unauthorized"
 ):
     """HTTP 401, or words that mean it, and the connection holds no newer token, or that was rejected as well.
 
@@ -257,19 +247,19 @@ class AuthenticationError(
     )
 
 
-class ChecksumError(PermanentError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=False, counted_as="error"):
+class ChecksumError(PermanentError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=False, metric="error"):
     """A downloaded file does not have the expected SHA-256. The target was not changed."""
 
     hint = "The target was not changed. Check expected_sha256, and whether the file was replaced in the service."
 
 
-class FileChangedError(CloudStoreError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=False, counted_as="error"):
+class FileChangedError(CloudStoreError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=False, metric="error"):
     """A file was replaced in the service while it was being read."""
 
     hint = "The file was replaced while it was being read. Airflow's retries read it from the start."
 
 
-class FileWaitTimeoutError(PermanentError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=False, counted_as="error"):
+class FileWaitTimeoutError(PermanentError, effect=NO_EFFECT, retried=False, about=SUBJECT, waits=False, metric="error"):
     """The file did not become available in time. Airflow does not retry a wait that timed out."""
 
     hint = "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
@@ -278,7 +268,7 @@ class FileWaitTimeoutError(PermanentError, effect=NO_EFFECT, retried=False, abou
 _RESUMES = "With receipts, the task resumes when it is retried or cleared; with receipts=None, it sends every URL again."
 
 
-class BatchInterruptedError(CloudStoreError, effect=NO_EFFECT, retried=False, about=TASK, waits=False, counted_as="error"):
+class BatchInterruptedError(CloudStoreError, effect=NO_EFFECT, retried=False, about=TASK, waits=False, metric="error"):
     """A batch ended early, and a retry resumes it.
 
     :param cause: ``terminated``, ``timeout`` (``execution_timeout`` was nearly over), ``service`` (it failed for every URL),
@@ -296,7 +286,7 @@ class BatchInterruptedError(CloudStoreError, effect=NO_EFFECT, retried=False, ab
     }
 
 
-class BatchStoppedError(PermanentError, effect=NO_EFFECT, retried=False, about=TASK, waits=False, counted_as="error"):
+class BatchStoppedError(PermanentError, effect=NO_EFFECT, retried=False, about=TASK, waits=False, metric="error"):
     """A batch stopped until somebody has fixed the cause; then clear the task, and it resumes.
 
     :param cause: ``refused`` (``max_consecutive_failures`` URLs in a row), or ``receipts`` (they are damaged or missing, or
@@ -309,7 +299,7 @@ class BatchStoppedError(PermanentError, effect=NO_EFFECT, retried=False, about=T
     }
 
 
-class BatchFailedError(PermanentError, effect=NO_EFFECT, retried=False, about=TASK, waits=False, counted_as="error"):
+class BatchFailedError(PermanentError, effect=NO_EFFECT, retried=False, about=TASK, waits=False, metric="error"):
     """A batch finished, but some uploads failed, or are unknown. A retry would do nothing."""
 
     hint = "Correct what failed, then clear the task: with receipts, it resends the failed URLs only."

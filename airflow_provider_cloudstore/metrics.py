@@ -14,8 +14,8 @@ log = logging.getLogger(__name__)
 
 def count_request(operation: Operation[Any], outcome: Any) -> None:
     """Count one request by how it ended: with a result or an error."""
-    ended = outcome.counted_as if isinstance(outcome, CloudStoreError) else "success"
-    name = f"cloudstore.requests.{operation.counted_as}.{ended}"
+    ended = outcome.metric if isinstance(outcome, CloudStoreError) else "success"
+    name = f"cloudstore.requests.{operation.metric}.{ended}"
     try:
         Stats.incr(name)
     except Exception as error:  # noqa: BLE001  (of any metrics client; a failed counter must not deny an upload that was queued)

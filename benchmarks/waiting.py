@@ -60,7 +60,6 @@ def main() -> None:
 ROWS = {
     "polls": "polls that arrived",
     "cpu": "CPU seconds per 1,000 polls",
-    "peak": "most sockets open at once",
 }
 
 
@@ -99,7 +98,6 @@ def measure(name: str, folder: str, given: argparse.Namespace) -> dict[str, Any]
         "name": name,
         "polls": state["requests"]["link"],
         "cpu": own["cpu"] / thousands,
-        "peak": state["peak_connections"],
     }
 
 

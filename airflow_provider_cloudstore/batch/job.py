@@ -115,7 +115,7 @@ class Job:
         reload = partial(self.in_thread, self.settings)
         async with self.connect(settings, reload, self.options.max_concurrency, self.on_attempt) as client:
             sender = Sender(client, throttle, ledger, manifest(), self.options)
-            await self._send(sender, lease, throttle, asyncio.create_task(report_progress(ledger, throttle)))
+            await self._send(sender, lease, throttle, asyncio.create_task(report_progress(ledger)))
         return throttle.error
 
     @staticmethod

@@ -44,14 +44,6 @@ class Throttle:
         self._changed = asyncio.Event()
 
     @property
-    def waits_for_service(self) -> str:
-        """For how long the service has accepted nothing, if the batch waits for it; else empty."""
-        now = self._time()
-        if now >= self._paused_until and not self._is_probing:
-            return ""
-        return f"waiting for the service since {now - self._last_healthy:,.0f} s, for at most {_OUTAGE_LIMIT:,.0f} s"
-
-    @property
     def _is_probing(self) -> bool:
         return self._failures >= FAILURES_TO_PROBE
 

@@ -58,7 +58,6 @@ class AsyncClient:
         *,
         budget: float = DEFAULT_BUDGET,
         max_attempts: int | None = None,
-        on_retry: Callable[[str], None] = log.warning,
     ) -> T:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
         attempts, ends_at = Attempts(max_attempts or self.settings.max_attempts), time.monotonic() + budget
@@ -67,7 +66,7 @@ class AsyncClient:
             outcome = await self.attempt(operation, used, attempts, ends_at - time.monotonic())
             if not isinstance(outcome, CloudStoreError):
                 return outcome
-            pause = pause_before_retry(outcome, attempts, ends_at - time.monotonic(), on_retry)
+            pause = pause_before_retry(outcome, attempts, ends_at - time.monotonic())
             if pause is None:
                 raise outcome
             await asyncio.sleep(pause)

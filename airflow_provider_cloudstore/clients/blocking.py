@@ -71,13 +71,11 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         *,
         budget: float = DEFAULT_BUDGET,
         max_attempts: int | None = None,
-        on_retry: Callable[[str], None] = log.warning,
     ) -> T:
         """Make attempts until the operation succeeds or fails permanently.
 
         :param budget: seconds for all attempts and the pauses between them.
         :param max_attempts: how many requests to send at most, if not as many as the connection allows.
-        :param on_retry: called with a log line before each pause.
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         attempts, ends_at = Attempts(max_attempts or self.settings.max_attempts), time.monotonic() + budget
@@ -87,7 +85,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             self._on_attempt(operation, outcome)
             if not isinstance(outcome, CloudStoreError):
                 return outcome
-            pause = pause_before_retry(outcome, attempts, ends_at - time.monotonic(), on_retry)
+            pause = pause_before_retry(outcome, attempts, ends_at - time.monotonic())
             if pause is None:
                 raise outcome
             time.sleep(pause)

@@ -35,7 +35,6 @@ def stream(
     link: DownloadLink | None = None,
     *,
     longest_pause: Callable[[], float] = lambda: DEFAULT_BUDGET,
-    on_retry: Callable[[str], None] = log.warning,
 ) -> None:
     """Write a file into ``sink`` over the session of the calls. Each attempt takes a new link.
 
@@ -44,7 +43,6 @@ def stream(
     :param create_link: creates a link; its errors are final.
     :param link: a link that was just created, for the first attempt.
     :param longest_pause: returns the seconds that no pause may exceed.
-    :param on_retry: called with a log line before each pause.
     :raises CloudStoreError: if the download failed permanently, or ran out of attempts or time.
     :raises OSError: if the sink does.
     """
@@ -53,7 +51,7 @@ def stream(
         try:
             return _attempt(client, download, link, sink)
         except CloudStoreError as error:
-            pause = pause_before_retry(error, download.attempts, longest_pause(), on_retry, download.then)
+            pause = pause_before_retry(error, download.attempts, longest_pause())
             if pause is None:
                 raise
         link = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,8 +29,6 @@ class Service:
     access_token: str
     faults: list[Fault] = field(default_factory=list)
     """The script: the first fault that matches a request is applied to it."""
-    connections: Callable[[], Collection[object]] = tuple
-    """Returns the open connections, once the service runs."""
 
     def app(self) -> web.Application:
         """Create the application for aiohttp's server."""
@@ -60,7 +58,6 @@ class Service:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self.store.requests[key] += 1
-            self.store.peak = max(self.store.peak, len(self.connections()))
             fault = self._next_fault(key)
             return await (fault.apply(request, lambda: work(request)) if fault else work(request))
 

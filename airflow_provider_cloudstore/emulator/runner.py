@@ -39,7 +39,6 @@ async def running(
     service = Service(Store(token_ttl, fetch_delay), access_token or secrets.token_urlsafe(24))
     runner = web.AppRunner(service.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
     await runner.setup()
-    service.connections = lambda: runner.server.connections if runner.server else []
     try:
         await web.TCPSite(runner, HOST, port, ssl_context=tls).start()
         yield service, f"{'https' if tls else 'http'}://{HOST}:{runner.addresses[0][1]}"

@@ -58,8 +58,6 @@ class Store:
     """Files served without a token, as by any web server, for uploads to fetch; one of any other name is made up."""
     requests: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
-    peak: int = 0
-    """The most connections that were open at once."""
     _fetches: set[asyncio.Task[None]] = field(default_factory=set)
 
     def queue_upload(self, url: str) -> StoredFile:
@@ -119,7 +117,6 @@ class Store:
         return {
             "requests": dict(self.requests),
             "effects": dict(self.effects),
-            "peak_connections": self.peak,
             "folders": sorted(self.folders),
             "files": [
                 {"file_id": one.file_id, "folder_id": one.folder_id, "source": one.source, "state": one.state}

@@ -106,4 +106,4 @@ class CloudStoreAsyncHook(BaseHook):
         return None
 
     async def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
-        return await self._client.perform(operation, max_attempts=max_attempts, on_retry=self.log.warning)
+        return await self._client.perform(operation, max_attempts=max_attempts)

@@ -187,9 +187,7 @@ class CloudStoreHook(BaseHook):
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
         path, name = resolve_target(target, download.file_id)
         with atomic_write(path, tries_of_task()) as sink:
-            stream(
-                self._http, download, sink, self.create_download_link, link, longest_pause=time_budget, on_retry=self.log.warning
-            )
+            stream(self._http, download, sink, self.create_download_link, link, longest_pause=time_budget)
             return download.result(name)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
@@ -228,7 +226,7 @@ class CloudStoreHook(BaseHook):
         return works, "\n".join([message, *(f"The connection {warning}" for warning in warnings)])
 
     def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
-        return self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts, on_retry=self.log.warning)
+        return self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts)
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, even if it was read before: its token may have been rotated.

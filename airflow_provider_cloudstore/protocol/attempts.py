@@ -6,6 +6,7 @@ would exceed the time that is left.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from typing import Self
 
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import Secret
+
+log = logging.getLogger(__name__)
 
 DEFAULT_BUDGET = 300.0
 """Seconds that a call may take with all its attempts, unless ``execution_timeout`` is shorter; of a download, a pause."""
@@ -55,13 +58,12 @@ class Attempts:
 
 
 def pause_before_retry(
-    error: CloudStoreError, attempts: Attempts, time_left: float, on_retry: Callable[[str], None], then: str = "retrying"
+    error: CloudStoreError, attempts: Attempts, time_left: float, on_retry: Callable[[str], None] = log.warning
 ) -> float | None:
     """Seconds to pause before the next attempt, or None if there is none.
 
     :param time_left: seconds that are left for attempts and pauses.
     :param on_retry: is called with one line before each pause: operation, attempt, reason and delay.
-    :param then: what the next attempt does, for that line.
     """
     what = f"{error.operation} '{error.subject}'"
     if attempts.needs_token(error):
@@ -76,5 +78,5 @@ def pause_before_retry(
     if pause >= time_left:
         return None
     when = f" in {pause:.1f} s" if pause else ""
-    on_retry(f"{what}: attempt {attempts.count} of {attempts.maximum} failed ({error.reason}); {then}{when}")
+    on_retry(f"{what}: attempt {attempts.count} of {attempts.maximum} failed ({error.reason}); retrying{when}")
     return pause

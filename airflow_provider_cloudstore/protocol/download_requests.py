@@ -167,11 +167,6 @@ class Download:
         self.position, self._digest, self._version = 0, hashlib.sha256(), _Version()
         self._beginning = bytearray()
 
-    @property
-    def then(self) -> str:
-        """What the next attempt does, for the log."""
-        return "resuming" if self.position and self._version.is_certain else "starting over"
-
     def request(self) -> Request:
         """The request for the next bytes, at the link or where it redirected to. It has no access token."""
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}

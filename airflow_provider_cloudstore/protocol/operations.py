@@ -118,7 +118,7 @@ class Operation(ABC, Generic[T]):
         """The credentials in its arguments."""
 
     @property
-    def counted_as(self) -> str:
+    def metric(self) -> str:
         """Its name in metrics."""
         return self.name.replace(" ", "_")
 

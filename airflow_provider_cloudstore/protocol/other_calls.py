@@ -61,7 +61,7 @@ class OtherCall(Operation[Json]):
         super().__init__(settings, *parameters.values())
 
     @property
-    def counted_as(self) -> str:
+    def metric(self) -> str:
         """Its name in metrics, whatever the path: dashboards need a fixed number of names."""
         return self.key
 

@@ -54,7 +54,7 @@ def test_a_class_declares_each_of_its_consequences() -> None:
         "retried": True,
         "about": exceptions.TASK,
         "waits": True,
-        "counted_as": "x",
+        "metric": "x",
     }
     for name in declared:
         with pytest.raises(TypeError, match=name):
