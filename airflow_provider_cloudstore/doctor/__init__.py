@@ -15,7 +15,6 @@ def diagnose(
     *,
     wrong_token: bool = False,
     upload: str | None = None,
-    delete_folder: str | None = None,
     wait: float = 300.0,
 ) -> Report:
     """Check a connection against the service, for a notebook or a task. By default it only reads.
@@ -23,12 +22,11 @@ def diagnose(
     :param cloudstore_conn_id: the Airflow connection, which is found as a task finds it.
     :param wrong_token: also send a wrong token; some services lock an account for that.
     :param upload: a URL to queue as an upload (``POST /file/url_upload_add``). The file stays in the service.
-    :param delete_folder: the id of a folder to delete permanently, with its contents (``POST /folder/delete``).
     :param wait: seconds to wait for the uploaded file. When interrupted, the report has what was seen so far.
     :returns: the report; its ``usable`` says whether tasks can rely on the connection as it is, and ``str`` of it is a text.
-    :raises InvalidInputError: if the guards reject the URL or the folder's id; nothing was sent.
+    :raises InvalidInputError: if the guards reject the URL; nothing was sent.
     """
     from airflow_provider_cloudstore.doctor.judge import judge
     from airflow_provider_cloudstore.doctor.recording import examine
 
-    return judge(examine(cloudstore_conn_id, wrong_token=wrong_token, upload=upload, delete_folder=delete_folder, wait=wait))
+    return judge(examine(cloudstore_conn_id, wrong_token=wrong_token, upload=upload, wait=wait))

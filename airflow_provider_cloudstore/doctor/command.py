@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import GroupCommand
 
 DESCRIPTION = "Checks an Airflow connection against the service. Without the flags for more, it only reads."
-EPILOG = "Exit status: 0 if tasks can rely on it, as far as tried; 1 if not; 2 if an argument or confirmation was refused."
+EPILOG = "Exit status: 0 if tasks can rely on it, as far as tried; 1 if not; 2 if an argument was refused."
 OPTIONS: dict[str, dict[str, Any]] = {
     "--conn-id": {"default": DEFAULT_CONN_ID, "help": f"the Airflow connection; default: {DEFAULT_CONN_ID}"},
     "--wrong-token": {"action": "store_true", "help": "also send a wrong token, which may lock an account"},
@@ -23,14 +23,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": "upload this file and download it; it stays in the service. - reads the URL from stdin",
     },
     "--wait": {"metavar": "SECONDS", "type": float, "default": 300.0, "help": "how long to wait for the file; default: 300"},
-    "--delete-folder": {
-        "metavar": "ID",
-        "help": "delete this folder with its contents, permanently; asks for the ID again on stdin",
-    },
     "--json": {"action": "store_true", "help": "print the report as JSON"},
 }
 """Each flag, as ``argparse`` takes it."""
-_CONFIRM = "This deletes folder '{}' with everything in it, permanently. Type its id to confirm: "
 
 
 def run(given: argparse.Namespace) -> int:
@@ -43,10 +38,7 @@ def run(given: argparse.Namespace) -> int:
 
     try:
         upload = input("URL to upload: ") if given.upload == "-" else given.upload
-        folder_id = given.delete_folder
-        if folder_id is not None and input(_CONFIRM.format(folder_id)) != folder_id:
-            raise InvalidInputError("the ids differ")
-        report = diagnose(given.conn_id, wrong_token=given.wrong_token, upload=upload, delete_folder=folder_id, wait=given.wait)
+        report = diagnose(given.conn_id, wrong_token=given.wrong_token, upload=upload, wait=given.wait)
     except (InvalidInputError, EOFError, KeyboardInterrupt) as error:
         print(error if isinstance(error, InvalidInputError) else "Nothing was sent.")
         return 2

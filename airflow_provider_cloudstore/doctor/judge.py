@@ -35,8 +35,6 @@ _ALIKE = (
     "a missing file is answered alike, so the token may be refused or have expired: set a valid one, and let extra "
     "'token_refused_pattern' match these words"
 )
-_NO_FOLDER = "try it again with a folder that exists"
-_REFUSED = "if the folder exists, it was refused; if not, extra 'not_found_pattern' is to be: {}"
 
 
 @dataclass(eq=False)
@@ -121,7 +119,7 @@ def judge(record: Record) -> Report:
         report.problems.append(f"it cannot be read: {record.connection}")
         return report
     report.problems = list(_problems_of_reading(record))
-    pattern = _add_patterns(report, record, record.connection)
+    _add_patterns(report, record, record.connection)
     for name, (extra, *_) in _SOUGHT.items():
         answer = record.last(name)
         paths = answer.candidates if answer else []
@@ -129,18 +127,18 @@ def judge(record: Record) -> Report:
             report.extras[extra] = paths[0]
         elif paths:
             report.candidates[extra] = paths
-    report.problems += _problems_of_changes(record, pattern)
+    report.problems += _problems_of_upload(record)
     if record.interrupted:
         report.problems.append("the doctor was interrupted; the report has what was seen so far")
     report.steps = list(_steps(record, record.connection.secrets))
     return report
 
 
-def _add_patterns(report: Report, record: Record, connection: Settings) -> re.Pattern[str] | None:
-    """Propose patterns; returns that for "not found", extended until it matches all that is proven to mean a missing object."""
-    upload, deletion, refused = map(record.last, ("upload", "deletion", "wrong token"))
+def _add_patterns(report: Report, record: Record, connection: Settings) -> None:
+    """Propose patterns; that for "not found" is extended until it matches all that is proven to mean a missing file."""
+    upload, refused = record.last("upload"), record.last("wrong token")
     can_read = not report.problems and bool(record.last("wrong path"))
-    is_accepted = bool((upload and upload.found) or (deletion and deletion.found) or (not upload and _refuses(record)))
+    is_accepted = bool(upload.found if upload else _refuses(record))
     pattern = connection.not_found_pattern
     for answer in record.answers:
         words, subject = answer.words, answer.operation.subject
@@ -148,7 +146,6 @@ def _add_patterns(report: Report, record: Record, connection: Settings) -> re.Pa
             # Else the words may be about the token.
             "missing file": can_read and (is_accepted or (not upload and subject in words)),
             "link": bool(pattern),  # tasks then wait for what it matches alone
-            "second deletion": True,
         }.get(answer.name, False)
         if is_proven and words and not (pattern and pattern.search(words)):
             pattern = _extended(pattern, answer)
@@ -156,7 +153,6 @@ def _add_patterns(report: Report, record: Record, connection: Settings) -> re.Pa
         report.extras["not_found_pattern"] = pattern.pattern
     if refused and refused.words and refused.words != record.answers[0].words:
         report.extras["token_refused_pattern"] = _extended(connection.token_refused_pattern, refused).pattern
-    return pattern
 
 
 def _problems_of_reading(record: Record) -> Iterator[str]:
@@ -180,8 +176,8 @@ def _problems_of_reading(record: Record) -> Iterator[str]:
         yield "a wrong base URL would look like a missing file: prove the address with --upload"
 
 
-def _problems_of_changes(record: Record, pattern: re.Pattern[str] | None) -> Iterator[str]:
-    upload, link, deletion, second = map(record.last, ("upload", "link", "deletion", "second deletion"))
+def _problems_of_upload(record: Record) -> Iterator[str]:
+    upload, link = record.last("upload"), record.last("link")
     if upload and upload.error:
         alike = upload.words and upload.words == record.answers[0].words
         yield f"uploads fail: {upload.error.reason}{f'; {_ALIKE}' if alike else ''}"
@@ -192,11 +188,6 @@ def _problems_of_changes(record: Record, pattern: re.Pattern[str] | None) -> Ite
     if isinstance(record.download, CloudStoreError):
         reason = f"{record.download.reason}. {record.download.what_to_do}".rstrip(". ")
         yield f"a link was created, so waits end, but no file came: {reason}"
-    if deletion and deletion.error:
-        advice = _REFUSED.format(_extended(pattern, deletion).pattern) if deletion.words else _NO_FOLDER
-        yield f"deletions fail: {deletion.error.reason}; {advice}"
-    if second and not (second.words or isinstance(second.error, NotFoundError)):
-        yield "nothing shows that a folder was deleted: a second deletion is answered no differently"
 
 
 def _refuses(record: Record) -> bool:

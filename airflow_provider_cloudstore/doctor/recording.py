@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudS
 from airflow_provider_cloudstore.hooks.connection import read_connection
 from airflow_provider_cloudstore.protocol.contents import Content, read_content
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
-from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _PAUSE = 1.0  # seconds between two requests for a link of the uploaded file
 
 
-def examine(conn_id: str, *, wrong_token: bool, upload: str | None, delete_folder: str | None, wait: float) -> Record:
+def examine(conn_id: str, *, wrong_token: bool, upload: str | None, wait: float) -> Record:
     """Carry out the checks; the parameters are those of :func:`~airflow_provider_cloudstore.doctor.diagnose`."""
     try:
         settings, warnings = read_connection(conn_id, CloudStoreHook.get_connection)
@@ -35,17 +35,13 @@ def examine(conn_id: str, *, wrong_token: bool, upload: str | None, delete_folde
         reason = f"{error.reason}. {error.advice}" if isinstance(error, CloudStoreError) else type(error).__name__
         return Record(conn_id, reason.rstrip(". "))
     queueing = None if upload is None else UploadFromUrl(settings, upload)
-    deletion = None if delete_folder is None else DeleteFolder(settings, delete_folder)
     record = Record(conn_id, settings, warnings, uploads=upload is not None, wait=wait)
     with BlockingClient(settings, lambda: settings) as client:
         sender = _Sender(record, client)
         try:
             sender.try_reading(wrong_token=wrong_token)
-            problems = judge(record).problems
-            if queueing and problems in ([], [UNRECOGNIZED]):  # what a success looks like shows what an error is
+            if queueing and judge(record).problems in ([], [UNRECOGNIZED]):  # what a success looks like shows what an error is
                 sender.try_upload(queueing)
-            if deletion and (not problems or "success_when" in judge(record).extras):
-                sender.try_deletion(deletion)
         except KeyboardInterrupt:
             record.interrupted = True
     return record
@@ -76,10 +72,6 @@ class _Sender:
             while not (link := self._ask("link", waiting).found) and time.monotonic() < ends_at:
                 time.sleep(_PAUSE)
             self._record.download = self._download(link) if link else None
-
-    def try_deletion(self, operation: DeleteFolder) -> None:
-        if not self._ask("deletion", operation).error:
-            self._ask("second deletion", operation)
 
     def _ask(self, name: str, operation: Operation[Any], **changes: Any) -> Answer:
         """Send a request once, with ``changes`` to the settings: a retry would hide what a person should see."""

@@ -10,7 +10,7 @@ from typing import Any
 
 WIDTH = 80
 _MAX_LEAVES = 20
-_FLAGS = {"wrong token": "--wrong-token", "upload": "--upload URL", "deletion": "--delete-folder ID"}
+_FLAGS = {"wrong token": "--wrong-token", "upload": "--upload URL"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,10 +94,7 @@ class CloudStoreAsyncHook(BaseHook):
         return await self._perform(operation)
 
     async def poll_file(self, file_id: str) -> CloudStoreError | None:
-        """Check once whether a file is available; the link is discarded.
-
-        :returns: None if it is available, else the error.
-        """
+        """Check once whether a file is available: None if it is, else the error; the link is discarded."""
         operation = CreateDownloadLink(await self._current(), file_id)
         try:
             await self._perform(operation, max_attempts=1)

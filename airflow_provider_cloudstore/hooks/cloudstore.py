@@ -191,12 +191,7 @@ class CloudStoreHook(BaseHook):
             return download.result(name)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
-        """Check once whether a file is available: whether a download link for it can be created.
-
-        :param file_id: the file.
-        :returns: the link, or the error; :class:`~airflow_provider_cloudstore.protocol.waiting.FileWait` decides whether the
-            error means "not yet".
-        """
+        """Check once whether a file is available: the link, or the error that a wait judges."""
         operation = CreateDownloadLink(self.settings, file_id)
         try:
             return self._masked(self._perform(operation, max_attempts=1))

@@ -21,7 +21,6 @@ def object_path(given: Any, name: str) -> Any:
     """A path whose filesystem is known to exist.
 
     :param given: text, a ``pathlib.Path`` or an ``ObjectStoragePath``.
-    :param name: the argument that it is from.
     :raises InvalidInputError: if it is no path, no installed provider has its scheme, or it holds credentials; nothing was sent.
     """
     if not isinstance(given, (str, os.PathLike)) and not hasattr(given, "open"):

@@ -126,8 +126,6 @@ class Download:
     For each attempt a client calls :meth:`start_attempt`, :meth:`follow_redirect` until there is none, :meth:`accept_head`,
     :meth:`accept_body` for each piece, and :meth:`finish_attempt`.
 
-    :param file_id: the file.
-    :param settings: the connection.
     :param expected_sha256: the SHA-256 of the whole file; None for no check.
     :ivar attempts: those since the last one that brought 64 KiB, redirects not counted.
     :ivar position: the next byte to download; 0 if the file starts over.

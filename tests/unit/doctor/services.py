@@ -67,10 +67,10 @@ class Service:
 
 
 OK = envelopes(ok=False, error="no {what} {subject}")
-OK_PATTERNS = {"not_found_pattern": "no file .*|no folder .*", "token_refused_pattern": "no token .*"}
-PATTERNS = {"not_found_pattern": "no file|no folder", "token_refused_pattern": "no token"}
+OK_PATTERNS = {"not_found_pattern": "no file .*", "token_refused_pattern": "no token .*"}
+PATTERNS = {"not_found_pattern": "no file", "token_refused_pattern": "no token"}
 SERVICES = {
-    "as assumed": Service(CAN, {"content": (200, "value\n" * 200)}, says=f"1,200 bytes came\n  (body): {'value ' * 11}valu\n"),
+    "as assumed": Service(CAN, {"content": (200, "value\n" * 200)}, says=f"1,200 bytes came\n  (body): {'value ' * 11}valu"),
     "status": Service(
         CAN_OTHERWISE,
         {
@@ -81,7 +81,7 @@ SERVICES = {
             "queued": (200, {"status": "ok", "data": {"file_id": "{id}"}, "ahead": [*range(30)]}),
             "link": (200, {"status": "ok", "data": {"download_url": f"{DOWNLOAD_URL}?download_token={{token}}"}}),
         },
-        {"not_found_pattern": r"The file .* does not exist \(code 17\)\.|No folder '.*' in your account\."},
+        {"not_found_pattern": r"The file .* does not exist \(code 17\)\."},
         says="  ahead.17: 17\n  ... and 12 more\n",
     ),
     "ok, not ready": Service(
@@ -91,7 +91,7 @@ SERVICES = {
             "queued": (200, {"ok": True, "result": {"file": {"uid": "{id}", "queue": "q1"}}}),
             "early": (200, {"ok": False, "error": "not ready yet"}),
         },
-        OK_PATTERNS | {"not_found_pattern": "no file .*|no folder .*|not ready yet"},
+        OK_PATTERNS | {"not_found_pattern": "no file .*|not ready yet"},
         {"file_id_path": ["result.file.uid", "result.file.queue"]},
         {"file_id_path": "result.file.uid"},
     ),
@@ -170,13 +170,10 @@ SERVICES = {
     ),
     "a message without the id": Service(CAN_OTHERWISE, envelopes(ok=False, error="no {what}"), PATTERNS),
     "uploads without an id": Service(f"{CANNOT}nothing shows that an upload was accepted", {"queued": (200, {"state": "no"})}),
-    "deletions that do nothing": Service(
-        f"{CANNOT}nothing shows that a folder was deleted", {"folder": (200, {"deleted": 0}), "deleted": (200, {"deleted": 0})}
-    ),
     "uploads rejected": Service(
         f"{CANNOT}uploads fail: HTTP 200, but the service reports an error: quota exceeded",
         OK | {"queued": (200, {"ok": False, "error": "quota exceeded"})},
-        OK_PATTERNS,
+        {"token_refused_pattern": "no token .*"},
     ),
     "a login page": Service(f"{CANNOT}HTTP 200 with a web page", dict.fromkeys(DEFAULTS, (200, "<html>Sign in</html>"))),
     "errors in words of its own": Service(

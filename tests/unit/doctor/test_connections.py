@@ -20,10 +20,12 @@ pytestmark = pytest.mark.slow  # make test-doctor
 
 def verdict_on(conn_id: str, **env: str) -> str:
     """Run the program as people do, where Airflow logs all that it can; it must not find the connection usable."""
-    flags = ("--json", "--conn-id", conn_id, "--delete-folder", "old")
+    flags = ("--json", "--conn-id", conn_id, "--upload", "-", "--wait", "0")
     command = [sys.executable, "-m", "airflow_provider_cloudstore.doctor", *flags]
     environment = {**os.environ, "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG", **env}
-    done = subprocess.run(command, env=environment, input="old\n", capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        command, env=environment, input="ftp://127.0.0.1:9/file\n", capture_output=True, text=True, timeout=100, check=False
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     verdict: str = json.loads(done.stdout)["verdict"]
     return verdict
@@ -33,7 +35,7 @@ def verdict_on(conn_id: str, **env: str) -> str:
 def test_a_connection_from_airflows_database(emulator: Emulator) -> None:
     command = [sys.executable, "-m", "airflow", "connections", "add", "stored", "--conn-json", emulator.connection]
     subprocess.run(command, check=True, capture_output=True, env=os.environ, timeout=100)
-    expected = "Tasks cannot rely on connection 'stored', because deletions fail: HTTP 404"
+    expected = "Tasks cannot rely on connection 'stored', because no link for the uploaded file was found"
     assert verdict_on("stored").startswith(expected)
 
 

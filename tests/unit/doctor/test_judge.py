@@ -10,7 +10,7 @@ import requests_mock
 from airflow_provider_cloudstore.doctor import recording
 from airflow_provider_cloudstore.doctor.judge import Answer, Record, judge
 from airflow_provider_cloudstore.doctor.recording import examine
-from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import response, settings
 from tests.unit.doctor.services import SERVICES, start
@@ -24,8 +24,6 @@ OPERATIONS: dict[str, Operation[Any]] = {
     "wrong token": FILE,
     "upload": UploadFromUrl(SETTINGS, "https://example.com/a.csv"),
     "link": CreateDownloadLink(SETTINGS, "f1a"),
-    "deletion": DeleteFolder(SETTINGS, "reports"),
-    "second deletion": DeleteFolder(SETTINGS, "reports"),
 }
 MISSING = (404, {"message": "no file no-such-file"})
 SAID = (200, {"ok": False, "error": "no file no-such-file"})
@@ -52,7 +50,6 @@ def record_of(replies: Replies, own: Settings = SETTINGS, **fields: Any) -> Reco
         (Record("files", "it is nowhere"), "it cannot be read: it is nowhere"),
         (record_of({"missing file": (401, {"message": "who?"})}), "HTTP 401: the service refused the access token"),
         (record_of({"missing file": MISSING, "wrong path": MISSING}), "a wrong base URL would look like a missing file"),
-        (record_of(READ | {"deletion": (500, b"")}), "deletions fail: HTTP 500"),
     ],
 )
 def test_each_problem_follows_from_what_was_answered(record: Record, problem: str) -> None:
@@ -105,7 +102,7 @@ def test_a_record_is_judged_without_the_service_the_same_at_each_look_and_also_i
     wait = 10 * SERVICES[name].polls
     with requests_mock.Mocker() as mocker:
         start(SERVICES[name], mocker, monkeypatch)
-        record = examine("cloudstore_default", wrong_token=True, upload="https://example.com/a", delete_folder="old", wait=wait)
+        record = examine("cloudstore_default", wrong_token=True, upload="https://example.com/a", wait=wait)
         sent = mocker.call_count
         report = judge(record)
         assert judge(record) == report
@@ -122,15 +119,6 @@ def test_of_a_links_answer_only_what_may_be_a_secret_is_masked() -> None:
     body = {"_status": "success", "code": 0, "key": "t-1a2b3c", "token": "s3cr3t-value", "until": "2029-01-01", "size": 9}
     report = judge(record_of(QUEUED | {"link": (200, body)}))
     assert dict(report.steps[-1].leaves) == {**{name: str(value) for name, value in body.items()}, "key": "***", "token": "***"}
-
-
-def test_what_a_failed_deletion_says_is_a_pattern_only_if_a_human_knows_that_the_folder_does_not_exist() -> None:
-    said: Replies = {"wrong token": (401, b""), "deletion": (200, {"ok": False, "error": "reports is locked by its owner"})}
-    report = judge(record_of(READ | said))
-    assert (report.extras, report.candidates) == ({"not_found_pattern": "no file .*"}, {})
-    (problem,) = report.problems
-    pattern = "no file .*|.* is locked by its owner"
-    assert problem.endswith(f"if the folder exists, it was refused; if not, extra 'not_found_pattern' is to be: {pattern}")
 
 
 def test_the_words_of_an_expired_token_are_not_taken_for_those_of_a_missing_file() -> None:

@@ -14,7 +14,6 @@ from airflow.providers_manager import ProvidersManager
 from airflow_provider_cloudstore.doctor import recording
 from airflow_provider_cloudstore.doctor.command import main
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.support import connect
 
 Doctor = Callable[..., tuple[int, str, str]]
 
@@ -33,52 +32,30 @@ def doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     return run
 
 
-@pytest.fixture
-def protecting(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
-    """The emulator, with two folders, of which the connection protects one."""
-    emulator.make_folder("old")
-    emulator.make_folder("keep")
-    connect(monkeypatch, **json.loads(emulator.connection), extra={"protected_folder_ids": ["keep"]})
-    return emulator
-
-
-def test_by_default_it_only_reads(protecting: Emulator, doctor: Doctor) -> None:
+def test_by_default_it_only_reads(emulator: Emulator, doctor: Doctor) -> None:
     status, out, _ = doctor()
     assert status == 0, out
-    assert out.endswith("Not tried: --wrong-token, --upload URL, --delete-folder ID.\n")
-    assert protecting.state()["requests"].keys() == {"link"}
-    assert protecting.state()["effects"] == {}
+    assert out.endswith("Not tried: --wrong-token, --upload URL.\n")
+    assert emulator.state()["requests"].keys() == {"link"}
+    assert emulator.state()["effects"] == {}
 
 
-def test_all_flags_try_everything(protecting: Emulator, doctor: Doctor) -> None:
-    source = protecting.serve(b"content")
-    flags = ("--wrong-token", "--upload", "-", "--delete-folder", "old", "--json")
-    status, out, _ = doctor(*flags, given=f"{source}\nold\n")
+def test_all_flags_try_everything(emulator: Emulator, doctor: Doctor) -> None:
+    source = emulator.serve(b"content")
+    status, out, _ = doctor("--wrong-token", "--upload", "-", "--json", given=f"{source}\n")
     assert status == 0, out
     report: dict[str, Any] = json.loads(out)
     assert (report["usable"], report["not_tried"]) == (True, [])
-    assert [file["source"] for file in protecting.state()["files"]] == [source]
-    assert protecting.state()["effects"].items() >= {"upload": 1, "delete": 1}.items()
-    assert protecting.state()["folders"] == ["keep", "staging"]
+    assert [file["source"] for file in emulator.state()["files"]] == [source]
+    assert emulator.state()["effects"]["upload"] == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "given", "says"),
-    [
-        (["--upload", "file:///etc/passwd"], "", "http, https or ftp"),
-        (["--delete-folder", "Keep"], "Keep\n", "protected"),
-        (["--delete-folder", "old", "--upload", "no url"], "old\n", "URL"),
-        (["--delete-folder", "old"], "", "This deletes folder 'old' with everything in it, permanently."),
-        (["--delete-folder", "old"], "older\n", "This deletes folder 'old' with everything in it, permanently."),
-    ],
-)
-def test_what_is_refused_or_not_confirmed_sends_nothing_and_exits_with_2(
-    protecting: Emulator, doctor: Doctor, arguments: list[str], given: str, says: str
-) -> None:
-    status, out, err = doctor(*arguments, given=given)
+@pytest.mark.parametrize(("source", "says"), [("file:///etc/passwd", "http, https or ftp"), ("no url", "URL")])
+def test_a_url_that_is_refused_sends_nothing_and_exits_with_2(emulator: Emulator, doctor: Doctor, source: str, says: str) -> None:
+    status, out, err = doctor("--upload", source)
     assert (status, out) == (2, "")
     assert says in err
-    assert protecting.state()["requests"] == {}
+    assert emulator.state()["requests"] == {}
 
 
 def test_a_mistyped_flag_does_not_print_the_credentials_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
