@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+try:  # as Airflow 3.3 does by itself: 3.0 to 3.2 build their API anew for each task, which takes three seconds
+    from airflow.sdk.execution_time import supervisor
+except ImportError:  # Airflow 2
+    pass
+else:
+    vars(supervisor)["in_process_api_server"] = functools.lru_cache(maxsize=1)(vars(supervisor)["in_process_api_server"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Whatever a service answers, the parser returns a result or raises a ``CloudStoreError``, and prints no secret.
 
-``make test`` tries 50 pairs of responses for each operation, ``make test-random`` 7,000.
+``make test`` tries 50 pairs of responses for each operation, ``make test-random`` 2,000.
 """
 
 from __future__ import annotations
