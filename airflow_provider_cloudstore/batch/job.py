@@ -49,7 +49,6 @@ class Job:
     :param settings: reads the connection; it blocks.
     :param receipts: what the batch remembers; None for a batch without memory.
     :param killed: whether the task is being terminated; polled ten times a second.
-    :param time_limit: in seconds.
     """
 
     read: Callable[[], Manifest]

@@ -31,6 +31,8 @@ UNRECOGNIZED = (
     "the service's errors are not recognized: rejected uploads would count as success; with --upload, the doctor sees what a "
     "success looks like"
 )
+_ABSENCE = re.compile(r"\b(?:no|not|none|missing|unknown|gone|deleted|removed)\b|n't\b|exist|found", re.IGNORECASE)
+_REFUSAL = re.compile("permi|forbid|denied|access|allow|authori|token|log ?in|expired|locked", re.IGNORECASE)
 _ALIKE = (
     "a missing file is answered alike, so the token may be refused or have expired: set a valid one, and let extra "
     "'token_refused_pattern' match these words"
@@ -88,7 +90,6 @@ class Record:
     :param connection: the settings, or why they cannot be read.
     :param uploads: whether an upload is to be tried, which proves the address and the token.
     :param answers: all of them, in order; the first is for a file that does not exist.
-    :param wait: for how many seconds a link of the uploaded file is asked for.
     :param download: what came for the link: the file's size and the content of its beginning, or an error.
     """
 
@@ -97,7 +98,6 @@ class Record:
     warnings: list[str] = field(default_factory=list)
     uploads: bool = False
     answers: list[Answer] = field(default_factory=list)
-    wait: float = 0.0
     download: tuple[int, Content] | CloudStoreError | None = None
     interrupted: bool = False
 
@@ -108,18 +108,18 @@ class Record:
 
 def judge(record: Record) -> Report:
     """What follows from a record, which may have ended early; a second look finds the same."""
-    if when := _success_when(record):
-        path, value = when
-        condition = (tuple(path.split(".")), value)
-        report = judge(replace(record, answers=[one.read_with(success_when=(condition,)) for one in record.answers]))
-        report.extras = {"success_when": f"{path}={value}", **report.extras}
-        return report
     report = Report(record.conn_id, notes=[f"The connection {warning}" for warning in record.warnings])
-    if isinstance(record.connection, str):
-        report.problems.append(f"it cannot be read: {record.connection}")
+    connection = record.connection
+    if isinstance(connection, str):
+        report.problems.append(f"it cannot be read: {connection}")
         return report
+    if not connection.success_when and (when := _success_when(record)):
+        path, value = when
+        report.extras["success_when"] = f"{path}={value}"
+        condition = (tuple(path.split(".")), value)
+        record = replace(record, answers=[one.read_with(success_when=(condition,)) for one in record.answers])
     report.problems = list(_problems_of_reading(record))
-    _add_patterns(report, record, record.connection)
+    _add_patterns(report, record, connection)
     for name, (extra, *_) in _SOUGHT.items():
         answer = record.last(name)
         paths = answer.candidates if answer else []
@@ -130,7 +130,7 @@ def judge(record: Record) -> Report:
     report.problems += _problems_of_upload(record)
     if record.interrupted:
         report.problems.append("the doctor was interrupted; the report has what was seen so far")
-    report.steps = list(_steps(record, record.connection.secrets))
+    report.steps = list(_steps(record, connection.secrets))
     return report
 
 
@@ -148,7 +148,10 @@ def _add_patterns(report: Report, record: Record, connection: Settings) -> None:
             "link": bool(pattern),  # tasks then wait for what it matches alone
         }.get(answer.name, False)
         if is_proven and words and not (pattern and pattern.search(words)):
-            pattern = _extended(pattern, answer)
+            if _ABSENCE.search(words) and not _REFUSAL.search(words):
+                pattern = _extended(pattern, answer)
+            else:  # a refused deletion may be answered alike
+                report.candidates["not_found_pattern"] = [_extended(pattern, answer).pattern]
     if pattern and pattern != connection.not_found_pattern:
         report.extras["not_found_pattern"] = pattern.pattern
     if refused and refused.words and refused.words != record.answers[0].words:
@@ -184,7 +187,7 @@ def _problems_of_upload(record: Record) -> Iterator[str]:
     if upload and upload.found and not (upload.found.file_id or upload.candidates):
         yield "nothing shows that an upload was accepted: the response has no id for downstream tasks"
     if upload and upload.found and upload.found.file_id and not (record.interrupted or (link and link.found)):
-        yield f"no link for the uploaded file was found in a response within {record.wait:g} s"
+        yield "no link for the uploaded file was found in a response"
     if isinstance(record.download, CloudStoreError):
         reason = f"{record.download.reason}. {record.download.what_to_do}".rstrip(". ")
         yield f"a link was created, so waits end, but no file came: {reason}"

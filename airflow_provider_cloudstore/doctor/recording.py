@@ -6,6 +6,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.compat import AirflowException
 from airflow_provider_cloudstore.doctor.judge import UNRECOGNIZED, Answer, Record, judge
-from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import read_connection
 from airflow_provider_cloudstore.protocol.contents import Content, read_content
@@ -21,6 +22,7 @@ from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Respon
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.waiting import FileWait
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +37,13 @@ def examine(conn_id: str, *, wrong_token: bool, upload: str | None, wait: float)
         reason = f"{error.reason}. {error.advice}" if isinstance(error, CloudStoreError) else type(error).__name__
         return Record(conn_id, reason.rstrip(". "))
     queueing = None if upload is None else UploadFromUrl(settings, upload)
-    record = Record(conn_id, settings, warnings, uploads=upload is not None, wait=wait)
+    record = Record(conn_id, settings, warnings, uploads=upload is not None)
     with BlockingClient(settings, lambda: settings) as client:
         sender = _Sender(record, client)
         try:
             sender.try_reading(wrong_token=wrong_token)
             if queueing and judge(record).problems in ([], [UNRECOGNIZED]):  # what a success looks like shows what an error is
-                sender.try_upload(queueing)
+                sender.try_upload(queueing, wait)
         except KeyboardInterrupt:
             record.interrupted = True
     return record
@@ -61,17 +63,17 @@ class _Sender:
         if wrong_token:
             self._ask("wrong token", operation, access_token=Secret("not-a-token-" + "0" * 20))
 
-    def try_upload(self, operation: UploadFromUrl) -> None:
-        upload = self._ask("upload", operation).found
+    def try_upload(self, queueing: UploadFromUrl, seconds: float) -> None:
+        upload = self._ask("upload", queueing).found
         if not (upload and upload.file_id):
             return
-        log.warning("The upload is queued. Waiting up to %g s for the file ...", self._record.wait)
-        ends_at = time.monotonic() + self._record.wait
-        with suppress(InvalidInputError):  # what the service calls the id is none
-            waiting = CreateDownloadLink(self._settings, upload.file_id)
-            while not (link := self._ask("link", waiting).found) and time.monotonic() < ends_at:
-                time.sleep(_PAUSE)
-            self._record.download = self._download(link) if link else None
+        log.warning("The upload is queued. Waiting up to %g s for the file ...", seconds)
+        with suppress(CloudStoreError):  # the wait is over, as a task's would be, or what the service calls the id is none
+            wait = FileWait(upload.file_id, _PAUSE, seconds, datetime.now(UTC))
+            operation = CreateDownloadLink(self._settings, wait.file_id)
+            while error := (link := self._ask("link", operation)).error:
+                time.sleep(wait.pause_after(error, datetime.now(UTC), log.info))
+            self._record.download = self._download(link.found)
 
     def _ask(self, name: str, operation: Operation[Any], **changes: Any) -> Answer:
         """Send a request once, with ``changes`` to the settings: a retry would hide what a person should see."""

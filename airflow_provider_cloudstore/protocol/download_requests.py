@@ -50,10 +50,11 @@ _ON_REJECTED_LINK = (
 
 
 class _Version(NamedTuple):
-    """What identifies a version of a file: its size in bytes, or None if unknown, and its ``ETag`` (RFC 9110 section 8.8.3)."""
+    """What identifies a version of a file: its size in bytes, or None if unknown, and its headers (RFC 9110 section 8.8)."""
 
     total: int | None = None
     etag: str = ""
+    last_modified: str = ""
 
     @property
     def is_certain(self) -> bool:
@@ -211,13 +212,13 @@ class Download:
                 exceptions.InvalidResponseError, f"{reason}; expected_sha256 makes it acceptable", head, _ON_NO_FILE
             )
         self._restart()
-        self._version = _Version(total, head.headers.get("etag", ""))
+        self._version = _Version(total, head.headers.get("etag", ""), head.headers.get("last-modified", ""))
         self._whole = head
 
     def _accept_rest(self, head: Response) -> None:
         found = _CONTENT_RANGE.fullmatch(head.headers.get("content-range", ""))
         first, last, total = map(int, found.groups()) if found else (-1, -1, 0)
-        version = _Version(total, head.headers.get("etag", ""))
+        version = _Version(total, head.headers.get("etag", ""), head.headers.get("last-modified", ""))
         is_requested = head.status == 206 and (first, last + 1) == (self.position, total)
         if not (is_requested and self._is_part(head, last + 1 - first)) or self._version not in (_Version(), version):
             self._restart()

@@ -27,7 +27,6 @@ class CloudStoreRetryPolicy(RetryPolicy):
         :param exception: the error of the try.
         :param try_number: its number, from 1.
         :param max_tries: the task's ``retries``, plus what a clear added.
-        :param context: the task's.
         """
         if not isinstance(exception, CloudStoreError):
             return RetryDecision.default()

@@ -106,9 +106,8 @@ def test_one_task_collects_the_links_of_mapped_uploads_before_the_folder_is_dele
     assert run.values["use_all"] == 3
     effects = emulator.state()["effects"]
     assert (effects["upload"], effects["link"] >= 6, effects["delete"]) == (3, True, 1)  # a wait ends with a link, too
-    tokens = [run.values[f"link[{number}]"] for number in range(3)]
-    shown = str(rendered_fields("collect_links", "use_all"))
-    assert not [token for token in tokens if token in shown], shown
+    shown = f"{run.values} {rendered_fields('collect_links', 'use_all')}"
+    assert not [one["token"] for one in emulator.state()["tokens"] if one["token"] in shown], shown
 
 
 @pytest.mark.parametrize("refused", [1, 2])

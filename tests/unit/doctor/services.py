@@ -21,7 +21,7 @@ CAN_OTHERWISE = "Tasks can rely on connection 'cloudstore_default' with other se
 CANNOT = "Tasks cannot rely on connection 'cloudstore_default', because "
 UNRECOGNIZED = f"{CANNOT}the service's errors are not recognized"
 NO_FILE = f"{CANNOT}a link was created, so waits end, but no file came: "
-NO_LINK = f"{CANNOT}no link for the uploaded file was found in a response within 0 s"
+NO_LINK = f"{CANNOT}no link for the uploaded file was found in a response"
 NO_URL = f"{NO_FILE}the service's response has a download token but no download URL. Set extra 'download_url'"
 DOWNLOAD_URL = HOST + "/get/{token}"
 

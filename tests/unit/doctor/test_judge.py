@@ -29,7 +29,9 @@ MISSING = (404, {"message": "no file no-such-file"})
 SAID = (200, {"ok": False, "error": "no file no-such-file"})
 LINK = (200, {"token": "t-1"})
 VAGUE = (200, {"ok": False, "error": "no access"})
+WRONG = (200, {"ok": False, "error": "Error 7"})
 UNCLEAR = (200, {"note": "nope"})
+LINKED = (200, {"status": "fine", "token": "t-1"})
 READ = {"missing file": SAID, "wrong path": (404, b"")}
 QUEUED = READ | {"upload": (200, {"file_id": "f1a"})}
 FINE = {"told": "all is fine", "status": "fine"}
@@ -62,7 +64,15 @@ def test_each_problem_follows_from_what_was_answered(record: Record, problem: st
 @pytest.mark.parametrize(
     ("record", "extras", "candidates"),
     [
-        (record_of(READ | {"missing file": VAGUE, "wrong token": (401, b"")}), {"not_found_pattern": "no access"}, {}),
+        (record_of(READ | {"missing file": VAGUE, "wrong token": (401, b"")}), {}, {"not_found_pattern": ["no access"]}),
+        (record_of(READ | {"missing file": WRONG, "wrong token": (401, b"")}), {}, {"not_found_pattern": ["Error 7"]}),
+        (
+            record_of(
+                {"missing file": SAID, "wrong token": (200, b""), "upload": (200, FINE | {"file_id": "f1a"}), "link": LINKED}
+            ),
+            {"success_when": "status=fine"},
+            {},
+        ),
         (
             record_of(READ | {"wrong token": VAGUE}, own=OWN),
             {"not_found_pattern": "folder|no file .*", "token_refused_pattern": "ran out|no access"},
