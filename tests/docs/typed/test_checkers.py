@@ -28,7 +28,8 @@ INCOMPLETE = ("download.md-0", "emulator.md-0", "upload-and-share.md-1")
 """Blocks whose imports and names their page leaves to the reader."""
 AIRFLOWS_OWN = {
     "reportMissingTypeStubs": r'Stub file not found for "airflow\.',
-    "reportArgumentType": r'parameter "params" of type "ParamsDict"|^Argument of type "object \| Any"',
+    # The second is a mapped operator's output.
+    "reportArgumentType": r'parameter "params" of type "ParamsDict"|^Argument of type "(object \| Any|XComArg)"',
     "reportUnknownMemberType": r'^Type of "(expand|open|read|readline|decode|short_circuit|test)" is partially unknown',
     # What ObjectStoragePath.open() returns is an object to checkers.
     "reportUnknownArgumentType": r'Argument type is ("Unknown \| Any"|unknown\s+Argument corresponds to parameter "links")',
