@@ -29,7 +29,7 @@ UI_FIELD_BEHAVIOUR: dict[str, Any] = {
 
 def connection_form() -> dict[str, dict[str, Any]]:
     """A field for each extra of the connection, as ``conn-fields`` has them."""
-    from airflow_provider_cloudstore.protocol.extras import EXTRAS
+    from airflow_provider_cloudstore.protocol.services import EXTRAS
 
     form = {}
     for name, extra in EXTRAS.items():

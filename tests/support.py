@@ -19,6 +19,7 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.real_airflow import AIRFLOW_2
 
@@ -55,7 +56,8 @@ def examples(count: int) -> int:
 
 
 def settings(base_url: str = "https://files.example.com", token: str = TOKEN, **more: Any) -> Settings:
-    return Settings(base_url, Secret(token), **more)
+    declared = {name: more.pop(name) for name in Service.__dataclass_fields__ if name in more}
+    return Settings(base_url, Secret(token), Service(**declared), **more)
 
 
 def connected(extra: dict[str, Any], host: str | None = "https://h", password: str | None = TOKEN, **fields: Any) -> Settings:

@@ -14,7 +14,7 @@ from airflow_provider_cloudstore.exceptions import BatchStoppedError
 def unusable(what: str, advice: str) -> BatchStoppedError:
     """The error for receipts that no retry fixes."""
     reason = f"the receipts: {what}; nothing more was sent"
-    return BatchStoppedError(reason, operation="batch upload", cause="receipts", advice=advice)
+    return BatchStoppedError(reason, operation="batch upload", ended_by="receipts", advice=advice)
 
 
 class PathFolder:

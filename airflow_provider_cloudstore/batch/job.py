@@ -90,9 +90,9 @@ class Job:
     def _ended(self, ends_at: float) -> BatchInterruptedError | None:
         """Why the task has to end now."""
         if self.killed():
-            return BatchInterruptedError("the task was terminated", operation="batch upload", cause="terminated")
+            return BatchInterruptedError("the task was terminated", operation="batch upload", ended_by="terminated")
         if asyncio.get_running_loop().time() >= ends_at:
-            return BatchInterruptedError("execution_timeout is nearly over", operation="batch upload", cause="timeout")
+            return BatchInterruptedError("execution_timeout is nearly over", operation="batch upload", ended_by="timeout")
         return None
 
     async def _try(self, ledger: Ledger) -> CloudStoreError | None:

@@ -79,7 +79,7 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], problem: str) -> T:
                 await asyncio.sleep(backoff)
                 backoff = min(2 * backoff, _MAX_BACKOFF)
     what = f"{problem}: retried for {OUTAGE_LIMIT:.0f} s ({reason})"
-    raise BatchInterruptedError(what, operation="batch upload", cause="store")
+    raise BatchInterruptedError(what, operation="batch upload", ended_by="store")
 
 
 @dataclass(eq=False, repr=False)

@@ -87,7 +87,7 @@ class FileManifest:
         except Exception as error:  # noqa: BLE001  (of any store)
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
             what = f"the manifest {name} cannot be copied to this worker's folder for temporary files ({reason})"
-            failed = BatchInterruptedError(what, operation="batch upload", cause="store")
+            failed = BatchInterruptedError(what, operation="batch upload", ended_by="store")
         else:
             return
         raise failed

@@ -117,7 +117,7 @@ class Receipts:
         number, is_other = mark["number"], mark["process"] != self.writer.process
         if number > self.writer.number or (number == self.writer.number and is_other and not begins):
             what = f"try {self.writer.number} found the mark of try {number}, which has taken over"
-            raise BatchInterruptedError(what, operation="batch upload", cause="superseded")
+            raise BatchInterruptedError(what, operation="batch upload", ended_by="superseded")
         return True
 
 

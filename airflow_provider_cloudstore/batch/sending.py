@@ -14,11 +14,11 @@ from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.recording import Status
 from airflow_provider_cloudstore.batch.throttle import Drained, Throttle
-from airflow_provider_cloudstore.exceptions import SUBJECT, CloudStoreError
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
-from airflow_provider_cloudstore.protocol.results import RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import redact_url
+from airflow_provider_cloudstore.results import RemoteUpload
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
@@ -133,7 +133,7 @@ class Sender:
             return
         status = Status.UNKNOWN if error.may_have_effect else Status.FAILED
         self.ledger.record(entry, status, url=error.subject, error=error.reason)
-        if error.is_about(SUBJECT):
+        if not (error.retried or error.may_have_effect):
             self._count_refusal(error)
 
     def _count_token_refusal(self, error: CloudStoreError) -> None:
@@ -141,7 +141,7 @@ class Sender:
         self._token_refusals += 1
         if self._token_refusals == _TOKEN_REFUSALS:
             ended = exceptions.BatchInterruptedError(
-                error.reason, operation="batch upload", status=error.status, message=error.message, cause="token"
+                error.reason, operation="batch upload", status=error.status, message=error.message, ended_by="token"
             )
             self.throttle.fail(ended)
 
@@ -151,5 +151,5 @@ class Sender:
         if self._refusals == self.options.max_consecutive_failures:
             what = f"{self._refusals:,} requests in a row were refused (max_consecutive_failures), last: {error.reason}"
             self.throttle.fail(
-                exceptions.BatchStoppedError(what, operation="batch upload", subject=error.subject, cause="refused")
+                exceptions.BatchStoppedError(what, operation="batch upload", subject=error.subject, ended_by="refused")
             )

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.lease import Lease
-from airflow_provider_cloudstore.exceptions import CONNECTION, SERVICE, CloudStoreError
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Throttle:
 
     def record_failure(self, error: CloudStoreError) -> None:
         """Record that a request failed. The service works if it rejected the URL or the token."""
-        if not error.is_about(SERVICE, CONNECTION) or isinstance(error, exceptions.AuthenticationError):
+        if not (error.retried or error.may_have_effect):
             self.record_success()
             return
         self._in_flight -= 1
@@ -113,5 +113,5 @@ def _service_error(error: CloudStoreError) -> exceptions.BatchInterruptedError:
         operation="batch upload",
         status=error.status,
         retry_after=error.retry_after,
-        cause="rate_limit" if isinstance(error, exceptions.RateLimitError) else "service",
+        ended_by="rate_limit" if isinstance(error, exceptions.RateLimitError) else "service",
     )

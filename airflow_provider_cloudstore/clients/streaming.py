@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, pause_before_retry
 from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
-from airflow_provider_cloudstore.protocol.results import DownloadLink
+from airflow_provider_cloudstore.results import DownloadLink
 
 log = logging.getLogger(__name__)
 

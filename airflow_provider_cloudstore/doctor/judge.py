@@ -15,10 +15,10 @@ from airflow_provider_cloudstore.protocol.contents import SIGN_NAMES, Content, p
 from airflow_provider_cloudstore.protocol.failures import may_mean_missing
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
-from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.signals import Signal, of_status
+from airflow_provider_cloudstore.results import DownloadLink
 
 _MAX_LENGTH = 200  # of a value
 # What is neither an id nor a token: a word such as "queued", a sentence, a date, a version; a token is no short number either.

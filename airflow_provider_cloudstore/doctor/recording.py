@@ -20,9 +20,9 @@ from airflow_provider_cloudstore.hooks.connection import read_connection
 from airflow_provider_cloudstore.protocol.contents import Content, read_content
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.waiting import FileWait
+from airflow_provider_cloudstore.results import DownloadLink
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from aiohttp import web
 from airflow_provider_cloudstore.emulator.faults import Fault
 from airflow_provider_cloudstore.emulator.store import Store, StoredFile
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
-from airflow_provider_cloudstore.protocol.settings import API_PREFIX
 
 Work = Callable[..., dict[str, Any]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+API_PREFIX = "/cloud/api/v2"
 SOURCES_PATH = "/_emulator/sources"
 
 
@@ -35,7 +35,7 @@ class Service:
         app = web.Application(middlewares=[_errors_as_envelopes])
         app.add_routes(
             [
-                *(web.route(one.method, one.path, self._handler_of(one)) for one in OPERATIONS),
+                *(web.route(one.method, API_PREFIX + one.path, self._handler_of(one)) for one in OPERATIONS),
                 *self._other_calls(),
                 web.get("/download", self._with_faults("download", self._download), allow_head=False),
                 web.get("/_emulator/state", self._state),
@@ -76,7 +76,7 @@ class Service:
         if operation.key not in works:
             raise NotImplementedError(f"emulator/app.py does not know {operation.__name__}")
         names = [one.name for one in operation.parameters]
-        return self._call(operation.key, names, works[operation.key], in_query=operation.token_in_query)
+        return self._call(operation.key, names, works[operation.key], in_query=operation.method == "GET")
 
     def _call(self, key: str, names: list[str], work: Work, *, in_query: bool = False) -> Handler:
         """What every call does: check the token, read the parameters, count the effect."""

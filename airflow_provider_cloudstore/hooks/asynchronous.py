@@ -11,11 +11,12 @@ from airflow_provider_cloudstore.compat import BaseHook
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.connection import MaskingLimit, SharedConnection, amask, shared_connection
 from airflow_provider_cloudstore.metrics import count_request
+from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
-from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
+from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, RemoteUpload
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
@@ -82,7 +83,7 @@ class CloudStoreAsyncHook(BaseHook):
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """As :meth:`CloudStoreHook.create_download_link`."""
         link = await self._perform(CreateDownloadLink(await self._current(), file_id))
-        await amask(self._masking.admit(link.secrets, self.log.warning))
+        await amask(self._masking.admit(secrets_of(link), self.log.warning))
         return link
 
     async def request(

@@ -8,17 +8,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
-from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
+from airflow_provider_cloudstore.exceptions import BadRequestError, CloudStoreError, NotFoundError, ServiceError
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.connection import MaskingLimit, mask, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.metrics import count_request
-from airflow_provider_cloudstore.protocol.failures import may_mean_missing
+from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
-from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
+from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 
 if TYPE_CHECKING:
     import requests
@@ -146,8 +146,8 @@ class CloudStoreHook(BaseHook):
     ) -> Any:
         """Send a call that this package has no method for, such as ``hook.request("POST", "/file/rename", {...})``.
 
-        It is sent below ``/cloud/api/v2`` with the connection's token, and fails, is retried and is masked like the others: in
-        a POST's header and form, or in a GET's query. Its parameters' values appear in messages; credentials among them do not.
+        It is sent below the service's ``api_path`` with the connection's token, and fails, is retried and is masked like the
+        others. Its parameters' values appear in messages; credentials among them do not.
 
         :param method: ``GET`` or ``POST``.
         :param path: segments of letters, digits, ``_`` and ``-``.
@@ -199,7 +199,7 @@ class CloudStoreHook(BaseHook):
             return error
 
     def _masked(self, link: DownloadLink) -> DownloadLink:
-        mask(self._masking.admit(link.secrets, self.log.warning))
+        mask(self._masking.admit(secrets_of(link), self.log.warning))
         return link
 
     def test_connection(self) -> tuple[bool, str]:
@@ -236,9 +236,9 @@ class CloudStoreHook(BaseHook):
 
 def _judge_test(error: CloudStoreError) -> tuple[bool, str]:
     """Whether the connection works although its test failed, and what to show."""
-    if isinstance(error, NotFoundError) and error.message and not error.inconclusive:
+    if isinstance(error, NotFoundError) and error.message:
         return True, "The connection works: the service accepts the token (the requested file does not exist)."
-    if error.message and may_mean_missing(error):
+    if error.message and isinstance(error, (BadRequestError, ServiceError)):
         advice = "If this means that the requested file does not exist, set extra 'not_found_pattern' to match it."
         error = replace(error, advice=f"{advice} If it is about the token, check the password.")
     elif error.advice in CreateDownloadLink.advice.values():  # about a file that somebody wants

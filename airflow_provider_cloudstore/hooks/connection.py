@@ -66,7 +66,7 @@ def _parsed(conn_id: str, connection: Connection | None) -> Read:
         if connection is None:
             raise ConfigurationError(
                 "it is not defined, or Airflow cannot parse it",
-                inconclusive=True,  # Airflow's command line rotates a token by deleting the connection and adding it
+                wait="tolerates",  # Airflow's command line rotates a token by deleting the connection and adding it
                 advice=f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable "
                 f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with no other keys than those of a connection.",
             )

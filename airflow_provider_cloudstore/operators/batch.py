@@ -156,7 +156,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         summary = {**report.to_dict(), "receipts": self.receipts}
         finished = report.error is None or isinstance(report.error, BatchFailedError)
         # Terminated, there is no time to push; superseded, the XCom is the newer try's; without a store, Airflow may be away.
-        if not isinstance(report.error, BatchInterruptedError) or report.error.cause in ("service", "rate_limit", "token"):
+        if not isinstance(report.error, BatchInterruptedError) or report.error.ended_by in ("service", "rate_limit", "token"):
             self._push(context, "return_value", summary)
         if finished:
             self.log.info("Batch finished: %s; receipts: %s", report, self.receipts or "none")

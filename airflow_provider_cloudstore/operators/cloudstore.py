@@ -19,7 +19,7 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.protocol.results import DownloadLink
+    from airflow_provider_cloudstore.results import DownloadLink
 
 __all__ = [
     "DeleteFolderOperator",

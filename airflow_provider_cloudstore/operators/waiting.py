@@ -15,8 +15,8 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.protocol.results import DownloadLink
     from airflow_provider_cloudstore.protocol.waiting import FileWait
+    from airflow_provider_cloudstore.results import DownloadLink
 
 _GRACE = timedelta(minutes=2)  # added to the wait's timeout for Airflow's own: the triggerer may be down
 _RESUMED_SECONDS = 60.0  # the trigger saw the file, so a worker that does not may have asked a lagging replica
@@ -104,7 +104,7 @@ def poll_until_available(
 
     while isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
         now = datetime.now(UTC)
-        pause = wait.pause_after(found, now, task.log.info)
+        pause = wait.next_pause_or_raise(found, now, task.log.info)
         if deferrable and wait.should_defer(now, found):
             not_before = now + timedelta(seconds=found.retry_after or 0)
             _defer(task, hook.cloudstore_conn_id, wait, not_before, {"file_id": wait.file_id, **resume_with})

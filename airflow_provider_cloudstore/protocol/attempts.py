@@ -69,7 +69,7 @@ def pause_before_retry(
     if attempts.needs_token(error):
         on_retry(f"{what}: the service refused the access token; reading the connection again for a new one")
         return 0.0
-    if not error.retryable or attempts.exhausted:
+    if not error.retried or attempts.exhausted:
         return None
     pause = error.retry_after
     if pause is None:

@@ -14,20 +14,28 @@ from dataclasses import replace
 from email.message import Message
 from email.utils import collapse_rfc2231_value
 from typing import Any, NamedTuple
-from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.contents import PAGE_TYPES, read_content
+from airflow_provider_cloudstore.protocol.bodies import PAGE_TYPES, read_body
 from airflow_provider_cloudstore.protocol.failures import advice_on, error_of
+from airflow_provider_cloudstore.protocol.finding import absolute_url, secrets_of
 from airflow_provider_cloudstore.protocol.guards import validate_file_id
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import MAX_MESSAGE_LENGTH, USER_AGENT, Reading
-from airflow_provider_cloudstore.protocol.results import DownloadedFile, DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.signals import is_rate_limit, of_failure, of_status, retry_after
+from airflow_provider_cloudstore.protocol.signals import (
+    has_sign_of_error,
+    is_rate_limit,
+    of_failure,
+    of_status,
+    retry_after,
+    words_of,
+)
 from airflow_provider_cloudstore.protocol.urls import is_loopback, url_problem
+from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink
 
 MAX_REDIRECTS = 5
 _PROGRESS = 64 * 1024  # new bytes after which attempts are counted anew
@@ -79,13 +87,7 @@ def download_url(link: DownloadLink, settings: Settings) -> Secret:
         problem = f"the download URL {found}; nothing was downloaded"
     if problem:
         raise exceptions.ConfigurationError(problem, operation=_OPERATION, subject=link.file_id, advice=advice)
-    return _percent_encoded(url)
-
-
-def _percent_encoded(url: str) -> Secret:
-    parts = urlsplit(url)
-    path, query = (quote(part, safe="!$%&'()*+,/:;=?@[]~") for part in (parts.path, parts.query))  # keeps what is encoded
-    return Secret(urlunsplit((parts.scheme, parts.netloc, path, query, "")))
+    return Secret(absolute_url(url, settings.base_url).partition("#")[0])
 
 
 def _length(head: Response) -> int | None:
@@ -154,7 +156,7 @@ class Download:
         :raises ConfigurationError: if the link has no usable URL.
         """
         self._url, self._redirects = download_url(link, self.settings), 0
-        self._secrets = (*self.settings.secrets, *link.secrets)
+        self._secrets = (*self.settings.secrets, *secrets_of(link))
         self._path = urlsplit(self._url.reveal()).path
         self.attempts = self.attempts.next()
         self._began_at = self._furthest
@@ -189,13 +191,13 @@ class Download:
         if problem or self._redirects > MAX_REDIRECTS:
             what = f"the target of the redirect {problem}" if problem else f"more than {MAX_REDIRECTS} redirects"
             raise self._error(exceptions.BadRequestError, f"HTTP {head.status}: {what}", head, _ON_REDIRECT)
-        self._url = _percent_encoded(url)
+        self._url = Secret(absolute_url(url, source))
         return True
 
     def accept_head(self, head: Response) -> None:
         """Check that a response has the requested bytes. If :attr:`position` is 0, the file starts over.
 
-        :raises CloudStoreError: if it does not; ``retryable`` says whether to make another attempt.
+        :raises CloudStoreError: if it does not; ``retried`` says whether to make another attempt.
         """
         if head.status == 200:
             self._accept_whole(head)
@@ -223,7 +225,7 @@ class Download:
         if not (is_requested and self._is_part(head, last + 1 - first)) or self._version not in (_Version(), version):
             self._restart()
             reason = f"HTTP {head.status}: the file changed, or its host sends other ranges than requested"
-            raise self._error(exceptions.FileChangedError, reason, head, retryable=True)
+            raise self._error(exceptions.FileChangedError, reason, head)
         self._version = version
 
     def _is_part(self, head: Response, length: int) -> bool:
@@ -236,7 +238,7 @@ class Download:
         status = head.status
         if status in _LINK_REJECTED:
             reason = f"HTTP {status}: the download host rejected the link"
-            return self._error(exceptions.RequestRejectedError, reason, head, _ON_REJECTED_LINK, retryable=True)
+            return self._error(exceptions.LinkRejectedError, reason, head, _ON_REJECTED_LINK)
         if is_rate_limit(head):
             return self._error(exceptions.RateLimitError, f"HTTP {status}", head)
         if status < 400:
@@ -270,7 +272,7 @@ class Download:
             reason += f" at byte {self.position:,}"
         kind: type[exceptions.CloudStoreError] = exceptions.TransientServiceError
         if failure:
-            kind = error_of(of_failure(failure).signal, idempotent=True)
+            kind = error_of(of_failure(failure), idempotent=True)
         raise self._error(kind, reason, advice="" if kind.sent or not failure else advice_on(failure, "the download host"))
 
     def result(self, path: str) -> DownloadedFile:
@@ -294,13 +296,13 @@ class Download:
         if not self.position or "content-disposition" in self._whole.headers:
             return ""
         whole = replace(self._whole, body=bytes(self._beginning))
-        content = read_content(whole)
-        is_error = self.position < _ERROR_BYTES and (content.signs.is_error or content.signs.mentions_error)
+        body = read_body(whole)
+        is_error = self.position < _ERROR_BYTES and not body.problem and has_sign_of_error(body, has_result=False)
         if is_error and not self._is_named(path, ".json"):
-            words = Reading(whole, content, self._secrets).safe(content.message or content.keys)
+            words = Reading(whole, body, self._secrets).safe(words_of(body, self.settings.service) or body.keys)
             return f"an error in place of the file: {words[:MAX_MESSAGE_LENGTH]}"
         is_page = whole.headers.get("content-type", "").lower().startswith(PAGE_TYPES) or (
-            isinstance(content.data, str) and _WEB_PAGE.match(content.data)
+            isinstance(body.data, str) and _WEB_PAGE.match(body.data)
         )
         return "a web page in place of the file" if is_page and not self._is_named(path, ".html", ".htm") else ""
 
@@ -314,8 +316,6 @@ class Download:
         reason: str,
         head: Response | None = None,
         advice: str = "",
-        *,
-        retryable: bool | None = None,
     ) -> exceptions.CloudStoreError:
         return kind(
             reason,
@@ -325,5 +325,4 @@ class Download:
             attempts=self.attempts.count,
             retry_after=retry_after(head) if head else None,
             advice=advice,
-            retryable=retryable,
         )

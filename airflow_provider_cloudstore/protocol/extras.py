@@ -1,8 +1,10 @@
-"""The extras of a connection, one field each: the settings, the connection form, the docs' table and the tests read them here."""
+"""The extras of a connection, one field each: the settings, the connection form, the docs' table and the tests read them here.
+
+Those that declare the service are in ``services.py``.
+"""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -29,37 +31,29 @@ class Extra:
     is_secret: bool = False
 
 
-def _extra(default: Any, kind: str, label: str, help: str, *, bounds: tuple[float, ...] = (), is_secret: bool = False) -> Any:
-    return field(default=default, metadata={"extra": Extra(default, kind, label, help, bounds, is_secret)})
+def declare(default: Any, kind: str, label: str, help: str, *, bounds: tuple[float, ...] = (), is_secret: bool = False) -> Any:
+    """A dataclass field that is an extra."""
+    extra = Extra(default, kind, label, help, bounds, is_secret)
+    return field(default_factory=lambda: default, metadata={"extra": extra})
+
+
+def extras_of(declaration: type[Any]) -> dict[str, Extra]:
+    """The extras that a dataclass declares, by name."""
+    return {one.name: one.metadata["extra"] for one in fields(declaration) if one.metadata}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
-    """The values of the extras, as ``protocol/settings.py`` parses them."""
+    """The values of the extras that say how to use a service, as ``protocol/settings.py`` parses them."""
 
-    timeout: float = _extra(30, "number", "Timeout (seconds)", "Seconds for each step of a request.", bounds=(0.001, 86_400))
-    max_attempts: int = _extra(4, "integer", "Attempts", "Maximum requests per call.", bounds=(1, 86_400))
-    verify: bool | str = _extra(True, "boolean or path", "Verify TLS", "Verify TLS: true, false, or the path of a CA bundle.")
-    proxy: Secret | None = _extra(None, "proxy", "Proxy", "URL of a proxy, with credentials percent-encoded.", is_secret=True)
-    allow_http: bool = _extra(False, "boolean", "Allow plain http", "Allow http beyond loopback, which exposes the token.")
-    protected_folder_ids: frozenset[str] = _extra(
+    timeout: float = declare(30, "number", "Timeout (seconds)", "Seconds for each step of a request.", bounds=(0.001, 86_400))
+    max_attempts: int = declare(4, "integer", "Attempts", "Maximum requests per call.", bounds=(1, 86_400))
+    verify: bool | str = declare(True, "boolean or path", "Verify TLS", "Verify TLS: true, false, or the path of a CA bundle.")
+    proxy: Secret | None = declare(None, "proxy", "Proxy", "URL of a proxy, with credentials percent-encoded.", is_secret=True)
+    allow_http: bool = declare(False, "boolean", "Allow plain http", "Allow http beyond loopback, which exposes the token.")
+    protected_folder_ids: frozenset[str] = declare(
         frozenset({"0", "/"}), "folder ids", "Protected folder ids", "Ids that are never deleted: a list, or separated by commas."
     )
-    token_path: tuple[str, ...] = _extra((), "dotted path", "Token path", "Dotted path to the download token in a response.")
-    file_id_path: tuple[str, ...] = _extra((), "dotted path", "File id path", "Dotted path to the id in an upload's response.")
-    success_when: tuple[tuple[tuple[str, ...], str], ...] = _extra(
-        (), "conditions", "Success when", "What a JSON response holds exactly if it is a success, such as ocs.meta.status=ok."
-    )
-    not_found_pattern: re.Pattern[str] | None = _extra(
-        None, "pattern", "Not-found pattern", 'Regular expression, without case: an error that it matches means "not found".'
-    )
-    token_refused_pattern: re.Pattern[str] | None = _extra(
-        None, "pattern", "Token-refused pattern", "Regular expression, without case: an error that it matches means HTTP 401."
-    )
-    download_url: str = _extra("", "download URL", "Download URL", "URL to download from, with {token} as placeholder.")
-    file_page_url: str = _extra(
+    file_page_url: str = declare(
         "", "page URL", "File page URL", "URL of a file's page, with {file_id} as placeholder, for the link File of a task."
     )
-
-
-EXTRAS: dict[str, Extra] = {one.name: one.metadata["extra"] for one in fields(Extras)}

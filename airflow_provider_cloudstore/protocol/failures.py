@@ -15,7 +15,11 @@ from airflow_provider_cloudstore.protocol.signals import Signal
 
 ErrorType = type[exceptions.CloudStoreError]
 
-_NOT_THE_API = "Something other than the version 2 API responds there. Check the connection's host (base URL)."
+_NOT_THE_API = f"Something other than the version 2 API responds there. Check {exceptions.BASE_URL_ADVICE}"
+_NO_SUCH_PATH = (
+    f"This 404 does not say that the folder or file is missing: it may be a front end's. Check {exceptions.BASE_URL_ADVICE} "
+    "If it means that, extra 'not_found_pattern' must match it."
+)
 _REDIRECTED = "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL."
 _PROXY_REFUSED = "the proxy refused the credentials (HTTP 407), and forwarded nothing"
 
@@ -26,45 +30,42 @@ class Meaning:
 
     :param once: the error of an operation that must not be repeated, if it is another one.
     :param says: the reason, where ``{}`` is what was seen.
-    :param inconclusive: whether it says nothing about the subject, so that a wait tolerates a few of them.
-    :param elsewhere: whether the API is not at the connection's address.
+    :param wait: what a wait does after it, if not what the error's class says.
+    :param names_address: whether the reason names the connection and its address, where something may be wrong.
     """
 
     error: ErrorType
     once: ErrorType | None = None
     says: str = "{}"
     advice: str = ""
-    inconclusive: bool = False
-    elsewhere: bool = False
+    wait: exceptions.Wait | None = None
+    names_address: bool = False
 
 
 MEANINGS: dict[Signal, Meaning] = {
     Signal.UNREACHABLE: Meaning(exceptions.ServiceUnreachableError),
     Signal.LIMITED: Meaning(exceptions.RateLimitError),
     Signal.IN_DOUBT: Meaning(exceptions.TransientServiceError, exceptions.OutcomeUnknownError),
-    Signal.TOKEN_REFUSED: Meaning(exceptions.AuthenticationError, says="{}: the service refused the access token"),
-    Signal.FORBIDDEN: Meaning(exceptions.PermissionDeniedError, inconclusive=True),
+    Signal.TOKEN_REFUSED: Meaning(
+        exceptions.AuthenticationError, says="{}: the service refused the access token", names_address=True
+    ),
+    Signal.FORBIDDEN: Meaning(exceptions.PermissionDeniedError, names_address=True),
     Signal.MISSING: Meaning(exceptions.NotFoundError),
-    Signal.NO_SUCH_PATH: Meaning(
-        exceptions.NotFoundError, advice=exceptions.NotFoundError.hint, inconclusive=True, elsewhere=True
-    ),
-    Signal.REJECTED: Meaning(exceptions.RequestRejectedError, inconclusive=True),
-    Signal.BAD_SUBJECT: Meaning(exceptions.BadRequestError),
-    Signal.BAD_REQUEST: Meaning(exceptions.BadRequestError, inconclusive=True),
-    Signal.WRONG_METHOD: Meaning(exceptions.BadRequestError, advice=_NOT_THE_API, inconclusive=True, elsewhere=True),
-    Signal.REDIRECT: Meaning(
-        exceptions.BadRequestError, says="{}, a redirect", advice=_REDIRECTED, inconclusive=True, elsewhere=True
-    ),
-    Signal.PROXY_REFUSED: Meaning(exceptions.ConfigurationError, says=_PROXY_REFUSED, advice=PROXY_ADVICE),
-    Signal.STATED_ERROR: Meaning(exceptions.ServiceError),
-    Signal.OTHER_ERROR: Meaning(exceptions.ServiceError, inconclusive=True),
-    Signal.NOT_A_RESPONSE: Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, inconclusive=True),
-    Signal.WEB_PAGE: Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, inconclusive=True, elsewhere=True),
+    Signal.MAYBE_MISSING: Meaning(exceptions.RequestRejectedError, advice=_NO_SUCH_PATH, wait="goes on", names_address=True),
+    Signal.NO_SUCH_PATH: Meaning(exceptions.RequestRejectedError, advice=_NO_SUCH_PATH, names_address=True),
+    Signal.REJECTED: Meaning(exceptions.RequestRejectedError),
+    Signal.BAD_REQUEST: Meaning(exceptions.BadRequestError),
+    Signal.WRONG_METHOD: Meaning(exceptions.BadRequestError, advice=_NOT_THE_API, names_address=True),
+    Signal.REDIRECT: Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_REDIRECTED, names_address=True),
+    Signal.PROXY_REFUSED: Meaning(exceptions.ConfigurationError, says=_PROXY_REFUSED, advice=PROXY_ADVICE, names_address=True),
+    Signal.STATED_ERROR: Meaning(exceptions.ServiceError, says="{}, but the service reports an error"),
+    Signal.OTHER_ERROR: Meaning(exceptions.ServiceError, says="{}, but the service reports an error", wait="tolerates"),
+    Signal.NOT_A_RESPONSE: Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, names_address=True),
     Signal.NO_RESULT: Meaning(
-        exceptions.InvalidResponseError, says="{}, but the response contains no download token", inconclusive=True
+        exceptions.InvalidResponseError, says="{}, but the response contains no download token", names_address=True
     ),
     Signal.NOT_YET: Meaning(exceptions.NotFoundError, says="{}: the file is not ready yet"),
-    Signal.NO_EVIDENCE: Meaning(
+    Signal.NO_FILE_ID: Meaning(
         exceptions.TransientServiceError,
         exceptions.OutcomeUnknownError,
         says="{}, but the response has no file id where extra 'file_id_path' leads",
@@ -116,9 +117,3 @@ def connect_refused(status: int) -> TransportFailure:
         return TransportFailure(FailureKind.PROXY_REFUSED, _PROXY_REFUSED)
     reason = f"no connection to the service: the proxy answered HTTP {status} to CONNECT"
     return TransportFailure(FailureKind.PROXY, reason)
-
-
-def may_mean_missing(error: exceptions.CloudStoreError) -> bool:
-    """Whether the service itself said something of the id or URL that ``not_found_pattern`` could match."""
-    is_rejected = isinstance(error, exceptions.BadRequestError) and not error.inconclusive
-    return is_rejected or isinstance(error, exceptions.ServiceError)

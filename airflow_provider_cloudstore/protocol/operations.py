@@ -10,16 +10,17 @@ from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__, exceptions
-from airflow_provider_cloudstore.exceptions import BASE_URL_ADVICE, CONNECTION, CloudStoreError
-from airflow_provider_cloudstore.protocol import failures, guards, results, signals
+from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol import failures, finding, guards, signals
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.contents import Content, read_content
+from airflow_provider_cloudstore.protocol.bodies import Body, read_body
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.results import DownloadLink, FolderDeletion, RemoteUpload
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters, redact_url, url_secrets
-from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
-from airflow_provider_cloudstore.protocol.signals import Seen, Signal
-from airflow_provider_cloudstore.protocol.storable import Json, storable
+from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER, Service
+from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.signals import Signal
+from airflow_provider_cloudstore.protocol.storable import storable
+from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, Json, RemoteUpload
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class Reading:
     """
 
     response: Response
-    content: Content
+    body: Body
     secrets: tuple[Secret, ...]
     existed: bool | None = True
 
@@ -65,7 +66,7 @@ class Reading:
 
     def stored(self, kept: str = "") -> Json:
         """The content as an XCom may hold it, without secrets that the service repeats, but ``kept`` as it is: the file's id."""
-        return storable(self.content.data, lambda text: text if text == kept else self.safe(text))
+        return storable(self.body.data, lambda text: text if text == kept else self.safe(text))
 
 
 class Operation(ABC, Generic[T]):
@@ -86,10 +87,8 @@ class Operation(ABC, Generic[T]):
     method: str
     """The HTTP method: a GET carries the parameters in the query, a POST in a form."""
     path: str
-    """The path below the base URL."""
+    """The path below the service's ``api_path``."""
     parameters: tuple[Parameter, ...]
-    token_in_query: bool = False
-    """Whether the query carries the access token, or else a header."""
     idempotent: bool
     """Whether repeating it has no further effect."""
     has_subject: bool
@@ -132,22 +131,25 @@ class Operation(ABC, Generic[T]):
         return redact(self.parameters[0].redact(self.subject), secrets)
 
     def request(self, settings: Settings) -> Request:
-        """The HTTP request."""
-        token, url = settings.access_token.reveal(), settings.base_url + self.path
+        """The HTTP request, with the token and the parameters that the service declares."""
+        service, token = settings.service, settings.access_token.reveal()
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
-        parameters = "&".join(f"{_encode(name)}={_encode(value)}" for name, value in self.arguments.items())
-        query = f"access_token={_encode(token)}" if self.token_in_query else ""
-        if not query:
+        given = {**service.parameters, **self.arguments}
+        if service.token_in == IN_HEADER or (service.token_in == IN_DOCUMENT and self.method == "POST"):
             headers["Authorization"] = f"Bearer {token}"
+        else:
+            given = {"access_token": token, **given}
+        url = settings.base_url + service.api_path + self.path
+        encoded = "&".join(f"{_encode(name)}={_encode(value)}" for name, value in given.items())
         if self.method == "GET":
-            return Request(self.method, f"{url}?{'&'.join(filter(None, (query, parameters)))}", headers)
+            return Request(self.method, f"{url}?{encoded}" if encoded else url, headers)
         headers["Content-Type"] = "application/x-www-form-urlencoded"
-        return Request(self.method, f"{url}?{query}" if query else url, headers, parameters.encode("ascii"))
+        return Request(self.method, url, headers, encoded.encode("ascii"))
 
     def interpret(
         self, outcome: Response | TransportFailure, settings: Settings, attempts: Attempts | None = None
     ) -> T | CloudStoreError:
-        """What an attempt ended with: the result, or an error, whose ``retryable`` says whether to make another.
+        """What an attempt ended with: the result, or an error.
 
         :param attempts: those so far; by default it was the only one.
         """
@@ -156,21 +158,21 @@ class Operation(ABC, Generic[T]):
         secrets = (*settings.secrets, *refused, *self.secrets)
         if isinstance(outcome, TransportFailure):
             return self._unanswered(outcome, settings, attempts, secrets)
-        reading = Reading(outcome, read_content(outcome), secrets)
+        reading = Reading(outcome, read_body(outcome), secrets)
         found = self.find(reading, settings)
-        seen = signals.of_response(self, outcome, reading.content, settings, has_result=found is not None)
-        if seen.signal is Signal.SUCCESS:
+        signal = signals.of_response(self, outcome, reading.body, settings.service, has_result=found is not None)
+        if signal is Signal.SUCCESS:
             return self.result(found, reading)
         may_be_missing = self.missing_is_success and (self._ignore_missing or attempts.in_doubt)
-        if seen.signal is Signal.MISSING and may_be_missing:
+        if signal is Signal.MISSING and may_be_missing:
             return self.result(found, replace(reading, existed=None if attempts.in_doubt else False))
-        return self._response_error(seen, reading, settings, attempts)
+        return self._response_error(signal, reading, settings, attempts)
 
     def find(self, reading: Reading, settings: Settings) -> Any:
         """What the operation asked for, or None; beside it, an ``error`` is a warning."""
         return None
 
-    def must_hold_result(self, settings: Settings) -> bool:
+    def needs_result(self, service: Service) -> bool:
         """Whether a success must hold what :meth:`find` looks for."""
         return False
 
@@ -181,56 +183,63 @@ class Operation(ABC, Generic[T]):
     def _unanswered(
         self, failure: TransportFailure, settings: Settings, attempts: Attempts, secrets: tuple[Secret, ...]
     ) -> CloudStoreError:
-        seen = signals.of_failure(failure)
-        advice = "" if seen.signal is Signal.IN_DOUBT else failures.advice_on(failure, "the connection's host")
-        if seen.signal is Signal.UNREACHABLE:
-            seen = replace(seen, reason=f"{seen.reason}, at {settings.route}")
-        return self._error(seen, settings, attempts, secrets, advice=advice)
+        signal, reason = signals.of_failure(failure), failure.reason
+        advice = "" if signal is Signal.IN_DOUBT else failures.advice_on(failure, "the connection's host")
+        if signal is Signal.UNREACHABLE:
+            reason = f"{reason}, at {settings.route}"
+        return self._error(signal, reason, settings, attempts, secrets, advice=advice)
 
-    def _response_error(self, seen: Seen, reading: Reading, settings: Settings, attempts: Attempts) -> CloudStoreError:
-        content, response = reading.content, reading.response
-        link = results.find_link("", response, content, (), ()) if isinstance(content.data, dict) else None
-        if link:  # the message may repeat the download token
-            reading = replace(reading, secrets=(*reading.secrets, *link.secrets))
+    def _response_error(self, signal: Signal, reading: Reading, settings: Settings, attempts: Attempts) -> CloudStoreError:
+        body, status = reading.body, reading.response.status
+        link = finding.find_link("", body, settings.service, (), received=0, base_url=settings.base_url)
+        if link and isinstance(body.data, dict):  # the message may repeat the download token
+            reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
         # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
-        message = reading.safe(content.message)[:MAX_MESSAGE_LENGTH]
-        names_keys = not content.problem and 200 <= response.status < 300
-        if seen.signal is Signal.NO_RESULT and not isinstance(content.data, dict):  # a text that is no token
+        message = reading.safe(signals.words_of(body, settings.service))[:MAX_MESSAGE_LENGTH]
+        if signal is Signal.NO_RESULT and isinstance(body.data, str):  # a text that is no token
             message = ""
-        keys = reading.safe(content.keys) if names_keys and (not message or seen.signal is Signal.NO_RESULT) else ""
-        detail = "; ".join(filter(None, (message, keys)))
-        pause = signals.retry_after(response)
-        return self._error(seen, settings, attempts, reading.secrets, detail=detail, message=message, pause=pause)
+        shows_keys = not body.problem and body.data is not None and (not message or signal is Signal.NO_RESULT)
+        reason, is_2xx = f"HTTP {status}", 200 <= status < 300
+        if is_2xx and body.problem:
+            reason += f" with {body.problem}"
+        elif is_2xx and (stated := signals.stated_status(body)):
+            reason += f" that states {stated}"
+        detail = "; ".join(filter(None, (message, reading.safe(body.keys) if shows_keys else "")))
+        pause = signals.retry_after(reading.response)
+        return self._error(
+            signal, reason, settings, attempts, reading.secrets, status=status, detail=detail, message=message, pause=pause
+        )
 
     def _error(
         self,
-        seen: Seen,
+        signal: Signal,
+        reason: str,
         settings: Settings,
         attempts: Attempts,
         secrets: tuple[Secret, ...],
         *,
+        status: int | None = None,
         detail: str = "",
         message: str = "",
         pause: float | None = None,
         advice: str = "",
     ) -> CloudStoreError:
-        meaning = failures.MEANINGS[seen.signal]
-        kind = failures.error_of(seen.signal, idempotent=self.idempotent, opted_in=self._opted_in, in_doubt=attempts.in_doubt)
-        reason, is_meant = meaning.says.format(seen.reason), kind in (meaning.error, meaning.once)
-        if kind.about is CONNECTION or meaning.elsewhere:
+        meaning = failures.MEANINGS[signal]
+        kind = failures.error_of(signal, idempotent=self.idempotent, opted_in=self._opted_in, in_doubt=attempts.in_doubt)
+        reason, is_meant = meaning.says.format(reason), kind in (meaning.error, meaning.once)
+        if meaning.names_address:
             named = f"connection '{settings.conn_id}' " if settings.conn_id else ""
             reason += f" ({named}at {settings.route})"
         return kind(
             redact(f"{reason}: {detail}" if detail else reason, secrets),
             operation=self.name,
             subject=self.redacted(secrets),
-            status=seen.status,
+            status=status,
             attempts=attempts.count,
             retry_after=pause,
-            inconclusive=meaning.inconclusive,
-            elsewhere=meaning.elsewhere,
             message=message,
             advice=((advice or meaning.advice) if is_meant else "") or self.advice.get(kind, ""),
+            wait=meaning.wait if is_meant else None,
         )
 
 
@@ -251,7 +260,7 @@ class DeleteFolder(Operation[FolderDeletion]):
     """Permanently delete a folder and everything in it (``POST /folder/delete``)."""
 
     key, name = "delete", "delete folder"
-    method, path = "POST", f"{API_PREFIX}/folder/delete"
+    method, path = "POST", "/folder/delete"
     parameters = (FOLDER_ID,)
     idempotent = True
     has_subject = missing_is_success = True
@@ -259,19 +268,19 @@ class DeleteFolder(Operation[FolderDeletion]):
         exceptions.ServiceError: (
             f"{exceptions.ServiceError.hint} If it means that the folder does not exist, extra 'not_found_pattern' must match it."
         ),
-        exceptions.NotFoundError: f"Check the id, and {BASE_URL_ADVICE} If a missing folder is fine, set ignore_missing=True.",
+        exceptions.NotFoundError: f"{exceptions.NotFoundError.hint} If a missing folder is fine, set ignore_missing=True.",
     }
 
     def result(self, found: None, reading: Reading) -> FolderDeletion:
         """The deletion, with the service's response."""
-        return FolderDeletion(self.subject, results.moment(reading.response.sent), reading.stored(), reading.existed)
+        return FolderDeletion(self.subject, finding.moment(reading.response.sent), reading.stored(), reading.existed)
 
 
 class UploadFromUrl(Operation[RemoteUpload]):
     """Queue an upload that the service fetches itself (``POST /file/url_upload_add``)."""
 
     key, name = "upload", "remote upload"
-    method, path = "POST", f"{API_PREFIX}/file/url_upload_add"
+    method, path = "POST", "/file/url_upload_add"
     parameters = (SOURCE_URL,)
     idempotent = has_subject = False
     advice: ClassVar = {
@@ -282,15 +291,15 @@ class UploadFromUrl(Operation[RemoteUpload]):
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
         """The file's id, checked against the access token alone: a source URL may well name the file."""
-        return results.find_file_id(reading.content, settings.file_id_path, (settings.access_token,))
+        return finding.find_file_id(reading.body, settings.service, (settings.access_token,))
 
-    def must_hold_result(self, settings: Settings) -> bool:
-        """Whether the connection's owner says where the id is."""
-        return bool(settings.file_id_path)
+    def needs_result(self, service: Service) -> bool:
+        """Whether the connection says where the id is."""
+        return service.needs_file_id
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """The queued upload, with the service's response."""
-        file_id, sent = found or "", results.moment(reading.response.sent)
+        file_id, sent = found or "", finding.moment(reading.response.sent)
         return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.stored(file_id))
 
 
@@ -298,34 +307,28 @@ class CreateDownloadLink(Operation[DownloadLink]):
     """Create a download token for a file (``GET /file/download``)."""
 
     key, name = "link", "download link"
-    method, path = "GET", f"{API_PREFIX}/file/download"
+    method, path = "GET", "/file/download"
     parameters = (FILE_ID,)
-    token_in_query = idempotent = True
-    has_subject = True
+    idempotent = has_subject = True
     advice: ClassVar = {
         exceptions.InvalidResponseError: (
             f"{exceptions.InvalidResponseError.hint} "
-            "If the service returns the token in an unusual place, set extra 'token_path'."
+            "If the service returns the token, or the URL that is one, in an unusual place, set extra 'token_path'."
         ),
         exceptions.NotFoundError: (
-            f"Check the id, and {BASE_URL_ADVICE} "
+            f"{exceptions.NotFoundError.hint} "
             "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
         ),
     }
 
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
         """The link, if the response contains a token; its URL is the response's, or else that of extra ``download_url``."""
-        content = reading.content
-        # The URL of an error may be that of a page about it.
-        trusts_urls = not (content.signs.mentions_error or signals.refuses_token(content))
-        link = results.find_link(
-            self.subject, reading.response, content, settings.token_path, reading.secrets, trusts_urls=trusts_urls
+        received, base_url = reading.response.received, settings.base_url
+        return finding.find_link(
+            self.subject, reading.body, settings.service, reading.secrets, received=received, base_url=base_url
         )
-        if link and not link.url_with_token and settings.download_url:
-            return replace(link, url_with_token=settings.download_url.replace("{token}", _encode(link.token)))
-        return link
 
-    def must_hold_result(self, settings: Settings) -> bool:
+    def needs_result(self, service: Service) -> bool:
         """True: without a token there is no link."""
         return True
 

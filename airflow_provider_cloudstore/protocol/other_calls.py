@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.exceptions import BASE_URL_ADVICE, InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation, Parameter, Reading
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact_url, url_secrets
-from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
+from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import Json
 
 _PATH = re.compile(r"/?([A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*)")
@@ -22,7 +22,7 @@ _KNOWN = {operation.path.lower(): operation for operation in OPERATIONS}
 class OtherCall(Operation[Json]):
     """A call with a method, a path and parameters of the caller's; its result is the parsed body, without secrets.
 
-    :param path: the path below ``/cloud/api/v2``.
+    :param path: the path below the service's ``api_path``.
     :param parameters: a text or an integer by name.
     :param idempotent: whether repeating a POST has no further effect; a GET has none.
     :raises InvalidInputError: if one of these cannot be sent, or the path is that of an operation with guards of its own.
@@ -35,7 +35,7 @@ class OtherCall(Operation[Json]):
             "The call may or may not have been carried out. Check in the service whether it was; if repeating it does no harm, "
             "pass idempotent=True."
         ),
-        exceptions.NotFoundError: f"Check the path and the parameters, and {BASE_URL_ADVICE}",
+        exceptions.NotFoundError: f"Check the path and the parameters, and {exceptions.BASE_URL_ADVICE}",
     }
 
     def __init__(
@@ -48,15 +48,14 @@ class OtherCall(Operation[Json]):
         if not below:
             raise InvalidInputError(
                 "path must be segments of letters, digits, '_' and '-', such as /file/rename",
-                advice="Leave out the host, /cloud/api/v2 and the query; values go into parameters.",
+                advice="Leave out the host, the service's 'api_path' and the query; values go into parameters.",
             )
-        self.path, self.name = f"{API_PREFIX}/{below[1]}", f"{self.method} /{below[1]}"
+        self.path, self.name = f"/{below[1]}", f"{self.method} /{below[1]}"
         if known := _KNOWN.get(self.path.lower()):
             raise InvalidInputError(f"this path has a method of its own: use {known.hook_method()}", operation=self.name)
         if not isinstance(parameters, Mapping):
             raise InvalidInputError("parameters must be a dict of names and values", operation=self.name)
         self.idempotent = idempotent or self.method == "GET"
-        self.token_in_query = self.method == "GET"
         self.parameters = tuple(map(_parameter, parameters))
         super().__init__(settings, *parameters.values())
 

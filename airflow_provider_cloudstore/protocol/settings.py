@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -14,12 +14,13 @@ from typing import Any, Self
 from urllib.parse import SplitResult, quote, unquote, urlunsplit
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
-from airflow_provider_cloudstore.protocol.extras import EXTRAS, Extras
+from airflow_provider_cloudstore.protocol.extras import Extras, extras_of
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem, is_nothing
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.paths import Condition, Paths
+from airflow_provider_cloudstore.protocol.secrets import Secret, is_word, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.services import EXTRAS, SERVICES, TOKEN_PLACES, Service
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
-API_PREFIX = "/cloud/api/v2"
 CONN_TYPE = "cloudstore"
 
 PROXY_ADVICE = (
@@ -41,13 +42,14 @@ _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
 class Settings(Extras):
     """The service's address and token, and how to use it: the extras of the connection.
 
-    :param base_url: scheme, host, port and path prefix, without a trailing slash.
+    :param base_url: scheme, host, port and path prefix, without a trailing slash: the service's ``api_path`` comes below it.
     :param proxy_is_inherited: whether the proxy is the environment's, which may define another one for another host.
     :param conn_id: for errors that show only when the connection is used.
     """
 
     base_url: str
     access_token: Secret
+    service: Service = SERVICES["api-v2"]
     proxy_is_inherited: bool = False
     conn_id: str = ""
 
@@ -58,14 +60,17 @@ class Settings(Extras):
         The schema is the scheme, or more of the path prefix, which is what a URI has after the host. Where neither names the
         scheme, the connection's type may, such as ``http``; else it is ``https``. Port 0, which a form may send, counts as none.
 
-        :raises ConfigurationError: if a field is invalid, or an unknown extra resembles ``protected_folder_ids``.
+        :raises ConfigurationError: if a field is invalid, or an unknown extra is the misspelling of a known one.
         """
-        read = _read_extras(extra)
-        base_url = _base_url(connection, allow_http=read["allow_http"])
+        _refuse_misspellings(extra)
+        read = {name: _read(name, extra[name]) for name in extras_of(Extras) if _is_set(name, extra)}
+        read = {name: known.default for name, known in extras_of(Extras).items()} | read
+        service = _service(extra)
+        base_url = _base_url(connection, service.api_path, allow_http=read["allow_http"])
         access_token = _access_token(connection.password)
         if access_token.reveal() in read["file_page_url"]:
             raise ConfigurationError("extra 'file_page_url' of the connection holds the access token, and that URL is shown")
-        return cls(base_url=base_url, access_token=access_token, **read)
+        return cls(base_url=base_url, access_token=access_token, service=service, **read)
 
     @property
     def route(self) -> str:
@@ -78,12 +83,13 @@ class Settings(Extras):
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The access token, and the proxy's credentials: those in its URL, and as its header holds them (RFC 7617)."""
+        """The access token, the parameters of every call, and the proxy's credentials: in its URL, and in a header (RFC 7617)."""
+        own = (self.access_token, *(Secret(one) for one in self.service.parameters.values() if not is_word(one)))
         if not self.proxy:
-            return (self.access_token,)
+            return own
         user, _, password = split_url(self.proxy.reveal()).netloc.rpartition("@")[0].partition(":")
         header = b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
-        return (self.access_token, *url_secrets(self.proxy.reveal()), *([Secret(header)] if user or password else []))
+        return (*own, *url_secrets(self.proxy.reveal()), *([Secret(header)] if user or password else []))
 
 
 def read_extra(text: Any) -> dict[str, Any]:
@@ -105,7 +111,7 @@ def _text(value: Any, name: str) -> str:
     return value or ""
 
 
-def _base_url(connection: Any, *, allow_http: bool) -> str:
+def _base_url(connection: Any, api_path: str, *, allow_http: bool) -> str:
     text, more = _text(connection.host, "host").strip(), _text(connection.schema, "schema").strip().strip("/")
     if not text:
         raise ConfigurationError("the connection has no host", advice=_HOST_ADVICE)
@@ -119,23 +125,21 @@ def _base_url(connection: Any, *, allow_http: bool) -> str:
         parts = split_url(url)
         netloc = f"{parts.netloc}:{connection.port}" if connection.port and parts.port is None else parts.netloc
         url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, parts.fragment)).rstrip("/")
-        problem = url_problem(url, allow_http=allow_http) or _base_problem(parts, named, prefix)
+        problem = url_problem(url, allow_http=allow_http) or _base_problem(parts, named)
     except AmbiguousUrlError as error:
         problem = str(error)
     if problem:
         raise ConfigurationError(f"the connection's host {redact_url(url)} {problem}", advice=_HOST_ADVICE)
-    return f"{url}/{prefix}".rstrip("/")
+    return f"{url}/{prefix}".rstrip("/").removesuffix(api_path).rstrip("/")
 
 
-def _base_problem(parts: SplitResult, named: str, prefix: str) -> str:
+def _base_problem(parts: SplitResult, named: str) -> str:
     if parts.query or parts.fragment:
         return "contains a query or a fragment"
     if named not in ("", parts.scheme):
         return f"contradicts its schema '{named}'"
     if not _PATH.fullmatch(parts.path):
         return "contains a character in its path that must be percent-encoded"
-    if f"{parts.path}/{prefix}".rstrip("/").endswith(API_PREFIX):
-        return f"must end before {API_PREFIX}, which is appended"
     return ""
 
 
@@ -216,19 +220,46 @@ def validate_proxy(value: Any) -> Secret:
     return Secret(url)
 
 
-def _path(value: Any) -> tuple[str, ...]:
-    keys = [key.strip() for key in value.split(".")] if isinstance(value, str) else []
-    if not keys or not all(keys) or "$" in keys or re.search(r"[\[\]/]", str(value)):
-        raise ConfigurationError("must be keys and positions joined by dots, such as data.links.0.key")
-    return tuple(keys)
+def _parsed(parse: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
 
 
-def _conditions(value: Any) -> tuple[tuple[tuple[str, ...], str], ...]:
-    written = [one.partition("=") for one in value.split("|")] if isinstance(value, str) else []
-    conditions = tuple((tuple(path.strip().split(".")), wanted.strip()) for path, _, wanted in written)
-    if not conditions or not all(wanted and all(path) for path, wanted in conditions):
-        raise ConfigurationError("must be path=value, such as status=1 or ocs.meta.status=ok, with alternatives joined by |")
-    return conditions
+def _conditions(value: Any) -> dict[str, Condition]:
+    """One condition for all operations, or one for each."""
+    given = value
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            given = json.loads(value)
+    if not isinstance(given, dict):
+        return {"": _parsed(Condition.parse, given)}
+    if unknown := given.keys() - {"delete", "upload", "link"}:
+        raise ConfigurationError(f"must have only delete, upload and link as keys, not {', '.join(sorted(map(repr, unknown)))}")
+    return {key: _parsed(Condition.parse, one) for key, one in given.items()}
+
+
+def _parameters(value: Any) -> dict[str, str]:
+    with suppress(ValueError, RecursionError):
+        value = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(value, dict) or not all(isinstance(one, (str, int)) and name for name, one in value.items()):
+        raise ConfigurationError('must be a JSON object of texts, such as {"account_id": "158642"}')
+    if "access_token" in value:
+        raise ConfigurationError("must not have access_token: that is the connection's password")
+    return {name: str(one) for name, one in value.items()}
+
+
+def _api_path(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"/?([\w.~-]+(/[\w.~-]+)*)?/?", value, re.ASCII):
+        raise ConfigurationError("must be a path, such as /api/v2")
+    return f"/{value.strip('/')}".rstrip("/")
+
+
+def _one_of(choices: Iterable[str], value: Any) -> str:
+    if value not in choices:
+        raise ConfigurationError(f"must be one of {', '.join(choices)}")
+    return str(value)
 
 
 _MESSAGES = ("Disk is full", "quota exceeded (507)", "no such file")
@@ -262,7 +293,11 @@ _PARSERS: dict[str, Callable[..., Any]] = {
     "boolean or path": _verify,
     "proxy": validate_proxy,
     "folder ids": _protected,
-    "dotted path": _path,
+    "service": partial(_one_of, SERVICES),
+    "API path": _api_path,
+    "token place": partial(_one_of, TOKEN_PLACES),
+    "parameters": _parameters,
+    "paths": partial(_parsed, Paths.parse),
     "conditions": _conditions,
     "pattern": _pattern,
     "download URL": partial(_template, "{token}", "#", "fragment", "download?download_token={token}"),
@@ -271,22 +306,33 @@ _PARSERS: dict[str, Callable[..., Any]] = {
 """How each kind of extra is read: from its value, and its bounds."""
 
 
-def _read_extras(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """All extras: absent, null and empty ones have their defaults, but an empty list of guards is an error."""
+def _refuse_misspellings(extra: Mapping[str, Any]) -> None:
+    """Reject an unknown extra that is nearly a known one: what it was to protect or to declare would not count."""
+    known = {name.replace("_", ""): name for name in EXTRAS}
     for name in _unknown(extra):
         bare = re.sub("[^a-z]", "", name.lower())
-        if "protect" in bare or get_close_matches(bare, [_GUARD.replace("_", "")], 1, 0.8):
+        close = get_close_matches(bare, known, 1, 0.8) or [one for one in known if len(bare) > 4 and one.startswith(bare)]
+        if close:
             raise ConfigurationError(
-                f"extra '{name}' of the connection is unknown, and resembles '{_GUARD}'",
-                advice=f"Write the folders to protect as '{_GUARD}', at the top level of extra; rename anything else.",
+                f"extra '{name}' of the connection is unknown, and resembles '{known[close[0]]}'",
+                advice="Correct its name, and write it at the top level of extra; rename anything else.",
             )
-    return {name: _read(name, extra.get(name)) for name in EXTRAS}
+
+
+def _service(extra: Mapping[str, Any]) -> Service:
+    """The service that an extra names, with what the others declare instead."""
+    row = SERVICES[_read("service", extra["service"]) if _is_set("service", extra) else EXTRAS["service"].default]
+    declared = {name: _read(name, extra[name]) for name in extras_of(Service) if _is_set(name, extra)}
+    return replace(row, needs_file_id="file_id_path" in declared, **declared)
+
+
+def _is_set(name: str, extra: Mapping[str, Any]) -> bool:
+    """Absent, null and empty extras have their defaults, but an empty list of guards is an error."""
+    return extra.get(name) is not None and (extra[name] != "" or name == _GUARD)
 
 
 def _read(name: str, value: Any) -> Any:
     known = EXTRAS[name]
-    if value is None or (value == "" and name != _GUARD):
-        return known.default
     try:
         return _PARSERS[known.kind](value, *known.bounds)
     except ConfigurationError as error:

@@ -1,25 +1,21 @@
-"""The first step of what an attempt means: which signal its response, or its failure, is. ``failures.py`` says what follows.
+"""What an attempt ended with, as one signal; ``failures.py`` says which error each signal is.
 
-- What a 2xx response says of itself counts: extra ``success_when`` where it is set, else the signs of ``contents.py``. A number
-  from 400 to 599 counts as that HTTP status.
-- An upload that has an id was queued: whatever sign of an error stands beside it leaves it in doubt, and so does a missing id
-  where extra ``file_id_path`` says that there is one.
-- Words are the service's own: that the token is refused, that the subject is missing, that it failed inside. A web page is never
-  its word: it may be a front end's, or of another host.
+A response is read in this order: what the connection's owner declared, then the HTTP status, then a short convention, which can
+only make an error of a 2xx response (``services.py`` has its names).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.protocol.contents import Content
+from airflow_provider_cloudstore.protocol import services
+from airflow_provider_cloudstore.protocol.bodies import Body
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.results import is_pending, value_at
-from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.paths import plain
+from airflow_provider_cloudstore.protocol.services import Service
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
@@ -41,77 +37,58 @@ class Signal(Enum):
     FORBIDDEN = auto()
     MISSING = auto()
     """The service says that the subject does not exist."""
+    MAYBE_MISSING = auto()
+    """HTTP 404 that is no JSON: it may be a front end's."""
     NO_SUCH_PATH = auto()
-    """The path does not exist, or a page says so of something."""
+    """HTTP 404 that is not about the subject: a web page, or not what the connection says that "not found" looks like."""
     REJECTED = auto()
-    BAD_SUBJECT = auto()
-    """The service does not accept the id or URL."""
     BAD_REQUEST = auto()
     WRONG_METHOD = auto()
     REDIRECT = auto()
     STATED_ERROR = auto()
     """A 2xx response that says that it is an error."""
     OTHER_ERROR = auto()
-    """The same, and extra ``not_found_pattern`` does not match it."""
+    """The same, where the connection says what "not found" looks like, and it does not look like that."""
     NOT_A_RESPONSE = auto()
     """A 2xx response that cannot be the service's."""
-    WEB_PAGE = auto()
-    """The same: a web page."""
     NO_RESULT = auto()
-    """A success that lacks what the operation asked for."""
-    NO_EVIDENCE = auto()
-    """A success of an upload that lacks the id that the connection's owner says it has."""
+    """A success without the download token."""
+    NO_FILE_ID = auto()
+    """A success of an upload without the id that the connection says it has."""
     NOT_YET = auto()
     """The service is still working on what the operation asked for."""
 
 
 _OF_STATUS: dict[int, Signal] = {
-    400: Signal.BAD_SUBJECT,
     401: Signal.TOKEN_REFUSED,
     403: Signal.FORBIDDEN,
     405: Signal.WRONG_METHOD,
     407: Signal.PROXY_REFUSED,
     408: Signal.IN_DOUBT,
     **dict.fromkeys((404, 410), Signal.MISSING),
-    **dict.fromkeys((411, 413, 414, 415, 422), Signal.BAD_REQUEST),
+    **dict.fromkeys((400, 411, 413, 414, 415, 422), Signal.BAD_REQUEST),
     **dict.fromkeys((425, 429), Signal.LIMITED),  # RFC 8470 section 5.2, RFC 6585 section 4: neither had an effect
 }
 _OF_CLASS = {3: Signal.REDIRECT, 4: Signal.REJECTED}  # all others are in doubt, also what no HTTP exchange ends with: 101, 999
-# Of what no front end's page and no subject says anything.
-_WITHOUT_SUBJECT = {Signal.MISSING: Signal.NO_SUCH_PATH}
-_OF_A_PAGE = {Signal.MISSING: Signal.NO_SUCH_PATH, Signal.BAD_SUBJECT: Signal.BAD_REQUEST}
 _OF_FAILURE = {FailureKind.OUTCOME_UNKNOWN: Signal.IN_DOUBT, FailureKind.PROXY_REFUSED: Signal.PROXY_REFUSED}
-# What the words of an error may make another signal of.
-_OPEN_TO_WORDS = {
-    Signal.STATED_ERROR, Signal.NO_RESULT, Signal.FORBIDDEN, Signal.MISSING, Signal.NO_SUCH_PATH, Signal.REJECTED,
-    Signal.BAD_SUBJECT, Signal.BAD_REQUEST,
-}  # fmt: skip
-_PRECEDENCE = {Signal.IN_DOUBT: 0, Signal.MISSING: 2}
-_CREDENTIALS = (
-    r"(?:(?:access|auth|api|premium|bearer|session)[ _-]?)?"
-    r"(?<!download[ _-])(?<!share[ _-])(?<!file[ _-])(?:token|key|apikey|session|credentials?|authentication|login|ks)"
-)
-_REFUSED = r"(?:invalid|expired|bad|wrong|incorrect|revoked|not valid|no longer valid|could not (?:be )?validate)"
+_STATED = (401, 403, 404, 410, 429, *range(500, 600))
+"""The numbers in a body that mean the HTTP status; no other means more than "an error"."""
+# Beyond the connection's own patterns: English that a service writes of its own token, and not of what a source answered it.
+_CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
 _TOKEN_REFUSED = re.compile(
-    rf"\b{_REFUSED}[ _'\"]{{1,3}}(?:the |your |or expired )?{_CREDENTIALS}\b"
-    rf"|\b{_CREDENTIALS}['\"]?(?: \w+){{0,2}}[ _]{_REFUSED}\b"
-    r"|\b(?:require[sd]? log[ -]?in|log[ -]?in (?:is )?required|not logged in|re-?authenticate|un-?authori[sz]ed|unauthenticated"
-    r"|not authori[sz]ed|not authenticated|no_?auth|authentication (?:failed|required))\b",
+    rf"\b(?:invalid|bad|expired|wrong) (?:or expired )?['\"]?(?:access[ _-]|api[ _-]|auth[ _-])?{_CREDENTIAL}\b"
+    rf"|{_CREDENTIAL}['\"]? (?:is |has )?(?:invalid|expired)\b"
+    r"|\b(?:not logged in|log ?in required|require login|unauthori[sz]ed|unauthenticated|not authori[sz]ed|reauthenticate)\b",
     re.IGNORECASE,
 )
-_OF_A_SOURCE = re.compile(r"\b(?:remote|source|url|uri|fetch\w*|origin|upstream|hoster?|returned|responded)\b|://", re.IGNORECASE)
-_INTERNAL = re.compile(r"\binternal\b|\bdatabase\b|\bserver error\b|\bunexpected\b|\btimed? ?out\b|DATABASE_ERROR", re.IGNORECASE)
+_OF_A_SOURCE = re.compile(r"\b(?:remote|source|url|fetch\w*|origin|upstream|download)\b|://", re.IGNORECASE)
+_OPEN_TO_WORDS = (Signal.STATED_ERROR, Signal.NO_RESULT, Signal.FORBIDDEN, Signal.REJECTED, Signal.BAD_REQUEST)
+_INTERNAL = re.compile(r"\binternal\b.*\berror\b|\binternal_?error\b|\bserver error\b|\bdatabase", re.IGNORECASE)
+_ERROR_STATE = re.compile("(?:error|fail).*", re.DOTALL)
+_NUMBER = re.compile("-?[0-9]{1,9}")
+_NOTHING = ("", "0", "false", "none", "null", "ok", "success", "no error")
 _MAX_RETRY_AFTER = 86_400.0  # seconds; a broken one must not delay a task for years
 _SECONDS = re.compile(r"\d+", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A signal; what happened, one clause; the HTTP status, or the one that a 2xx response states, None without a response."""
-
-    signal: Signal
-    reason: str
-    status: int | None = None
 
 
 def of_status(status: int) -> Signal:
@@ -119,109 +96,143 @@ def of_status(status: int) -> Signal:
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, Signal.IN_DOUBT)
 
 
-def of_failure(failure: TransportFailure) -> Seen:
+def of_failure(failure: TransportFailure) -> Signal:
     """What a request without a complete response means."""
-    return Seen(_OF_FAILURE.get(failure.kind, Signal.UNREACHABLE), failure.reason)
+    return _OF_FAILURE.get(failure.kind, Signal.UNREACHABLE)
 
 
-def of_response(operation: Operation[Any], response: Response, content: Content, settings: Settings, *, has_result: bool) -> Seen:
-    """What a response means; ``has_result``: whether it holds a file's id or a download token, as the operation asked for."""
-    if 200 <= response.status < 300:
-        return _of_2xx(operation, response, content, settings, has_result)
-    signal = _of_other_status(operation, response, content, has_result)
-    if 400 <= response.status < 500:
-        signal = _of_words(operation, signal, content, settings)
-    return Seen(signal, f"HTTP {response.status}", response.status)
+def of_response(
+    operation: type[Operation[Any]] | Operation[Any], response: Response, body: Body, service: Service, *, has_result: bool
+) -> Signal:
+    """What a response means.
 
-
-def _of_2xx(operation: Operation[Any], response: Response, content: Content, settings: Settings, has_result: bool) -> Seen:
-    reason, signs = f"HTTP {response.status}", content.signs
-    stated = _stated(content)
-    is_error = signs.is_error or (signs.mentions_error and not has_result)
-    if settings.success_when and content.top is not None:
-        found = ((_as_text(value_at(content.top, path)), wanted.casefold()) for path, wanted in settings.success_when)
-        is_error = all(text != wanted for text, wanted in found)
-    if is_error:
-        reason += f", but the service reports an error{f' ({stated})' if stated else ''}"
-        return Seen(_of_error(operation, content, stated, settings, has_result), reason, stated or response.status)
-    if content.problem:
-        signal = Signal.WEB_PAGE if content.is_web_page else Signal.NOT_A_RESPONSE
-        return Seen(signal, f"{reason} with {content.problem}", response.status)
-    return Seen(_of_success(operation, response, content, settings, has_result), reason, response.status)
-
-
-def _of_error(operation: Operation[Any], content: Content, stated: int | None, settings: Settings, has_result: bool) -> Signal:
-    """What a 2xx response means that says that it is an error."""
-    if has_result and not operation.idempotent:
+    :param has_result: whether it holds what the operation asked for: a file's id, or a download token.
+    """
+    is_2xx = 200 <= response.status < 300
+    if is_2xx and not body.problem and not _is_error(operation, body, service, has_result=has_result):
+        return _of_success(operation, response, body, service, has_result=has_result)
+    if is_2xx and body.problem:
+        return Signal.NOT_A_RESPONSE
+    status = stated_status(body) if is_2xx else response.status
+    signal = of_status(status) if status else Signal.STATED_ERROR
+    if has_result and not operation.idempotent and (is_2xx or signal is not Signal.LIMITED):
         return Signal.IN_DOUBT  # it has a file's id
-    signal = _about_subject(operation, of_status(stated), content) if stated else Signal.STATED_ERROR
-    signal = _of_words(operation, signal, content, settings)
-    if stated or signal in (Signal.TOKEN_REFUSED, Signal.MISSING):
-        return signal
-    is_code_alone = not (content.signs.says_error or content.signs.mentions_error)
-    # Nothing says that an upload failed, or nothing but a code of the service's own.
-    is_unclear = not operation.idempotent and is_code_alone and not (content.signs.codes and content.words)
-    return Signal.IN_DOUBT if is_unclear or _INTERNAL.search(content.words) else signal
+    declared = None if 500 <= response.status <= 599 else _declared(operation, body, service)
+    return declared or _of_error(operation, signal, response, body, service)
 
 
-def _of_success(operation: Operation[Any], response: Response, content: Content, settings: Settings, has_result: bool) -> Signal:
-    """What a 2xx response means that shows no sign of an error."""
-    if has_result or not operation.must_hold_result(settings):
+def _of_error(operation: Any, signal: Signal, response: Response, body: Body, service: Service) -> Signal:
+    """What an error means of which the connection says nothing."""
+    if response.status == 503 and is_rate_limit(response):
+        # A front end's page (Varnish's, after a timeout), and what may be cut off, leave an upload in doubt.
+        is_clear = "content-length" in response.headers and not body.problem
+        return Signal.LIMITED if is_clear or operation.idempotent else Signal.IN_DOUBT
+    if signal is not Signal.MISSING:
+        return _of_words(operation, signal, body, service)
+    if body.problem or service.not_found_pattern or not operation.has_subject:
+        return Signal.NO_SUCH_PATH
+    return signal if isinstance(body.data, dict) else Signal.MAYBE_MISSING
+
+
+def _is_error(operation: Any, body: Body, service: Service, *, has_result: bool) -> bool:
+    """Whether a 2xx response says that it is an error: by the declaration, or else by the convention."""
+    condition = service.condition_of(operation.key)
+    if condition and isinstance(body.data, (dict, list)):
+        return not condition.holds(body.data)
+    return has_sign_of_error(body, has_result=has_result)
+
+
+def has_sign_of_error(body: Body, *, has_result: bool) -> bool:
+    """Whether the convention makes an error of a 2xx response."""
+    if not isinstance(body.data, dict):
+        return body.data is False
+    fields = _plain_fields(body)
+    codes = [number for name in services.ERROR_CODES if (number := _number(fields.get(name))) is not None]
+    return (
+        any(fields.get(name) is False or _is_error_status(fields.get(name)) for name in services.ERROR_STATES)
+        or bool(_error_states(body))
+        or any(_says_nothing(fields[name]) for name in services.ERROR_FLAGS if fields.get(name) is not None)
+        or any(not (number in (0, 1) or 200 <= number <= 299) for number in codes)
+        or (not has_result and any(not _says_nothing(fields.get(name)) for name in services.ERROR_FIELDS))
+    )
+
+
+def stated_status(body: Body) -> int | None:
+    """The HTTP status that a number in the body means, or None."""
+    fields = _plain_fields(body)
+    numbers = (_number(fields.get(name)) for name in (*services.ERROR_CODES, *services.ERROR_STATES))
+    return next((number for number in numbers if number in _STATED), None)
+
+
+def _plain_fields(body: Body) -> dict[str, Any]:
+    return {plain(name): value for name, value in body.data.items()} if isinstance(body.data, dict) else {}
+
+
+def _error_states(body: Body) -> list[str]:
+    states = (_plain_fields(body).get(name) for name in services.ERROR_STATES)
+    return [state for state in states if isinstance(state, str) and _ERROR_STATE.match(state.strip().lower())]
+
+
+def _number(value: Any) -> int | None:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return int(value) if is_number or (isinstance(value, str) and _NUMBER.fullmatch(value.strip())) else None
+
+
+def _is_error_status(value: Any) -> bool:
+    return 400 <= (_number(value) or 0) <= 599
+
+
+def _says_nothing(value: Any) -> bool:
+    if isinstance(value, (dict, list)):
+        return all(map(_says_nothing, value.values() if isinstance(value, dict) else value))
+    return str(value).strip().lower() in _NOTHING
+
+
+def _of_success(operation: Any, response: Response, body: Body, service: Service, *, has_result: bool) -> Signal:
+    """What a 2xx response means that is no error."""
+    if has_result or not operation.needs_result(service):
         return Signal.SUCCESS
     if not operation.idempotent:
-        return Signal.NO_EVIDENCE
-    if response.status == 202 or is_pending(content):
-        return Signal.NOT_YET
-    return _of_words(operation, Signal.NO_RESULT, content, settings) if isinstance(content.data, dict) else Signal.NO_RESULT
+        return Signal.NO_FILE_ID
+    if declared := _declared(operation, body, service):
+        return declared
+    states = _plain_fields(body)
+    is_pending = any(str(states.get(name)).lower() in services.PENDING_STATES for name in services.ERROR_STATES)
+    return Signal.NOT_YET if response.status == 202 or is_pending else _of_words(operation, Signal.NO_RESULT, body, service)
 
 
-def _of_words(operation: Operation[Any], signal: Signal, content: Content, settings: Settings) -> Signal:
-    """What a signal is after what the service says in words, which is shown whatever that is."""
-    if signal not in _OPEN_TO_WORDS or content.is_web_page:
+def _declared(operation: Any, body: Body, service: Service) -> Signal | None:
+    """What the connection's owner says that an error means; a web page is never the service's word."""
+    patterns = [(Signal.TOKEN_REFUSED, service.token_refused_pattern)]
+    if operation.has_subject:
+        patterns.append((Signal.MISSING, service.not_found_pattern))
+    if body.problem or body.data is None:
+        return None
+    texts = (words_of(body, service), body.text)
+    return next((means for means, pattern in patterns if pattern and any(map(pattern.search, texts))), None)
+
+
+def _of_words(operation: Any, signal: Signal, body: Body, service: Service) -> Signal:
+    """What a signal is after what the service says in words, where the connection's owner has not said what they mean."""
+    if signal not in _OPEN_TO_WORDS or body.problem:
         return signal
-    for means, pattern in (
-        (Signal.TOKEN_REFUSED, settings.token_refused_pattern),
-        (Signal.MISSING, settings.not_found_pattern if operation.has_subject and content.top is not None else None),
-    ):
-        if pattern and content.message and pattern.search(content.message):
-            return means
-    if refuses_token(content):
+    words = words_of(body, service)
+    if not service.token_refused_pattern and _TOKEN_REFUSED.search(words) and not _OF_A_SOURCE.search(words):
         return Signal.TOKEN_REFUSED
-    return Signal.OTHER_ERROR if signal is Signal.STATED_ERROR and settings.not_found_pattern else signal
+    if signal is not Signal.STATED_ERROR:
+        return signal
+    if _INTERNAL.search(words):
+        return Signal.IN_DOUBT
+    return Signal.OTHER_ERROR if operation.has_subject and service.not_found_pattern else signal
 
 
-def refuses_token(content: Content) -> bool:
-    """Whether words say that the access token is refused, and not what a source answered."""
-    return not _OF_A_SOURCE.search(content.words) and bool(_TOKEN_REFUSED.search(content.message))
-
-
-def _as_text(value: Any) -> str:
-    return (str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)).strip().casefold()
-
-
-def _of_other_status(operation: Operation[Any], response: Response, content: Content, has_result: bool) -> Signal:
-    if has_result and not operation.idempotent and of_status(response.status) is not Signal.LIMITED:
-        return Signal.IN_DOUBT  # it has a file's id
-    # A front end's page (Varnish's, after a timeout), and what may be cut off, leave an upload in doubt.
-    says_enough = "content-length" in response.headers and not content.problem
-    if response.status == 503 and is_rate_limit(response) and (operation.idempotent or says_enough):
-        return Signal.LIMITED
-    signal, stated = of_status(response.status), _stated(content)
-    if signal is Signal.MISSING and stated:
-        signal = of_status(stated)  # the service's own word is nearer to the subject than a front end's status
-    return _about_subject(operation, signal, content)
-
-
-def _about_subject(operation: Operation[Any], signal: Signal, content: Content) -> Signal:
-    """What a signal is if the response cannot be about the subject: a page, what is broken, or an operation that has none."""
-    if content.problem:
-        return _OF_A_PAGE.get(signal, signal)
-    return signal if operation.has_subject else _WITHOUT_SUBJECT.get(signal, signal)
-
-
-def _stated(content: Content) -> int | None:
-    """The HTTP status that a response states; of several, one in doubt comes first, and "not found" last."""
-    return min(content.signs.statuses, key=lambda one: _PRECEDENCE.get(of_status(one), 1), default=None)
+def words_of(body: Body, service: Service) -> str:
+    """What the service says, with single spaces: plain text, the first text or number where its words are, or a state's error."""
+    if body.problem:
+        return ""
+    found = [body.data] if isinstance(body.data, str) else [*service.message_path.values_in(body.data), *_error_states(body)]
+    texts = (" ".join(str(one).split()) for one in found if isinstance(one, (str, int)) and not isinstance(one, bool))
+    return next(filter(None, texts), "")
 
 
 def is_rate_limit(response: Response) -> bool:

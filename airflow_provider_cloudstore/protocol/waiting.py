@@ -51,16 +51,16 @@ class FileWait:
     def _deadline(self) -> datetime:
         return self.began + timedelta(seconds=self.timeout)
 
-    def pause_after(self, error: CloudStoreError, now: datetime, log: Callable[[str], None]) -> float:
+    def next_pause_or_raise(self, error: CloudStoreError, now: datetime, log: Callable[[str], None]) -> float:
         """Seconds until the next poll: the interval with some jitter, or ``Retry-After`` if longer, but not past the deadline.
 
         :param log: is called with one line if the reason to go on has changed.
         :raises FileWaitTimeoutError: if the deadline has passed.
         :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
-        if not (self._tolerates(now) if error.inconclusive else error.waits):
+        if error.wait == "ends" or (error.wait == "tolerates" and not self._tolerates(now)):
             raise error
-        if not error.inconclusive:
+        if error.wait != "tolerates":
             self._inconclusive.clear()
         is_new, self._reason = error.reason != self._reason, error.reason
         if now >= self._deadline:
@@ -79,9 +79,9 @@ class FileWait:
     def _describe(self, error: CloudStoreError) -> str:
         until = f" until {self._deadline:%Y-%m-%d %H:%M:%S} UTC" if self.remembered else ""
         ends = f"polling every {self.interval:g} s{until}"
-        if error.inconclusive and self.remembered:
+        if error.wait == "tolerates" and self.remembered:
             return (
-                f"The response is inconclusive about file '{self.file_id}' ({error.reason}); {ends}, "
+                f"The response says nothing of file '{self.file_id}' ({error.reason}); {ends}, "
                 f"or until {INCONCLUSIVE_POLLS} such responses in a row span {INCONCLUSIVE_SECONDS:g} s"
             )
         return f"File '{self.file_id}' is not available yet ({error.reason}); {ends}"

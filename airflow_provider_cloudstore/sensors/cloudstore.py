@@ -76,7 +76,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         if self.deferrable:
             poll_until_available(self, hook, wait, deferrable=True)
         elif isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
-            wait.pause_after(found, datetime.now(UTC), self.log.info)  # or raise; the pause itself is Airflow's
+            wait.next_pause_or_raise(found, datetime.now(UTC), self.log.info)  # or raise; the pause itself is Airflow's
             return False
         self._announce(context, wait.file_id, hook)
         return True

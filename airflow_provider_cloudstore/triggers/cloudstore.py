@@ -69,4 +69,4 @@ class FileAvailableTrigger(BaseTrigger):
                     missing = error
                 if missing is None:
                     return
-                await asyncio.sleep(wait.pause_after(missing, datetime.now(UTC), self.log.info))
+                await asyncio.sleep(wait.next_pause_or_raise(missing, datetime.now(UTC), self.log.info))

@@ -67,7 +67,7 @@ def test_a_class_declares_each_of_its_consequences() -> None:
 def test_a_hint_is_of_the_error_its_cause_or_its_class() -> None:
     assert str(exceptions.NotFoundError("HTTP 404", advice="Ask Ada.")) == "HTTP 404.\nAsk Ada."
     assert "ask whoever runs the service" in str(exceptions.TransientServiceError("x", operation="remote upload"))
-    assert "max_concurrency" in str(exceptions.BatchInterruptedError("x", operation="batch upload", cause="rate_limit"))
+    assert "max_concurrency" in str(exceptions.BatchInterruptedError("x", operation="batch upload", ended_by="rate_limit"))
 
 
 # What a terminal or a log interprets: line breaks of every kind, escapes of a terminal, and what reverses the order of text.

@@ -107,7 +107,7 @@ def test_it_ends_at_once_before_anything_is_sent(steps: int, ended_by: str) -> N
         report = batch.run(time_limit=60 if ended_by == "timeout" else HANGS)
     error = ended.value if ended else report.error
     assert isinstance(error, exceptions.BatchInterruptedError)
-    assert error.cause == ended_by
+    assert error.ended_by == ended_by
     assert 60 <= batch.took <= 62
     assert (batch.left, batch.requests) == (0, 0)
 

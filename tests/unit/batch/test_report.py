@@ -49,8 +49,8 @@ def test_no_url_may_fail_or_be_unknown(failed: int, unknown: int, error: str) ->
 
 
 def test_the_error_of_a_batch_that_ended_early_counts_what_is_left_and_keeps_the_rest_of_it() -> None:
-    early = exceptions.BatchInterruptedError("the task was terminated", operation="batch upload", cause="terminated")
+    early = exceptions.BatchInterruptedError("the task was terminated", operation="batch upload", ended_by="terminated")
     error = conclude(ledger_of(queued=1000, failed=2, unsent=5), early).error
     assert isinstance(error, exceptions.BatchInterruptedError)
     assert "the task was terminated.\n1,000 queued, 2 failed, 5 unsent of 1,007 URLs. " in str(error)
-    assert error.cause == "terminated"
+    assert error.ended_by == "terminated"

@@ -109,7 +109,7 @@ def test_a_receipt_holds_the_response_of_the_service(body: str) -> None:
 def test_refused_requests_in_a_row_end_the_batch() -> None:
     _, report = send(urls(100), lambda url, now: 400, max_consecutive_failures=10, max_concurrency=1)
     assert isinstance(report.error, exceptions.BatchStoppedError)
-    assert report.error.cause == "refused"
+    assert report.error.ended_by == "refused"
     assert report.error.reason.startswith("10 requests in a row were refused (max_consecutive_failures), last: ")
     assert report.error.subject == "https://source.example/9?***"
     assert counts(report) == {"failed": 10, "unsent": 90}
@@ -142,7 +142,7 @@ def test_a_connection_that_is_refused_ends_the_batch_and_leaves_the_rest_unsent(
 ) -> None:
     _, report = send(urls(100), lambda url, now: answer if number_of(url) >= 40 else 200, max_concurrency=1)
     assert isinstance(report.error, kind)
-    assert (report.error.cause, report.error.permanent) == (cause, not cause)
+    assert (report.error.ended_by, report.error.permanent) == (cause, not cause)
     assert counts(report) == {"queued": 40, "unsent": 60}
 
 

@@ -103,7 +103,7 @@ async def test_fifteen_minutes_without_a_success_end_the_batch(error: exceptions
     assert 1000 + 900 - 64 < now() <= 1000 + 900  # nobody waits for a probe that would come too late
     assert isinstance(one.error, exceptions.BatchInterruptedError)
     assert f"its last response: {error.reason}" in one.error.reason
-    assert (one.error.cause, one.error.status, one.error.permanent) == (cause, error.status, False)
+    assert (one.error.ended_by, one.error.status, one.error.permanent) == (cause, error.status, False)
 
 
 @in_virtual_time

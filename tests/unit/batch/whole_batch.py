@@ -94,4 +94,4 @@ def counts(counted: Report | Ledger) -> dict[str, int]:
 
 def cause(report: Report) -> str:
     assert isinstance(report.error, (exceptions.BatchInterruptedError, exceptions.BatchStoppedError)), report.error
-    return report.error.cause
+    return report.error.ended_by

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.download_requests import MAX_REDIRECTS, Download, download_url
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.results import DownloadLink
+from airflow_provider_cloudstore.results import DownloadLink
 from tests.support import TOKEN, settings
 
 URL = "https://cdn.example.com/d/t0ken-of-a-link?sig=a%2Bb"

@@ -6,7 +6,7 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore.protocol.contents import read_content
-from airflow_provider_cloudstore.protocol.results import FolderDeletion, find_link
+from airflow_provider_cloudstore.results import FolderDeletion, find_link
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import RECEIVED, response
 

@@ -1,0 +1,111 @@
+"""Finds a file's id, and a download token with its URL and its expiry, in a response, where the service declares them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qs, quote, urljoin, urlsplit, urlunsplit
+
+import pendulum
+from pendulum import UTC, DateTime
+
+from airflow_provider_cloudstore.protocol.bodies import Body
+from airflow_provider_cloudstore.protocol.guards import is_nothing
+from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
+from airflow_provider_cloudstore.protocol.services import Service
+from airflow_provider_cloudstore.results import DownloadLink
+
+_TOKENS_IN_QUERY = ("download_token", "token")
+_URL = re.compile(r"https?://[^\s\\]+", re.IGNORECASE)
+_EPOCH_FROM = 100_000_000  # a smaller number would be a date before 1973, so it is seconds from now
+_MILLISECONDS_FROM = 100_000_000_000  # as seconds, a date after the year 5138
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_MIN_BARE_TOKEN = 8  # characters of a plain text; a shorter one is a word
+_PLACEHOLDER = re.compile(r"0+|-[0-9]+")  # what careless services write for nothing
+
+
+def moment(timestamp: float) -> DateTime:
+    """A Unix time as a date in UTC. Pendulum's own conversions take six times as long, and a batch needs one for each URL."""
+    at = datetime.fromtimestamp(timestamp, UTC)
+    return DateTime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, UTC)
+
+
+def secrets_of(link: DownloadLink) -> tuple[Secret, ...]:
+    """The token of a link, and the credentials in its URL."""
+    return tuple({Secret(link.token), *url_secrets(link.url_with_token or "")})
+
+
+def find_file_id(body: Body, service: Service, secrets: tuple[Secret, ...]) -> str | None:
+    """The id of an uploaded file, or None if the response does not contain it, or repeats one of ``secrets`` in its place."""
+    return next(_texts(service.file_id_path.values_in(body.data), secrets), None)
+
+
+def find_link(
+    file_id: str, body: Body, service: Service, secrets: tuple[Secret, ...], *, received: float, base_url: str
+) -> DownloadLink | None:
+    """The download link in a response, or None if it contains no token.
+
+    A token that is nowhere else is taken from the query of the URL. A value that repeats one of ``secrets`` is neither.
+
+    :param received: when the response arrived (Unix time).
+    :param base_url: what a URL without a host is relative to.
+    """
+    created_at = moment(received)
+    candidates = service.token_path.values_in(body.data)
+    if isinstance(body.data, str):
+        candidates = iter([body.data] if len(body.data) >= _MIN_BARE_TOKEN else [])
+    urls = [absolute_url(text, base_url) for text in _texts(service.download_url_path.values_in(body.data), secrets)]
+    tokens = (text for text in _texts(candidates, secrets) if not re.search(r"\s", text) or _URL.match(text))
+    token = next(tokens, None) or next(filter(None, map(_token_in_query, urls)), None)
+    if token is None:
+        return None
+    url = next((one for one in (absolute_url(token, base_url), *urls) if _URL.fullmatch(one)), None)
+    if url is None and service.download_url:
+        url = service.download_url.replace("{token}", quote(token, safe=""))
+    expiries = (_expiry(value, created_at) for value in service.expires_path.values_in(body.data))
+    return DownloadLink(file_id, token, url, created_at, next(filter(None, expiries), None))
+
+
+def absolute_url(text: str, base_url: str) -> str:
+    """A URL of the service: one without a host resolved, and its spaces and the like percent-encoded, as in redirects.
+
+    What is no URL stays as it is.
+    """
+    if not text.startswith("/") and not _URL.match(text):
+        return text
+    with suppress(ValueError):  # brackets without an IPv6 address
+        parts = urlsplit(urljoin(base_url, text))
+        path, query = (quote(part, safe="!$%&'()*+,/:;=?@[]~") for part in (parts.path, parts.query))  # keeps what is encoded
+        return urlunsplit((parts.scheme, parts.netloc, path, query, parts.fragment))
+    return text
+
+
+def _texts(values: Iterable[Any], secrets: tuple[Secret, ...]) -> Iterator[str]:
+    """Those that say something, as text: neither zero nor a word for nothing, such as ``null``, and no secret of the call."""
+    for value in values:
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if not isinstance(text, str) or _CONTROLS.search(text) or is_nothing(text) or _PLACEHOLDER.fullmatch(text):
+            continue
+        if not hides_secret(text, secrets):
+            yield text
+
+
+def _token_in_query(url: str) -> str | None:
+    # A token has no space, so a plus sign is one that the service forgot to encode.
+    values = parse_qs(url.partition("?")[2].partition("#")[0].replace("+", "%2B"))
+    return next((values[name][0] for name in _TOKENS_IN_QUERY if name in values), None)
+
+
+def _expiry(value: Any, created_at: DateTime) -> DateTime | None:
+    """A date of ISO 8601, in UTC if it names no zone; or seconds or milliseconds since 1970, or seconds from now."""
+    with suppress(ValueError, TypeError, OverflowError, OSError):  # not a date, or one out of range
+        if isinstance(value, str) and not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
+            return pendulum.instance(datetime.fromisoformat(value), tz="UTC").in_timezone("UTC")
+        seconds = float("nan" if isinstance(value, bool) else value)
+        if seconds < _EPOCH_FROM:
+            return created_at.add(seconds=seconds)
+        return moment(seconds / 1000 if seconds > _MILLISECONDS_FROM else seconds)
+    return None

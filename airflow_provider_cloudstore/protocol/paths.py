@@ -1,0 +1,139 @@
+"""Where something stands in a JSON body, and what it must be: the two small languages in which a service is declared.
+
+A *path* is keys and positions joined by dots (``data.links.0.url``), or a JSON Pointer (RFC 6901) if it begins with ``/``, for
+keys that have dots themselves. Alternatives are joined by ``|``. Keys are compared without case, ``_`` and ``-``.
+
+A *condition* is what holds exactly if a response is a success: ``path=value``, ``path`` (it is there, and not empty, null or
+false) or ``!path``; ``&`` joins what must hold together, ``|`` the alternatives.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_NEGLIGIBLE = ("", "null", "false", "none")
+_POSITION = re.compile("[0-9]{1,6}")
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Alternative paths, tried in order."""
+
+    alternatives: tuple[tuple[str, ...], ...] = ()
+
+    @classmethod
+    def parse(cls, text: Any) -> Paths:
+        """The paths that a text describes.
+
+        :raises ValueError: if it describes none.
+        """
+        found = tuple(_keys(one.strip()) for one in text.split("|")) if isinstance(text, str) else ((),)
+        if not all(keys and all(keys) for keys in found):
+            raise ValueError("must be keys and positions joined by dots, such as data.links.0.key, with alternatives joined by |")
+        return cls(found)
+
+    def __str__(self) -> str:
+        return "|".join(_written(keys) for keys in self.alternatives)
+
+    def values_in(self, data: Any) -> Iterator[Any]:
+        """The values at those paths that lead somewhere."""
+        for keys in self.alternatives:
+            value = data
+            for key in keys:
+                value = _child(value, key)
+            if value is not None:
+                yield value
+
+
+def _keys(path: str) -> tuple[str, ...]:
+    if not path.startswith("/"):
+        return () if re.search(r"[\[\]$]", path) else tuple(key.strip() for key in path.split("."))
+    return tuple(key.replace("~1", "/").replace("~0", "~") for key in path[1:].split("/"))
+
+
+def _written(keys: tuple[str, ...]) -> str:
+    if any("." in key or "/" in key for key in keys):
+        return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
+    return ".".join(keys)
+
+
+def _child(value: Any, key: str) -> Any:
+    if isinstance(value, list):
+        return value[int(key)] if _POSITION.fullmatch(key) and int(key) < len(value) else None
+    if not isinstance(value, dict):
+        return None
+    if key in value:
+        return value[key]
+    return next((one for name, one in value.items() if plain(name) == plain(key)), None)
+
+
+@functools.lru_cache  # a service has few of them
+def plain(key: str) -> str:
+    """A key as it is compared: ``fileId`` and ``file_id`` are one."""
+    return key.lower().replace("_", "").replace("-", "")
+
+
+def leaves_of(data: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Each value in parsed JSON that holds no other one, with its path as an extra has it."""
+    children = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    if not children:
+        yield _written(keys), data
+    for key, value in children:
+        yield from leaves_of(value, (*keys, str(key)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """One ``path``, ``!path`` or ``path=value``."""
+
+    paths: Paths
+    wanted: str | None
+    negated: bool
+
+    def holds(self, data: Any) -> bool:
+        found = next(self.paths.values_in(data), None)
+        if self.wanted is not None:
+            return _as_text(found) == self.wanted
+        is_there = bool(found) if isinstance(found, (dict, list)) else _as_text(found) not in _NEGLIGIBLE
+        return is_there is not self.negated
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a response holds exactly if it is a success: any of these, each of which is all of its tests."""
+
+    alternatives: tuple[tuple[_Test, ...], ...] = ()
+
+    @classmethod
+    def parse(cls, text: Any) -> Condition:
+        """The condition that a text describes.
+
+        :raises ValueError: if it describes none.
+        """
+        parts = [one.split("&") for one in text.split("|")] if isinstance(text, str) else [[""]]
+        return cls(tuple(tuple(map(_parse_test, tests)) for tests in parts))
+
+    def holds(self, data: Any) -> bool:
+        """Whether parsed JSON meets it."""
+        return any(all(test.holds(data) for test in tests) for tests in self.alternatives)
+
+
+def _parse_test(text: str) -> _Test:
+    path, equals, wanted = (part.strip() for part in text.partition("="))
+    negated = path.startswith("!")
+    keys = _keys(path.removeprefix("!").strip())
+    if not (keys and all(keys)) or (equals and (negated or not wanted)):
+        raise ValueError(
+            "must be path=value, path or !path, such as status=ok or data.id, with & for all of several and | for alternatives"
+        )
+    return _Test(Paths((keys,)), wanted.casefold() if equals else None, negated)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    return str(value).strip().casefold()

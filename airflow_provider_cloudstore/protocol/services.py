@@ -1,0 +1,116 @@
+"""All that is particular to a service, declared: one dataclass, and a row of data for each service that is known.
+
+Each field is also an extra of the connection with the same name, which wins over the row. A service that nobody has heard of is a
+handful of extras.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_cloudstore.protocol.extras import Extra, Extras, declare, extras_of
+from airflow_provider_cloudstore.protocol.paths import Condition, Paths
+
+IN_DOCUMENT, IN_HEADER, IN_PARAMETER = TOKEN_PLACES = ("document", "header", "parameter")
+
+ERROR_STATES = ("status", "state", "result")
+"""Fields that make an error of a response, if they are false, begin with ``error`` or ``fail``, or are the HTTP status of one."""
+ERROR_FLAGS = ("success", "ok")
+"""The same, if they are false or 0."""
+ERROR_CODES = ("code", "errno", "statuscode", "errorcode")
+"""The same, if they are a number other than 0, 1 and 200 to 299."""
+ERROR_FIELDS = ("error", "errors")
+"""The same, if they say something, and the response lacks what the call asked for."""
+PENDING_STATES = ("pending", "queued", "processing")
+"""What a state holds while the file is not ready."""
+_MESSAGES = (
+    "response|message|msg|error.message|error.error_msg|error_description|error_message|error_msg|errmsg|errors.0.message|error"
+    "|detail|description|reason|data.message|0|error.code|errno|code"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What a service is like. The defaults are those of the API document, and of the convention for what it does not show."""
+
+    api_path: str = declare("/cloud/api/v2", "API path", "API path", "Where the calls are, below the base URL, such as /api/v2.")
+    token_in: str = declare(
+        IN_DOCUMENT,
+        "token place",
+        "Token in",
+        "How the token travels: document (a POST's header, a GET's query), header, or parameter (a POST's form, a GET's query).",
+    )
+    parameters: Mapping[str, str] = declare({}, "parameters", "Parameters", "What every call carries besides: a JSON object.")
+    success_when: Mapping[str, Condition] = declare(
+        {},
+        "conditions",
+        "Success when",
+        "What a JSON response holds exactly if it is a success: path=value, path or !path, with & and |; or a JSON object with "
+        "one for each of delete, upload and link.",
+    )
+    message_path: Paths = declare(Paths.parse(_MESSAGES), "paths", "Message path", "Where the service's words are.")
+    file_id_path: Paths = declare(
+        Paths.parse("file_id|data.file_id"), "paths", "File id path", "Where the file's id is in an upload's response."
+    )
+    token_path: Paths = declare(
+        Paths.parse("download_token|token|data.download_token|data.token"),
+        "paths",
+        "Token path",
+        "Where the download token is in a link's response.",
+    )
+    download_url_path: Paths = declare(
+        Paths.parse("download_url|url|link|data.download_url|data.url|data.link"),
+        "paths",
+        "Download URL path",
+        "Where the download URL is in a link's response.",
+    )
+    expires_path: Paths = declare(
+        Paths.parse("expires_at|expires|expires_in|data.expires_at|data.expires|data.expires_in"),
+        "paths",
+        "Expiry path",
+        "Where the token's expiry is in a link's response: a date, or seconds.",
+    )
+    not_found_pattern: re.Pattern[str] | None = declare(
+        None, "pattern", "Not-found pattern", 'Regular expression, without case: an error that it matches means "not found".'
+    )
+    token_refused_pattern: re.Pattern[str] | None = declare(
+        None, "pattern", "Token-refused pattern", "Regular expression, without case: an error that it matches means HTTP 401."
+    )
+    download_url: str = declare("", "download URL", "Download URL", "URL to download from, with {token} as placeholder.")
+    needs_file_id: bool = field(default=False)
+    """Whether an upload's response without an id leaves it in doubt: the connection says where the id is."""
+
+    def condition_of(self, operation: str) -> Condition | None:
+        """What a response to an operation, by its key, holds exactly if it is a success; None for the convention."""
+        return self.success_when.get(operation) or self.success_when.get("")
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+API_V2 = "api-v2"
+SERVICES: dict[str, Service] = {
+    API_V2: Service(),
+    # Sites that run the YetiShare software. Read in public API pages, clients and servers; no site was called.
+    "yetishare": replace(
+        Service(),
+        api_path="/api/v2",
+        token_in=IN_PARAMETER,
+        success_when={"": Condition.parse("_status=success|status=success")},
+        message_path=Paths.parse("response|message|0"),
+        download_url_path=Paths.parse("data.download_url"),
+        not_found_pattern=_pattern("could not find (file|folder) based on|failed deleting the folder"),
+        token_refused_pattern=_pattern("could not validate access_token|access token expired"),
+    ),
+}
+"""By its name, which extra ``service`` names."""
+
+EXTRAS: dict[str, Extra] = {
+    "service": Extra(API_V2, "service", "Service", f"The service that the other settings change: {' or '.join(SERVICES)}."),
+    **extras_of(Service),
+    **extras_of(Extras),
+}
+"""All extras of a connection, by name."""
