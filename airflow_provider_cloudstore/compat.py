@@ -31,6 +31,7 @@ if TYPE_CHECKING or _AIRFLOW >= (3, 2):
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,
+        AirflowSkipException,
         AirflowTaskTimeout,
         TaskDeferred,
     )
@@ -41,6 +42,7 @@ else:
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,
+        AirflowSkipException,
         AirflowTaskTimeout,
         TaskDeferred,
     )

@@ -45,9 +45,9 @@ def ours(url: str, target: Path) -> str:
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
     from airflow_provider_cloudstore.clients.streaming import stream
     from airflow_provider_cloudstore.protocol.download_requests import Download
-    from airflow_provider_cloudstore.results import DownloadLink
     from airflow_provider_cloudstore.protocol.secrets import Secret
     from airflow_provider_cloudstore.protocol.settings import Settings
+    from airflow_provider_cloudstore.results import DownloadLink
     from airflow_provider_cloudstore.stores import atomic_write
 
     settings = Settings("http://127.0.0.1", Secret("token"))

@@ -34,7 +34,7 @@ class Extra:
 def declare(default: Any, kind: str, label: str, help: str, *, bounds: tuple[float, ...] = (), is_secret: bool = False) -> Any:
     """A dataclass field that is an extra."""
     extra = Extra(default, kind, label, help, bounds, is_secret)
-    return field(default_factory=lambda: default, metadata={"extra": extra})
+    return field(default_factory=lambda: default, metadata={"extra": extra}, repr=not is_secret)
 
 
 def extras_of(declaration: type[Any]) -> dict[str, Extra]:

@@ -42,7 +42,9 @@ class Service:
         "Token in",
         "How the token travels: document (a POST's header, a GET's query), header, or parameter (a POST's form, a GET's query).",
     )
-    parameters: Mapping[str, str] = declare({}, "parameters", "Parameters", "What every call carries besides: a JSON object.")
+    parameters: Mapping[str, str] = declare(
+        {}, "parameters", "Parameters", "What every call carries besides: a JSON object.", is_secret=True
+    )
     success_when: Mapping[str, Condition] = declare(
         {},
         "conditions",

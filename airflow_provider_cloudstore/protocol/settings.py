@@ -310,7 +310,7 @@ def _refuse_misspellings(extra: Mapping[str, Any]) -> None:
     """Reject an unknown extra that is nearly a known one: what it was to protect or to declare would not count."""
     known = {name.replace("_", ""): name for name in EXTRAS}
     for name in _unknown(extra):
-        bare = re.sub("[^a-z]", "", name.lower())
+        bare = re.sub("^extra__[^_]*__|[^a-z]", "", name.lower())
         close = get_close_matches(bare, known, 1, 0.8) or [one for one in known if len(bare) > 4 and one.startswith(bare)]
         if close:
             raise ConfigurationError(

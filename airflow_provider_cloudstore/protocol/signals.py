@@ -129,7 +129,7 @@ def _of_error(operation: Any, signal: Signal, response: Response, body: Body, se
         return Signal.LIMITED if is_clear or operation.idempotent else Signal.IN_DOUBT
     if signal is not Signal.MISSING:
         return _of_words(operation, signal, body, service)
-    if body.problem or service.not_found_pattern or not operation.has_subject:
+    if body.problem or (service.not_found_pattern and operation.has_subject):
         return Signal.NO_SUCH_PATH
     return signal if isinstance(body.data, dict) else Signal.MAYBE_MISSING
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator
+from airflow_provider_cloudstore.compat import AirflowSensorTimeout, AirflowSkipException, BaseSensorOperator
 from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator, known_context
 from airflow_provider_cloudstore.operators.links import FileLink, announce_file
@@ -27,8 +26,9 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     yet"; 429, 5xx and an unreachable service are waited out. A response that says nothing about the file (a web page, a
     redirect, 403, 405 and the like) ends the wait after three such polls in a row, at least 30 seconds from first to last; in
     ``mode="reschedule"``, which keeps nothing between polls, only ``timeout`` does. Any other error ends the wait at once.
-    ``soft_fail`` is Airflow's: it skips the task also after a permanent error, such as an invalid connection, but not after a
-    rejected token. The return value is the file's id. Asset events of the task's ``outlets`` hold the id under ``file_id``.
+    ``soft_fail`` skips the task after any error.
+
+    The return value is the file's id. Asset events of the task's ``outlets`` hold the id under ``file_id``.
 
     :param file_id: the file (templated).
     :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.
@@ -61,12 +61,19 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
 
     def execute(self, context: Context) -> str:
         """Wait, and return the file's id; Airflow handles ``mode`` and the like."""
+        from airflow_provider_cloudstore.exceptions import CloudStoreError
+
         self._wait = self._begin_wait()
         with self._open_hook() as self._hook:
-            with suppress(AirflowSensorTimeout):  # it names neither the file nor the service's response
+            try:
                 super().execute(context)
-                return self._wait.file_id
-            raise self._wait.timed_out()
+            except CloudStoreError as error:  # Airflow itself skips after any error of a wait that was deferred
+                if self.soft_fail:
+                    raise AirflowSkipException(str(error)) from None
+                raise
+            except AirflowSensorTimeout:  # it names neither the file nor the service's response
+                raise self._wait.timed_out() from None
+            return self._wait.file_id
 
     def poke(self, context: Context) -> bool:
         """Poll once. A deferrable sensor polls for a few seconds, then defers."""

@@ -14,10 +14,10 @@ PACKAGE = Path(__file__).resolve().parent.parent.parent / "airflow_provider_clou
 OWN = PACKAGE.name
 FILES = [(file.relative_to(PACKAGE).parts[0].removesuffix(".py"), file) for file in sorted(PACKAGE.rglob("*.py"))]
 """Each file and its room: the folder, or the module in the package itself."""
-ORDER = ("compat", "exceptions", "protocol", "clients", "stores", "batch", "hooks", "triggers", "operators", "sensors")
+ORDER = ("compat", "exceptions", "results", "protocol", "clients", "stores", "batch", "hooks", "triggers", "operators", "sensors")
 """From the bottom up."""
 BESIDE = {
-    "doctor": {"doctor", "compat", "exceptions", "hooks", "clients", "protocol", "provider_info"},
+    "doctor": {"doctor", "compat", "exceptions", "results", "hooks", "clients", "protocol", "provider_info"},
     "emulator": {"emulator", "exceptions", "protocol"},
 }
 GLUE = {"hooks", "triggers", "operators", "sensors", "lineage", "metrics", "compat", "provider_info", "receipts"}

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.compat import AirflowFailException
+from airflow_provider_cloudstore.compat import AirflowException, AirflowFailException, AirflowSensorTimeout
 
 KINDS = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, exceptions.CloudStoreError)]
 DATA: dict[str, Any] = {
     "operation": "delete folder", "subject": "d1", "status": 418, "attempts": 3, "retry_after": 1.5,
-    "message": "no", "inconclusive": True, "cause": "service", "advice": "Ask Ada.",
+    "message": "no", "wait": "tolerates", "ended_by": "service", "advice": "Ask Ada.",
 }  # fmt: skip
 
 
@@ -22,7 +22,7 @@ def seen(error: exceptions.CloudStoreError) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_an_error_survives_pickling_and_copying_unchanged(kind: type[exceptions.CloudStoreError]) -> None:
-    error = kind("HTTP 418", **DATA, retryable=not kind.retried)
+    error = kind("HTTP 418", **DATA)
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert seen(pickle.loads(pickle.dumps(error, protocol))) == seen(error)
     assert seen(copy.copy(error)) == seen(copy.deepcopy(error)) == seen(error)
@@ -32,6 +32,21 @@ def test_an_error_survives_pickling_and_copying_unchanged(kind: type[exceptions.
 def test_a_permanent_error_is_one_that_airflow_does_not_retry(kind: type[exceptions.CloudStoreError]) -> None:
     assert kind.permanent is issubclass(kind, AirflowFailException) is issubclass(kind, exceptions.PermanentError)
     assert not (kind.permanent and kind.retried)
+
+
+def test_airflows_users_catch_every_error_as_airflows_and_a_timeout_as_a_sensors() -> None:
+    assert all(issubclass(kind, AirflowException) for kind in KINDS)
+    assert issubclass(exceptions.FileWaitTimeoutError, AirflowSensorTimeout)
+
+
+def test_a_users_own_class_inherits_what_its_parent_declares() -> None:
+    class QuotaError(exceptions.RateLimitError):
+        """Of a user."""
+
+    error = QuotaError("over quota", **DATA)
+    assert (error.retried, error.metric, QuotaError("x").wait) == (True, "rate_limited", "goes on")
+    assert type(exceptions.CloudStoreError.from_dict(error.to_dict())) is exceptions.RateLimitError
+    assert seen(copy.copy(error)) == seen(error)
 
 
 def test_an_error_survives_the_event_of_a_trigger_with_the_services_words() -> None:
@@ -48,20 +63,11 @@ def test_an_error_says_that_nothing_was_sent_only_where_that_is_certain() -> Non
     assert str(exceptions.InvalidInputError("folder_id is empty")) == "folder_id is empty; nothing was sent."
 
 
-def test_a_class_declares_each_of_its_consequences() -> None:
-    declared = {
-        "effect": exceptions.NO_EFFECT,
-        "retried": True,
-        "about": exceptions.TASK,
-        "waits": True,
-        "metric": "x",
-    }
-    for name in declared:
-        with pytest.raises(TypeError, match=name):
-            type("NewError", (exceptions.CloudStoreError,), {}, **{key: value for key, value in declared.items() if key != name})
-    for kind in KINDS:
-        assert not kind.may_have_effect or kind.sent
-        assert not (kind.retried and kind.about is not exceptions.SERVICE)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_what_may_have_had_an_effect_was_sent_and_a_wait_ends_where_a_task_does(kind: type[exceptions.CloudStoreError]) -> None:
+    assert kind.sent or not kind.may_have_effect
+    assert kind("x").wait in ("ends", "goes on", "tolerates")
+    assert not kind.permanent or kind("x").wait != "goes on"
 
 
 def test_a_hint_is_of_the_error_its_cause_or_its_class() -> None:

@@ -10,7 +10,7 @@ import jsonschema
 from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.protocol.extras import EXTRAS
+from airflow_provider_cloudstore.protocol.services import EXTRAS
 from airflow_provider_cloudstore.provider_info import connection_form, get_provider_info
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
@@ -57,4 +57,4 @@ def test_the_connection_form_has_the_defaults_and_bounds_of_the_extras_and_hides
         "boolean",
         "string",
     ]
-    assert [name for name, shown in form.items() if shown["schema"].get("format") == "password"] == ["proxy"]
+    assert [name for name, shown in form.items() if shown["schema"].get("format") == "password"] == ["parameters", "proxy"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
 _DOCS = Path(__file__).parents[2] / "docs"
-_PAGES = [page.read_text() for folder in ("_data", "operate", "reference") for page in sorted((_DOCS / folder).glob("*.md"))]
+_PAGES = [page.read_text() for folder in ("operate", "reference") for page in sorted((_DOCS / folder).glob("*.md"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,7 @@ ERRORS: dict[str, ErrorRow] = {
 OUTCOMES = list(_outcomes())
 ANSWERS = [
     (body, operation, cell.strip("`"))
-    for header in ("| body of a response with HTTP 200 |", "| for example |")
-    for bodies, cells in by_operation(header)
+    for bodies, cells in by_operation("| for example |")
     for body in re.findall(r"`({.*?})`", bodies)
     for operation, cell in cells.items()
 ]

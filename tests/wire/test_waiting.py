@@ -14,6 +14,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import (
     AirflowException,
     AirflowSensorTimeout,
+    AirflowSkipException,
     BaseOperator,
     BaseSensorOperator,
     TaskDeferred,
@@ -27,7 +28,7 @@ from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 from tests.support import context, store_file
 
-LATE: dict[str, Any] = {"kind": "status", "status": 404, "body": "Could not find the file"}
+LATE: dict[str, Any] = {"kind": "status", "status": 404, "body": '{"message": "Could not find the file"}'}
 PAGE: dict[str, Any] = {"kind": "status", "status": 200, "body": "<html>maintenance"}
 
 Make = Callable[..., BaseOperator]
@@ -142,10 +143,12 @@ def test_the_timeout_of_a_deferred_wait_includes_its_polls_on_the_worker(monkeyp
 
 
 @on_both
-def test_a_refused_token_fails_the_sensor_also_with_soft_fail(worker: Worker, emulator: Emulator, deferrable: bool) -> None:
+def test_soft_fail_skips_the_sensor_after_any_error_as_airflow_has_it(
+    worker: Worker, emulator: Emulator, deferrable: bool
+) -> None:
     emulator.fault(**LATE)
     emulator.fault("status", status=401, times=0)
-    with pytest.raises(exceptions.AuthenticationError):
+    with pytest.raises(AirflowSkipException):
         worker.run(sensor(deferrable, soft_fail=True))
     assert emulator.state()["requests"] == {"link": 2}
 

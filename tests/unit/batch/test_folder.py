@@ -75,7 +75,7 @@ def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Pa
     path.write_text("")
     with pytest.raises(BatchStoppedError, match=rf"receipts: {path}/batch-\w+\.json cannot be used: Not a directory") as error:
         begun(PathFolder(path))
-    assert (error.value.cause, error.value.permanent, error.value.__suppress_context__) == ("receipts", True, True)
+    assert (error.value.ended_by, error.value.permanent, error.value.__suppress_context__) == ("receipts", True, True)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ async def test_a_store_that_does_not_respond_for_five_minutes_ends_it() -> None:
         await retry_until(lambda: asyncio.sleep(1e6), "the receipts cannot be written")
     assert now() == pytest.approx(300)
     assert ended.value.reason == "the receipts cannot be written: retried for 300 s (no response)"
-    assert ended.value.cause == "store"
+    assert ended.value.ended_by == "store"
 
 
 @in_virtual_time

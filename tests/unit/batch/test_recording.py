@@ -19,7 +19,7 @@ def test_an_older_try_and_another_process_of_the_same_try_are_stopped() -> None:
             begun(folder, 2)
         with pytest.raises(BatchInterruptedError, match=f"the mark of try {newer}") as error:
             superseded.write([line("1")])
-        assert error.value.cause == "superseded"
+        assert error.value.ended_by == "superseded"
     with pytest.raises(BatchInterruptedError):
         begun(folder, 1)
     assert len(folder.files) == 1
@@ -46,7 +46,7 @@ def test_a_folder_that_is_emptied_while_a_batch_runs_stops_it() -> None:
     folder.files.clear()
     with pytest.raises(BatchStoppedError, match="s3://b/r was removed or emptied while the batch ran") as error:
         receipts.write([])
-    assert (error.value.cause, error.value.permanent) == ("receipts", True)
+    assert (error.value.ended_by, error.value.permanent) == ("receipts", True)
     assert folder.files == {}
 
 
@@ -76,4 +76,4 @@ def test_a_damaged_part_is_named_and_is_no_outage(damage: str) -> None:
     files[names[1]] = f"{QUEUED}\n{damage}\n{QUEUED}\n".encode("latin-1")
     with pytest.raises(BatchStoppedError, match=f"receipts: line 2 of s3://b/r/{names[1]} is damaged") as error:
         read(MemoryFolder(files), 2)
-    assert (error.value.cause, error.value.permanent) == ("receipts", True)
+    assert (error.value.ended_by, error.value.permanent) == ("receipts", True)

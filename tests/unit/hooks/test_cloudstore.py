@@ -16,13 +16,13 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.hooks import asynchronous, cloudstore, connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
-from airflow_provider_cloudstore.protocol.extras import EXTRAS
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
+from airflow_provider_cloudstore.protocol.services import EXTRAS
 from tests.support import connect, store_file
 
 HOST = "https://files.example.com"
-UPLOAD, LINK = (HOST + one.path for one in (UploadFromUrl, CreateDownloadLink))
+UPLOAD, LINK = (f"{HOST}/cloud/api/v2{one.path}" for one in (UploadFromUrl, CreateDownloadLink))
 
 
 async def poll() -> exceptions.CloudStoreError | None:
@@ -174,17 +174,27 @@ WORKS = "The connection works: the service accepts the token"
     ("answer", "extra", "works", "words"),
     [
         ({"json": {"download_token": "t"}}, {}, True, f"^{WORKS}.$"),
-        ({"status_code": 404, "text": "no such file"}, {}, True, rf"^{WORKS} \(the requested file does not exist\)\.$"),
+        (
+            {"status_code": 404, "json": {"error": "no such file"}},
+            {},
+            True,
+            rf"^{WORKS} \(the requested file does not exist\)\.$",
+        ),
         ({"json": ENVELOPE}, {}, False, "no entry.*\n.*does not exist, set extra 'not_found_pattern' to match it."),
         ({"json": ENVELOPE}, {"not_found_pattern": "no entry"}, True, WORKS),
         (
             {"status_code": 404, "text": "<html>nginx"},
             {},
             False,
-            r"^connection test: HTTP 404.*\nCheck that the connection's host",
+            r"^connection test: HTTP 404.*\nThis 404 does not say that .* is missing.* Check that the connection's host",
         ),
         ({"status_code": 401}, {}, False, r"refused the access token \(at https://files.example.com\)(.|\n)*password"),
-        ({"status_code": 404, "text": "no such file"}, {"owner": "me"}, True, "\nThe connection has the unknown extra 'owner'"),
+        (
+            {"status_code": 404, "json": {"error": "no such file"}},
+            {"owner": "me"},
+            True,
+            "\nThe connection has the unknown extra 'owner'",
+        ),
         ({"status_code": 503, "headers": {"Retry-After": "0"}}, {}, False, "^connection test: HTTP 503"),
         ({}, {"timeout": "soon"}, False, "extra 'timeout'"),
     ],

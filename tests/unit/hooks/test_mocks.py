@@ -22,13 +22,13 @@ from tests.support import TOKEN, connect
 
 HOST = "https://files.example.com"
 STORE = "https://store.example.com/f1"
-DELETE, UPLOAD, LINK = (HOST + one.path for one in (DeleteFolder, UploadFromUrl, CreateDownloadLink))
+DELETE, UPLOAD, LINK = (f"{HOST}/cloud/api/v2{one.path}" for one in (DeleteFolder, UploadFromUrl, CreateDownloadLink))
 ANSWERS: list[tuple[str, str, int, bytes]] = [
     ("POST", UPLOAD, 429, b"slow down"),
     ("POST", UPLOAD, 200, b'{"data": {"file_id": "f9"}}'),
     ("GET", LINK, 200, json.dumps({"download_token": "t", "download_url": f"{STORE}?download_token=t"}).encode()),
     ("GET", STORE, 200, b"content"),
-    ("POST", DELETE, 404, b"no such folder"),
+    ("POST", DELETE, 404, b'{"message": "no such folder"}'),
 ]
 """What each mock answers, in this order; the 429 has a Retry-After."""
 

@@ -63,9 +63,9 @@ def test_every_wait_that_is_deferred_ends_well_in_dag_test_which_forgets_what_it
 @pytest.mark.parametrize("ended", ["timed out", "refused"])
 def test_the_error_of_a_wait_names_the_queued_file_and_says_what_a_retry_and_a_clear_do(emulator: Emulator, ended: str) -> None:
     if ended == "refused":
-        emulator.fault("status", status=400, operation="link")
+        emulator.fault("status", status=401, operation="link", times=0)
     task = waiting_task()
-    with pytest.raises(exceptions.FileWaitTimeoutError if ended == "timed out" else exceptions.BadRequestError) as caught:
+    with pytest.raises(exceptions.FileWaitTimeoutError if ended == "timed out" else exceptions.AuthenticationError) as caught:
         task.attempt()
     file_id = task.pushed["upload"]["file_id"]
     assert f"'{file_id}'" in str(caught.value).splitlines()[0]

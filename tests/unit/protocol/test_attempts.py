@@ -10,7 +10,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
-from tests.support import RECEIVED, TOKEN, response, result_of, settings
+from tests.support import RECEIVED, TOKEN, connected, response, result_of, settings
 
 SOURCE = "https://user:pass%2Bword@host/file?sig=pre%2Fsigned"
 
@@ -117,22 +117,21 @@ def test_an_id_that_is_also_a_credential_of_the_source_url_reaches_the_pipeline_
 @pytest.mark.parametrize(
     ("body", "path", "file_id"),
     [
-        ({"id": "q1"}, (), ""),  # it may be the id of the queue's entry
-        *[({"file_id": nothing}, (), "") for nothing in (0, -1, "-1", "", "null", None, False, True, ["f1"])],
-        *[({"file_id": written}, (), written) for written in ("my file 1", " f1 ", '<"a">', "a\u200fb", "/x/y", "1.5")],
-        ({"file_id": TOKEN}, (), ""),
-        ("f1a2", (), "f1a2"),
-        ("OK", (), ""),
-        (1, (), ""),
-        ({"files": [{"key": "k1"}], "file_id": "f1"}, ("files", "0", "key"), "k1"),
+        ({"id": "q1"}, "", ""),  # it may be the id of the queue's entry
+        *[({"file_id": nothing}, "", "") for nothing in (0, -1, "-1", "", "null", None, False, True, ["f1"])],
+        *[({"file_id": written}, "", written) for written in ("my file 1", " f1 ", '<"a">', "a\u200fb", "/x/y", "1.5")],
+        ({"file_id": TOKEN}, "", ""),
+        ("f1a2", "", ""),
+        (1, "", ""),
+        ({"files": [{"key": "k1"}], "file_id": "f1"}, "files.0.key", "k1"),
     ],
 )
-def test_an_upload_tells_the_id_of_its_file_where_the_answer_does(body: Any, path: tuple[str, ...], file_id: str) -> None:
-    own = settings(file_id_path=path)
+def test_an_upload_tells_the_id_of_its_file_where_the_answer_does(body: Any, path: str, file_id: str) -> None:
+    own = connected({"file_id_path": path})
     assert result_of(UploadFromUrl(own, "http://h/f"), response(200, body), own).file_id == file_id
 
 
 def test_an_upload_without_an_id_where_its_owner_says_that_there_is_one_is_unknown_and_shows_the_services_words() -> None:
-    own = settings(file_id_path=("files", "0", "key"))
+    own = connected({"file_id_path": "files.0.key"})
     with pytest.raises(exceptions.OutcomeUnknownError, match="no file id where extra 'file_id_path' leads: refused by policy"):
         result_of(UploadFromUrl(own, "http://h/f"), response(200, {"file_id": "f1", "msg": "refused by policy"}), own)

@@ -42,7 +42,7 @@ def interrupted(headers: dict[str, str] | None = None, *, total: int = 10, recei
     download.accept_body(received)
     with pytest.raises(exceptions.TransientServiceError) as broken:
         download.finish_attempt(TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection reset"))
-    assert broken.value.retryable
+    assert broken.value.retried
     return download
 
 
@@ -76,7 +76,7 @@ def test_what_is_not_the_rest_of_the_same_version_makes_the_download_start_over(
     download.start_attempt(link())
     with pytest.raises(exceptions.FileChangedError) as changed:
         download.accept_head(response)
-    assert changed.value.retryable
+    assert changed.value.retried
     assert "Range" not in download.start_attempt(link()).headers
     assert download.position == 0
 
@@ -87,7 +87,7 @@ def test_a_rejected_link_is_an_attempt_and_loses_no_bytes(status: int) -> None:
     download.start_attempt(link())
     with pytest.raises(exceptions.RequestRejectedError, match="rejected the link") as refused:
         download.accept_head(head(status))
-    assert refused.value.retryable
+    assert refused.value.retried
     assert download.attempts.count == 2
     assert download.start_attempt(link()).headers["Range"] == "bytes=5-"
 
@@ -140,7 +140,7 @@ def test_every_other_response_is_an_error_that_says_whether_to_try_again(respons
     download = started()
     with pytest.raises(kind) as failed:
         download.accept_head(response)
-    assert failed.value.retryable is again
+    assert failed.value.retried is again
     assert failed.value.retry_after == (7.0 if response.headers.get("retry-after") == "7" else None)
     assert "t0ken" not in str(failed.value)
 
@@ -236,7 +236,7 @@ def test_a_page_or_an_error_is_the_file_only_where_something_says_so(body: bytes
     for more in ({}, {"target": "/in/html"}, {"target": "s3://bucket/f.csv", "url": "https://h/json?name=a.html&b=c.json"}):
         with pytest.raises(exceptions.InvalidResponseError, match=r"in place of the file.*\n.*expected_sha256") as failed:
             downloaded(body, headers, **more)
-        assert (failed.value.status, failed.value.retryable) == (200, False)
+        assert (failed.value.status, failed.value.retried) == (200, False)
         assert "t0ken" not in str(failed.value)
     assert downloaded(body, headers, expected_sha256=hashlib.sha256(body).hexdigest())
     assert downloaded(body, headers | {"content_disposition": "attachment"})
@@ -323,7 +323,7 @@ def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> 
     with pytest.raises(exceptions.BadRequestError, match=problem) as refused:
         started().follow_redirect(head(302, location=location))
     assert "hunter2" not in str(refused.value)
-    assert not refused.value.retryable
+    assert not refused.value.retried
 
 
 def test_a_redirect_over_plain_http_is_followed_where_the_connection_allows_it() -> None:

@@ -31,7 +31,7 @@ def judged(
 @pytest.mark.parametrize("kind", FailureKind)
 def test_only_an_unknown_outcome_may_have_been_sent(kind: FailureKind) -> None:
     for operation in OPERATIONS:
-        signal = of_failure(TransportFailure(kind, "why")).signal
+        signal = of_failure(TransportFailure(kind, "why"))
         first = error_of(signal, idempotent=operation.idempotent)
         later = error_of(signal, idempotent=operation.idempotent, in_doubt=True)
         assert first.sent is (kind is FailureKind.OUTCOME_UNKNOWN)
@@ -48,12 +48,12 @@ def test_every_signal_but_success_has_a_meaning() -> None:
     [
         (DeleteFolder, {"ignore_missing": True, "not_found_pattern": PATTERN}, response(200, ENVELOPE), False),
         (UploadFromUrl, {"not_found_pattern": PATTERN}, response(200, ENVELOPE), exceptions.ServiceError),  # no subject
-        (DeleteFolder, {"ignore_missing": True}, response(404), False),
-        (DeleteFolder, {"in_doubt": True}, response(410), None),
-        (DeleteFolder, {"in_doubt": True}, response(404, b"<html>"), exceptions.NotFoundError),
+        (DeleteFolder, {"ignore_missing": True}, response(404, ENVELOPE), False),
+        (DeleteFolder, {"in_doubt": True}, response(410, ENVELOPE), None),
+        (DeleteFolder, {"in_doubt": True}, response(404, b"<html>"), exceptions.RequestRejectedError),
         (DeleteFolder, {"in_doubt": True}, response(200), True),
         (DeleteFolder, {"in_doubt": True}, response(429), exceptions.RateLimitError),
-        (CreateDownloadLink, {"in_doubt": True}, response(404), exceptions.NotFoundError),
+        (CreateDownloadLink, {"in_doubt": True}, response(404, ENVELOPE), exceptions.NotFoundError),
         (UploadFromUrl, {"in_doubt": True}, response(429), exceptions.TransientServiceError),
         (UploadFromUrl, {"in_doubt": True}, response(403), exceptions.OutcomeUnknownError),
         (UploadFromUrl, {"in_doubt": True}, response(401), exceptions.AuthenticationError),
@@ -76,34 +76,29 @@ def test_a_response_means_the_same_when_it_is_interpreted_again(operation: type[
 
 
 @pytest.mark.parametrize(
-    ("got", "pattern", "kind", "inconclusive"),
+    ("got", "pattern", "kind", "wait"),
     [
-        (response(404), None, exceptions.NotFoundError, False),
-        (response(404, PAGE), PATTERN, exceptions.NotFoundError, True),
-        (response(400, {"message": "bad"}), None, exceptions.BadRequestError, False),
-        (response(400, {"message": "No such file"}), PATTERN, exceptions.NotFoundError, False),
-        (response(400, PAGE), PATTERN, exceptions.BadRequestError, True),
-        (response(401, {"error": "no such file"}), PATTERN, exceptions.AuthenticationError, False),
-        (response(302), None, exceptions.BadRequestError, True),
-        (response(409), None, exceptions.RequestRejectedError, True),
-        (response(403), None, exceptions.PermissionDeniedError, True),
-        (response(200, PAGE), None, exceptions.InvalidResponseError, True),
-        (response(200, {"status": "error", "message": "queued"}), None, exceptions.ServiceError, False),
-        (response(200, {"status": "error", "message": "maintenance"}), PATTERN, exceptions.ServiceError, True),
-        (response(200, ENVELOPE), PATTERN, exceptions.NotFoundError, False),
-        (response(200, {"message": "no such file"}), PATTERN, None, False),
-        (response(200, {"code": 403, "message": "no such file"}), PATTERN, exceptions.NotFoundError, False),
-        (response(403, {"message": "no such file"}), PATTERN, exceptions.NotFoundError, False),
-        (response(429, {"message": "no such file"}), PATTERN, exceptions.RateLimitError, False),
-        (response(500, {"error": "no such file"}), PATTERN, exceptions.TransientServiceError, False),
-        (response(202, b""), None, exceptions.NotFoundError, False),
-        (response(200, {"code": 500, "message": "no such file"}), PATTERN, exceptions.TransientServiceError, False),
+        (response(404, ENVELOPE), None, exceptions.NotFoundError, "goes on"),
+        (response(404), None, exceptions.RequestRejectedError, "goes on"),
+        (response(404, {"message": "no route"}), PATTERN, exceptions.RequestRejectedError, "tolerates"),
+        (response(404, PAGE), PATTERN, exceptions.RequestRejectedError, "tolerates"),
+        (response(400, {"message": "bad"}), None, exceptions.BadRequestError, "tolerates"),
+        (response(401, {"error": "no"}), PATTERN, exceptions.AuthenticationError, "ends"),
+        (response(302), None, exceptions.BadRequestError, "tolerates"),
+        (response(409), None, exceptions.RequestRejectedError, "tolerates"),
+        (response(403), None, exceptions.PermissionDeniedError, "tolerates"),
+        (response(200, PAGE), None, exceptions.InvalidResponseError, "tolerates"),
+        (response(200, {"status": "error", "message": "queued"}), None, exceptions.ServiceError, "goes on"),
+        (response(200, {"status": "error", "message": "maintenance"}), PATTERN, exceptions.ServiceError, "tolerates"),
+        (response(200, ENVELOPE), PATTERN, exceptions.NotFoundError, "goes on"),
+        (response(429, {"message": "wait"}), PATTERN, exceptions.RateLimitError, "goes on"),
+        (response(500, {"error": "no such file"}), PATTERN, exceptions.TransientServiceError, "goes on"),
+        (response(202, b""), None, exceptions.NotFoundError, "goes on"),
     ],
 )
-def test_a_poll_is_about_the_file_only_if_the_service_says_so(got: Response, pattern: Any, kind: Any, inconclusive: bool) -> None:
-    ended = judged(CreateDownloadLink, got if kind else response(got.status, {"token": "t"}), not_found_pattern=pattern)
-    found = (type(ended), ended.inconclusive) if isinstance(ended, exceptions.CloudStoreError) else (None, False)
-    assert found == (kind, inconclusive)
+def test_a_wait_goes_on_tolerates_or_ends_by_what_the_service_says(got: Response, pattern: Any, kind: Any, wait: str) -> None:
+    ended = judged(CreateDownloadLink, got, not_found_pattern=pattern)
+    assert (type(ended), ended.wait) == (kind, wait)
 
 
 def test_only_what_may_have_had_an_effect_is_remembered_as_a_possible_success() -> None:
@@ -117,19 +112,6 @@ def test_only_what_may_have_had_an_effect_is_remembered_as_a_possible_success() 
 def test_what_responds_in_place_of_the_api_is_named_in_the_advice() -> None:
     for status, advice in ((405, "Something other than the version 2 API responds there"), (308, "the final base URL")):
         assert advice in judged(DeleteFolder, response(status)).advice
-
-
-@pytest.mark.parametrize(
-    ("got", "about"),
-    [
-        *[(response(status), exceptions.SERVICE) for status in (429, 500)],
-        *[(response(status), exceptions.CONNECTION) for status in (302, 401, 403, 404, 405, 407)],
-        *[(response(status), exceptions.SUBJECT) for status in (400, 409, 422)],
-        (response(200, {"status": "error"}), exceptions.SUBJECT),
-    ],
-)
-def test_an_upload_fails_because_of_the_service_the_connection_or_its_url(got: Response, about: exceptions.About) -> None:
-    assert judged(UploadFromUrl, got).is_about(about)
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,15 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.protocol.operations import (
-    FOLDER_ID,
     OPERATIONS,
     CreateDownloadLink,
-    DeleteFolder,
     Operation,
-    Parameter,
     UploadFromUrl,
 )
 from tests.support import CALLS, response, result_of, settings, store_file
@@ -51,6 +47,7 @@ def test_only_a_source_url_holds_secrets() -> None:
         ({"token": "t", "data": {"download_url": "https://h/f?token=t"}}, "", "https://h/f?token=t"),
         ({"token": "t", "url": ""}, "", None),
         (b"https://h/u", "https://dl.example.com/{token}", "https://h/u"),
+        ({"token": "t", "url": "/f"}, "https://dl.example.com/{token}", "https://files.example.com/f"),
     ],
 )
 def test_a_link_has_the_url_of_the_response_or_else_of_the_connection(body: Any, template: str, url: str | None) -> None:
@@ -84,18 +81,3 @@ def test_both_hooks_return_the_same_plain_data(emulator: Emulator, operation: ty
     assert first.to_dict().keys() == second.to_dict().keys()
     assert json.loads(json.dumps(first.to_dict())) == first.to_dict()
     assert emulator.state()["effects"] == {key: 2}
-
-
-@pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("in_query", [False, True])
-def test_the_token_is_where_the_operation_says_and_nowhere_else(method: str, in_query: bool) -> None:
-    parameters = (FOLDER_ID, Parameter("name", lambda value, _: str(value)))
-    own = {"method": method, "token_in_query": in_query, "parameters": parameters, "__module__": __name__}
-    operation: Any = type("Renaming", (DeleteFolder,), own)
-    request = operation(settings(), "f1", "a b").request(settings(token="t0ken"))
-    body = (request.body or b"").decode()
-    found = ["t0ken" in request.headers.get("Authorization", ""), "t0ken" in request.url, "t0ken" in body]
-    assert found == [not in_query, in_query, False]
-    sent = body if method == "POST" else request.url.partition("?")[2]
-    given = parse_qs(sent)
-    assert (given["folder_id"], given["name"]) == (["f1"], ["a b"])

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
-from airflow_provider_cloudstore.protocol.extras import EXTRAS
+from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.services import EXTRAS, SERVICES
 from airflow_provider_cloudstore.protocol.settings import Settings, read_extra, warnings_about
 from tests.support import connected
 
@@ -15,6 +16,12 @@ from tests.support import connected
 def read(host: str | None = "files.example.com", password: str | None = "token", **more: Any) -> Settings:
     fields = {name: more.pop(name, None) for name in ("conn_type", "schema", "port")}
     return connected(more, host, password, **fields)
+
+
+def value_of(settings: Settings, key: str) -> Any:
+    if key == "service":
+        return next(name for name, row in SERVICES.items() if row == settings.service)
+    return getattr(settings if hasattr(settings, key) else settings.service, key)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +39,8 @@ def read(host: str | None = "files.example.com", password: str | None = "token",
         ("http://localhost:8080", {}, "http://localhost:8080"),
         ("http://a.localhost", {}, "http://a.localhost"),
         ("http://files.example.com", {"allow_http": "TRUE"}, "http://files.example.com"),
+        ("host", {"schema": "a/cloud/api/v2/"}, "https://host/a"),
+        ("https://files.example.com/cloud/api/v2", {}, "https://files.example.com"),
     ],
 )
 def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str, more: dict[str, Any], base_url: str) -> None:
@@ -58,13 +67,11 @@ NEVER_IN_A_TOKEN = (" words", "\nbreak", "\t", " ", "\x00", "\u00a0break", "\ud8
         (5, {}, "must be a string"),
         ("host", {"schema": ["hunter2"]}, "must be a string"),
         ("https://host", {"schema": "http"}, "https://host contradicts its schema 'http'"),
-        ("host", {"schema": "a/cloud/api/v2/"}, "must end before"),
         ("https://user:hunter2@host", {}, r"^the connection's host https://\*\*\*@host contains a user name or password"),
         ("https://host?token=hunter2", {}, "contains a query"),
         ("http://files.example.com", {}, 'exposes the token in transit; nothing was sent\\.\n.*needs extra "allow_http": true'),
         ("http://10.0.0.1", {}, "exposes the token"),
         ("http://notlocalhost", {}, "exposes the token"),
-        ("https://files.example.com/cloud/api/v2", {}, "must end before"),
     ],
 )
 def test_a_host_or_token_of_no_use_is_refused_with_what_to_write(host: str | None, more: dict[str, Any], says: str) -> None:
@@ -89,10 +96,14 @@ VALUES: list[tuple[str, Any, Any]] = [
     ("protected_folder_ids", "a, b", {"0", "/", "a", "b"}),
     ("protected_folder_ids", '["My Folder (2024)", "é/b-c_d.e~f"]', {"0", "/", "My Folder (2024)", "é/b-c_d.e~f"}),
     ("protected_folder_ids", [], {"0", "/"}),
-    ("token_path", "data.link.0.key", ("data", "link", "0", "key")),
-    ("file_id_path", "a", ("a",)),
-    ("success_when", "ocs.meta.status=ok", ((("ocs", "meta", "status"), "ok"),)),
-    ("success_when", " status = 1 | message=a = b ", ((("status",), "1"), (("message",), "a = b"))),
+    ("service", "yetishare", "yetishare"),
+    ("api_path", "/api/v2/", "/api/v2"),
+    ("token_in", "header", "header"),
+    ("parameters", '{"account_id": 7}', {"account_id": "7"}),
+    ("token_path", "data.link.0.key", Paths((("data", "link", "0", "key"),))),
+    ("file_id_path", "a", Paths((("a",),))),
+    ("success_when", "ocs.meta.status=ok", {"": Condition.parse("ocs.meta.status=ok")}),
+    ("success_when", '{"delete": "done"}', {"delete": Condition.parse("done")}),
     ("token_refused_pattern", "log in again", re.compile("log in again", re.IGNORECASE)),
     ("not_found_pattern", "no such (folder|file)", re.compile("no such (folder|file)", re.IGNORECASE)),
     ("file_page_url", "https://files.example.com/#/files/{file_id}", "https://files.example.com/#/files/{file_id}"),
@@ -102,7 +113,7 @@ VALUES: list[tuple[str, Any, Any]] = [
 
 @pytest.mark.parametrize(("key", "written", "value"), VALUES)
 def test_an_extra_is_read(key: str, written: Any, value: Any) -> None:
-    assert getattr(read(**{key: written}), key) == value
+    assert value_of(read(**{key: written}), key) == value
 
 
 def test_every_kind_of_extra_is_tested() -> None:
@@ -115,8 +126,8 @@ def test_an_extra_that_is_absent_null_or_empty_has_its_default(key: str) -> None
     empty: list[dict[str, Any]] = [{}, {key: None}, {key: ""}]
     if key == "protected_folder_ids":
         del empty[2]  # an error, as below
-    assert [getattr(read(**extra), key) for extra in empty] == [EXTRAS[key].default] * len(empty)
-    assert getattr(Settings("https://h", Secret("t")), key) == EXTRAS[key].default
+    assert [value_of(read(**extra), key) for extra in empty] == [EXTRAS[key].default] * len(empty)
+    assert value_of(Settings("https://h", Secret("t")), key) == EXTRAS[key].default
 
 
 @pytest.mark.parametrize("key", [name for name, extra in EXTRAS.items() if extra.bounds])
@@ -138,7 +149,9 @@ def test_a_number_beyond_its_bounds_is_refused_with_them(key: str) -> None:
         {"proxy": "http://u:hunter2/x@proxy:3128"}, {"proxy": "http://proxy/hunter2"},
         {"proxy": "http://proxy:3128?hunter2"}, {"proxy": "socks5://proxy"},
         {"token_path": 5}, {"token_path": "data..key"},
-        {"success_when": "status"}, {"success_when": "status=1|"}, {"success_when": "=1"}, {"success_when": "a..b=1"},
+        {"service": "v3"}, {"api_path": "https://h/x"}, {"token_in": "cookie"}, {"parameters": ["a"]}, {"parameters": "hunter2"},
+        {"parameters": {"access_token": "x"}}, {"success_when": {"other": "status"}}, {"success_when": "status=1|"},
+        {"success_when": "=1"}, {"success_when": "a..b=1"},
         {"success_when": "status="}, {"success_when": True}, {"success_when": ["status=1"]}, {"token_refused_pattern": "("},
         {"not_found_pattern": "no such ("}, {"not_found_pattern": 5}, {"not_found_pattern": ".*"},
         {"download_url": "https://dl.example.com/"}, {"download_url": "https://dl.example.com/{token}/{token}"},
@@ -168,16 +181,26 @@ def test_an_extra_that_is_no_json_object_is_refused_without_being_shown(text: An
 
 @pytest.mark.parametrize(
     "name",
-    ["protectedFolderIds", "deletion_protection", "pretected_folder_ids", "extra__http__protected_folder_ids"],
+    [
+        "protectedFolderIds",
+        "pretected_folder_ids",
+        "protected_ids",
+        "protected",
+        "succes_when",
+        "timeuot",
+        "max_attempt",
+        "tokenPath",
+    ],
 )
-def test_an_unknown_extra_that_resembles_the_one_that_protects_folders_is_refused(name: str) -> None:
-    words = f"^extra '{re.escape(name)}' of the connection is unknown, and resembles 'protected_folder_ids'"
+def test_an_unknown_extra_that_resembles_a_known_one_is_refused_with_the_one_that_was_meant(name: str) -> None:
+    meant = "protected_folder_ids|success_when|timeout|max_attempts|token_path"
+    words = f"^extra '{re.escape(name)}' of the connection is unknown, and resembles '({meant})'"
     with pytest.raises(ConfigurationError, match=words) as refused:
         read(**{name: "x"})
     assert refused.value.permanent
 
 
-@pytest.mark.parametrize("name", ["folder_ids", "extra__http__scheme", "do_not_delete", "timeuot"])
+@pytest.mark.parametrize("name", ["folder_ids", "extra__http__scheme", "do_not_delete", "my_protected_note", "region"])
 def test_any_other_unknown_extra_has_no_effect_and_is_told_like_another_type(name: str) -> None:
     assert read(**{name: "x"}) == read()
     about_type, unknown = warnings_about("http", {name: "x", "timeout": 1})

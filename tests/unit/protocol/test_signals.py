@@ -1,8 +1,7 @@
-"""What responses of the field mean, beyond the rows of ``responses.jsonl`` and the table of the docs."""
+"""What responses mean, in the order of the page on responses: the declaration, the status, the convention."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from typing import Any
 
@@ -10,6 +9,8 @@ import pytest
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from tests.support import CALLS, connected, response
+
+UNKNOWN = "OutcomeUnknownError"
 
 
 def ending(operation: str, body: Any, status: int = 200, *, ignore_missing: bool = False, **extra: Any) -> str:
@@ -23,100 +24,103 @@ def ending(operation: str, body: Any, status: int = 200, *, ignore_missing: bool
     return str(getattr(ended, {"delete": "existed", "upload": "file_id", "link": "token"}[operation]))
 
 
-ERRORS: list[Any] = [
-    *({name: True} for name in ("hasError", "has_errors", "isError", "failed")),
-    *({name: -3} for name in ("responseCode", "http_status", "error_no", "error-code", "resultCode", "return_code", "ret", "rc")),
-    *({name: "locked"} for name in ("errorMessage", "error_msg", "err", "errmsg", "exception", "ExceptionMessage", "fault")),
-    *({"status": state} for state in ("err", "nack", "denied", "rejected", "not_found", "aborted", "internal_error")),
-    *({"success": value} for value in ("no", "N", -1, "failed", "error")),
-    {"error": "true"}, {"errors": "true"}, {"succeeded": False}, {"error": {"code": 7, "message": ""}},
-    '\nWarning: Undefined array key "x" in /a.php on line 3\n{"status": "error"}', 'PHP Notice: x\n{"success": false}',
-    ")]}',\n{\"status\": \"error\"}", 'callback({"status": "error"});', json.dumps(json.dumps({"status": "error"})),
-    json.dumps({"status": "error"}).encode("utf-16"), "Error: no such folder", "FAILED",
-    "PHP Fatal error:  Uncaught Exception in /x", "Traceback (most recent call last):",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("body", ERRORS, ids=str)
-def test_what_says_that_it_failed_is_no_success(body: Any) -> None:
-    assert {ending(operation, body) for operation in CALLS} <= {"ServiceError", "OutcomeUnknownError"}
+@pytest.mark.parametrize(
+    "body",
+    [
+        *({name: value} for name in ("status", "_status", "state", "result") for value in ("error", "FAILED", " error-4", False)),
+        *({name: value} for name in ("success", "ok") for value in (False, 0, "false")),
+        *({name: value} for name in ("code", "errno", "statusCode", "error_code") for value in (7, "-9", 1000)),
+        *({name: value} for name in ("error", "errors") for value in ("no", True, {"message": "no"}, ["no"])),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_says_that_it_failed_by_the_convention_is_an_error_of_every_call(body: Any) -> None:
+    assert {ending(operation, body) for operation in CALLS} == {"ServiceError"}
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        {"error": {"code": "ok", "message": "", "log_id": "2022abc"}}, {"error": "No error"}, {"error_code": "NONE"},
-        {"error": {"status": 200, "message": "OK"}}, {"errcode": 0, "errmsg": "ok"}, {"type": "error-report.pdf"}, {"ret": 0},
-        {"type": "file"}, {"status": "created"}, {"status": 0}, {"status": 1}, {"result": 0}, {"code": "SUCCESS"},
-        {"stat": "ok"}, {"isSuccess": True, "errorCode": 0}, {"code": "00000"}, {"code": None}, {"code": ""}, {"errno": 0},
-        {"success": True, "code": 31001}, {"result": True, "code": 999}, {"code": 200}, {"data": {"code": "Z19"}, "x": 1},
-        {"ocs": {"meta": {"status": "ok", "statuscode": 100}, "data": []}},
-        {"_status": "success", "error": "false"}, {"error": {"code": 0, "message": ""}}, {"error": None, "detail": "ok"},
-        {"errors": [], "x": 1}, {"error": {"code": 200, "message": "OK"}, "x": 1},
+        {"error": "No error"}, {"error": None}, {"error": ""}, {"errors": []}, {"error": {"code": 0, "message": ""}}, {"code": 0},
+        {"code": 1}, {"code": 204}, {"code": "SUCCESS"}, {"errno": 0}, {"status": 0}, {"status": 1}, {"status": "created"},
+        {"type": "exceptional"}, {"type": "error-report.pdf"}, {"data": {"status": "error"}}, {"x": 1}, {},
+        {"link": "https://h/help"},
     ],
+    ids=str,
 )  # fmt: skip
-def test_what_says_that_nothing_failed_is_a_success(body: Any) -> None:
+def test_what_shows_no_sign_of_an_error_is_a_success_but_no_token(body: Any) -> None:
     assert ending("delete", body) == "True"
     assert ending("upload", {**body, "file_id": "f1"}) == "f1"
     assert ending("link", {**body, "token": "t-1"}) == "t-1"
+    assert ending("link", body) == "InvalidResponseError"
 
 
-@pytest.mark.parametrize("body", ["true", '"true"', '"OK"'])
-def test_a_bare_word_of_success_is_one(body: str) -> None:
+@pytest.mark.parametrize("body", ["", "OK", '"OK"', "Error: no such folder", "true"])
+def test_nothing_and_plain_text_are_a_success_of_a_deletion_and_an_upload(body: str) -> None:
     assert ending("delete", body) == "True"
+    assert ending("upload", body) == ""
+    assert ending("delete", "false") == "ServiceError"
 
 
-@pytest.mark.parametrize("body", [gzip.compress(b'{"status": "error"}'), b"\x00\x01\x02 binary"], ids=["gzip", "binary"])
-def test_what_is_neither_json_nor_text_is_not_the_services(body: bytes) -> None:
-    expected = {"delete": "InvalidResponseError", "upload": "OutcomeUnknownError", "link": "InvalidResponseError"}
-    assert {operation: ending(operation, body) for operation in expected} == expected
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ({"error": "file not found", "url": "https://h/help"}, "ServiceError"),
-        ({"error": {"message": "gone"}, "data": {"url": "https://h/docs"}}, "ServiceError"),
-        ({"message": "Invalid access token", "url": "https://h/login"}, "AuthenticationError"),
-        ({"status": "ok", "url": "https://h/d?token="}, "InvalidResponseError"),
-        *(({"status": state, "url": "https://h/f"}, "NotFoundError") for state in ("downloading", "In progress", "Pending.")),
-        ({"status": "processing", "url": "https://h/f"}, "NotFoundError"),
-        ({"ready": False, "url": "https://h/f"}, "NotFoundError"),
-        ({"error": "quota is low", "token": "t-1"}, "t-1"),
-    ],
-)
-def test_a_url_is_a_link_only_where_nothing_says_otherwise(body: Any, expected: str) -> None:
-    assert ending("link", body) == expected
-
-
-@pytest.mark.parametrize("word", ["expired", "invalid_token", "ACCESS_DENIED", "OK", "no", "login", "500", "***"])
-def test_a_word_is_no_token(word: str) -> None:
-    assert ending("link", word) == ending("link", {"token": word}) == "InvalidResponseError"
-
-
-@pytest.mark.parametrize("status", [200, 202])
-def test_a_word_that_means_not_yet_is_waited_for(status: int) -> None:
-    assert ending("link", "queued", status) == "NotFoundError"
+@pytest.mark.parametrize(("body", "token"), [("t0ken-12", "t0ken-12"), ("short", None), ("m", None), ("two words here", None)])
+def test_plain_text_is_a_token_from_eight_characters_on(body: str, token: str | None) -> None:
+    assert ending("link", body) == (token or "InvalidResponseError")
 
 
 @pytest.mark.parametrize(
-    ("body", "expected"),
+    ("number", "error"),
     [
-        ('{"status":', "NotFoundError"),
-        ("x" * 1_200_000, "NotFoundError"),
-        ({"code": 500, "message": "db down"}, "TransientServiceError"),
-        ({"code": 401}, "AuthenticationError"),
-        ({"status": 403}, "PermissionDeniedError"),
-        ({"code": 404}, "False"),
-        ("", "False"),
+        (401, "AuthenticationError"),
+        (403, "PermissionDeniedError"),
+        (404, "NotFoundError"),
+        (410, "NotFoundError"),
+        (429, "RateLimitError"),
+        (500, "TransientServiceError"),
+        *((other, "ServiceError") for other in (400, 405, 407, 408, 409, 422, 2005)),
     ],
 )
-def test_a_404_that_is_broken_or_states_another_error_is_no_missing_folder(body: Any, expected: str) -> None:
-    assert ending("delete", body, 404, ignore_missing=True) == expected
+def test_a_number_in_the_body_means_a_status_only_where_that_is_certain(number: int, error: str) -> None:
+    assert ending("delete", {"code": number}) == ending("link", {"code": str(number)}) == error
+    assert ending("delete", {"error": {"code": number}}) == "ServiceError"
 
 
-def test_of_several_stated_statuses_not_found_counts_last() -> None:
-    assert ending("delete", {"status": 404, "code": 401}, ignore_missing=True) == "AuthenticationError"
+@pytest.mark.parametrize("status", [200, 400, 404, 409, 429, 612])
+def test_the_owners_patterns_win_over_statuses_and_numbers(status: int) -> None:
+    body = {"code": 503, "why": {"deep": "E02: session is over"}}
+    assert ending("delete", body, status, token_refused_pattern="E02") == "AuthenticationError"
+    assert ending("link", body, status, not_found_pattern="session is over") == "NotFoundError"
+    both: dict[str, Any] = {"token_refused_pattern": "E02", "not_found_pattern": "over"}
+    assert ending("link", body, status, **both) == "AuthenticationError"
+    assert (
+        ending("delete", body, status, ignore_missing=True, not_found_pattern="^e02: .* over$", message_path="why.deep")
+        == "False"
+    )
+
+
+def test_the_owners_patterns_are_not_asked_of_a_5xx_a_page_or_a_success() -> None:
+    gone = {"message": "no such folder"}
+    assert ending("delete", gone, 500, ignore_missing=True, not_found_pattern="no such") == "TransientServiceError"
+    assert (
+        ending("delete", "<html>no such folder", 404, ignore_missing=True, not_found_pattern="no such") == "RequestRejectedError"
+    )
+    assert ending("delete", gone, not_found_pattern="no such") == "True"
+    assert ending("upload", {**gone, "ok": False}, not_found_pattern="no such") == "ServiceError"  # it has no subject
+
+
+@pytest.mark.parametrize(
+    ("body", "extra", "expected"),
+    [
+        ({"message": "No such folder"}, {}, "False"),
+        ({}, {}, "False"),
+        ({"message": "No such folder"}, {"not_found_pattern": "no such"}, "False"),
+        ("No such folder", {"not_found_pattern": "no such"}, "False"),
+        ({"message": "no Route matched"}, {"not_found_pattern": "no such"}, "RequestRejectedError"),
+        *((body, {}, "RequestRejectedError") for body in ("", "404 page not found", '["x"]', "<html>", '{"status":')),
+    ],
+    ids=str,
+)
+def test_a_404_makes_a_deletion_green_only_as_the_services_own_word(body: Any, extra: dict[str, Any], expected: str) -> None:
+    assert ending("delete", body, 404, ignore_missing=True, **extra) == expected
 
 
 @pytest.mark.parametrize(
@@ -124,9 +128,71 @@ def test_of_several_stated_statuses_not_found_counts_last() -> None:
     [(200, {"ok": False}), (200, {"code": 409}), (200, {"code": 429}), (400, {}), (401, {}), (404, {}), (500, {})],
 )
 def test_a_files_id_leaves_an_upload_in_doubt_whatever_stands_beside_it(status: int, sign: dict[str, Any]) -> None:
-    assert ending("upload", {"file_id": "f1", **sign}, status) == "OutcomeUnknownError"
+    assert ending("upload", {"file_id": "f1", **sign}, status) == UNKNOWN
+    assert ending("upload", {"file_id": "f1", **sign}, status, token_refused_pattern="f1") == UNKNOWN
+    assert ending("upload", {"file_id": "f1", "error": "renamed"}) == "f1"  # a warning
 
 
-def test_success_when_reads_the_only_item_of_a_list() -> None:
-    assert ending("delete", [{"status": "meh"}], success_when="status=ok") == "ServiceError"
-    assert ending("delete", [{"status": "ok"}], success_when="status=ok") == "True"
+def test_a_missed_success_when_is_an_error_and_unknown_only_beside_an_id_or_an_internal_failure() -> None:
+    missed = {"state": "meh", "message": "quota"}
+    assert {ending(operation, missed, success_when="state=fine") for operation in CALLS} == {"ServiceError"}
+    assert ending("upload", {**missed, "file_id": "f1"}, success_when="state=fine") == UNKNOWN
+    assert ending("upload", {"message": "internal error"}, success_when="state=fine") == UNKNOWN
+    assert ending("upload", {"ok": False, "message": "Internal server error"}) == UNKNOWN
+
+
+def test_success_when_decides_alone_and_for_each_call_or_for_one() -> None:
+    assert ending("delete", {"code": 1000, "status": "error"}, success_when="code=1000") == "True"
+    of_one = {"delete": "done", "upload": "done"}
+    assert ending("delete", {"x": 1}, success_when=of_one) == "ServiceError"
+    assert ending("link", {"token": "t-1"}, success_when=of_one) == "t-1"
+    assert ending("delete", [{"done": True}], success_when="0.done=true") == "True"
+    assert ending("delete", [{"done": False}], success_when="0.done=true") == "ServiceError"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Invalid access token", "invalid token", "Token expired", "access_token has expired", "Not logged in.", "Login required",
+     "Unauthorized", "The apikey is invalid", "please reauthenticate or try again"],
+)  # fmt: skip
+def test_a_refused_token_is_known_by_a_few_phrases_unless_the_owner_declares_others(words: str) -> None:
+    for status in (200, 400, 403):
+        assert ending("delete", {"status": "error", "message": words}, status) == "AuthenticationError"
+    assert ending("delete", {"status": "error", "message": words}, token_refused_pattern="E02") == "ServiceError"
+    assert ending("delete", {"message": words}) == "True"
+
+
+@pytest.mark.parametrize("words", ["Remote server: 401 Unauthorized", "https://h: invalid token", "the url needs a token"])
+def test_what_a_source_answered_says_nothing_of_the_token(words: str) -> None:
+    assert ending("upload", {"status": "error", "message": words}) == "ServiceError"
+
+
+@pytest.mark.parametrize("state", ["pending", "Queued", "processing"])
+def test_a_link_that_is_not_ready_is_waited_for(state: str) -> None:
+    assert ending("link", {"status": state}) == "NotFoundError"
+    assert ending("link", "", 202) == "NotFoundError"
+    assert ending("link", {"status": state, "token": "t-1"}) == "t-1"
+
+
+def test_an_upload_needs_an_id_only_where_the_connection_says_where_it_is() -> None:
+    assert ending("upload", {"id": "q1"}) == ""
+    assert ending("upload", {"id": "q1"}, file_id_path="id") == "q1"
+    assert ending("upload", {"file_id": "f1"}, file_id_path="id") == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("body", "extra", "words"),
+    [
+        ({"response": "Could not\nfind it", "error": "x"}, {}, "Could not find it"),
+        ({"ok": False, "error": {"code": 408}}, {}, "408"),
+        ({"status": "error-notFound"}, {}, "error-notFound"),
+        ({"why": "session is over", "ok": False}, {"message_path": "why"}, "session is over"),
+        ({"why": "hunter2", "ok": False}, {}, "it has the keys why, ok"),
+    ],
+)
+def test_the_words_are_shown_or_else_the_names_of_the_keys(body: Any, extra: dict[str, Any], words: str) -> None:
+    own = connected(extra)
+    kind, *arguments = CALLS["delete"]
+    for status in (200, 401, 409, 500):
+        error = kind(own, *arguments).interpret(response(status, body), own)
+        assert not isinstance(error, CloudStoreError) or f": {words}." in str(error)

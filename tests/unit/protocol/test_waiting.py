@@ -24,19 +24,19 @@ def logged(wait: FileWait, *errors: CloudStoreError) -> list[str]:
     """What a wait logs of its polls."""
     lines: list[str] = []
     for error in errors:
-        wait.pause_after(error, NOW, lines.append)
+        wait.next_pause_or_raise(error, NOW, lines.append)
     return lines
 
 
 MISSING = exceptions.NotFoundError("x")
-UNCLEAR = exceptions.PermissionDeniedError("HTTP 403: no", inconclusive=True)
+UNCLEAR = exceptions.PermissionDeniedError("HTTP 403: no")
 
 
 def ended_after(wait: FileWait, polls: Sequence[tuple[float, CloudStoreError]]) -> float | None:
     """The second in which a wait ended with the error of a poll, given what it polled when."""
     for second, error in polls:
         try:
-            assert wait.pause_after(error, after(second), print) > 0
+            assert wait.next_pause_or_raise(error, after(second), print) > 0
         except CloudStoreError as end:
             if end is not error:
                 raise
@@ -53,7 +53,7 @@ def ended_after(wait: FileWait, polls: Sequence[tuple[float, CloudStoreError]]) 
         (exceptions.TransientServiceError("why"), None),
         (exceptions.ServiceUnreachableError("why"), None),
         (exceptions.AuthenticationError("why"), 0),
-        (exceptions.BadRequestError("why", status=400), 0),
+        (exceptions.BadRequestError("why", status=400), None),
         (exceptions.InvalidInputError("why"), 0),
     ],
 )
@@ -73,7 +73,7 @@ def test_only_what_looking_again_cannot_help_ends_the_wait_at_once(error: CloudS
 def test_three_inconclusive_responses_in_a_row_that_span_thirty_seconds_end_the_wait(
     seconds: tuple[float, ...], end: float | None
 ) -> None:
-    page = exceptions.NotFoundError("a web page", inconclusive=True)
+    page = exceptions.InvalidResponseError("a web page")
     polls = [(second, page if number % 2 else UNCLEAR) for number, second in enumerate(seconds)]
     assert ended_after(begun(timeout=7200), polls) == end
 
@@ -94,7 +94,7 @@ def test_the_log_says_why_the_wait_goes_on_whenever_that_changes() -> None:
     wait, ends = begun(), "polling every 5 s until 2026-01-01 00:01:00 UTC"
     polls = [UNCLEAR, UNCLEAR, *(exceptions.NotFoundError(what) for what in ("a", "a", "b"))]
     assert logged(wait, *polls) == [
-        f"The response is inconclusive about file 'f1' (HTTP 403: no); {ends}, or until 3 such responses in a row span 30 s",
+        f"The response says nothing of file 'f1' (HTTP 403: no); {ends}, or until 3 such responses in a row span 30 s",
         f"File 'f1' is not available yet (a); {ends}",
         f"File 'f1' is not available yet (b); {ends}",
     ]
@@ -102,7 +102,7 @@ def test_the_log_says_why_the_wait_goes_on_whenever_that_changes() -> None:
 
 def test_pauses_are_spread_around_the_interval() -> None:
     wait = begun(10)
-    pauses = [wait.pause_after(MISSING, NOW, print) for _ in range(500)]
+    pauses = [wait.next_pause_or_raise(MISSING, NOW, print) for _ in range(500)]
     assert 8 <= min(pauses) < 8.5
     assert 11.5 < max(pauses) <= 12
     firsts = [wait.first_pause(NOW, NOW) for _ in range(500)]  # the scheduler must have settled the deferral
@@ -123,9 +123,9 @@ def test_a_deferrable_wait_polls_on_the_worker_for_five_seconds() -> None:
 
 def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> None:
     wait = begun(10)
-    assert wait.pause_after(exceptions.RateLimitError("x", retry_after=30), NOW, print) == 30
-    assert wait.pause_after(exceptions.RateLimitError("x", retry_after=300), NOW, print) == 60
-    assert wait.pause_after(MISSING, after(57), print) == 3
+    assert wait.next_pause_or_raise(exceptions.RateLimitError("x", retry_after=30), NOW, print) == 30
+    assert wait.next_pause_or_raise(exceptions.RateLimitError("x", retry_after=300), NOW, print) == 60
+    assert wait.next_pause_or_raise(MISSING, after(57), print) == 3
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> No
 )
 def test_a_wait_that_ends_without_the_file_says_for_how_long_for_what_and_the_last_words(wait: FileWait, seconds: int) -> None:
     assert f"not available within {seconds} s; last response: none" in str(wait.timed_out())
-    wait.pause_after(exceptions.NotFoundError("HTTP 404: earlier"), after(wait.timeout - 0.1), print)
+    wait.next_pause_or_raise(exceptions.NotFoundError("HTTP 404: earlier"), after(wait.timeout - 0.1), print)
     with pytest.raises(exceptions.FileWaitTimeoutError) as ended:
-        wait.pause_after(exceptions.NotFoundError("HTTP 404: no"), after(wait.timeout), print)
+        wait.next_pause_or_raise(exceptions.NotFoundError("HTTP 404: no"), after(wait.timeout), print)
     assert str(ended.value) == (
         f"wait 'f1': the file was not available within {seconds} s; last response: HTTP 404: no.\n"
         "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."

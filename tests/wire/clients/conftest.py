@@ -23,9 +23,9 @@ from airflow_provider_cloudstore.clients.streaming import stream
 from airflow_provider_cloudstore.protocol import attempts
 from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.operations import DeleteFolder, Operation
-from airflow_provider_cloudstore.results import DownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.results import DownloadLink
 from tests.raw_server import OK, Authority, Handler, RawServer, shut_down
 
 HOST = "files.test"

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.protocol.paths import Condition, Paths, leaves_of
+
+DATA = {"a": {"b": "t"}, "list": [{}, {"x": "u"}], "fileId": 7, "@odata.url": "o", "a/b": {"~": "p"}, "nothing": None, "0": "z"}
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("a.b", ["t"]),
+        ("A . B", ["t"]),
+        ("list.1.x", ["u"]),
+        ("0", ["z"]),
+        ("file_id", [7]),
+        ("/@odata.url", ["o"]),
+        ("/a~1b/~0", ["p"]),
+        ("list.2.x|a.b|file-id", ["t", 7]),
+        *[(nowhere, []) for nowhere in ("a.c", "a.b.c", "list.x", "list.9", "nothing", "list.1.x.0")],
+    ],
+)
+def test_a_path_leads_to_values_by_keys_without_case_positions_pointers_and_alternatives(path: str, values: list[Any]) -> None:
+    assert list(Paths.parse(path).values_in(DATA)) == values
+
+
+def test_a_key_that_is_there_exactly_wins_over_one_that_is_alike() -> None:
+    assert list(Paths.parse("_status").values_in({"status": 1, "_status": 2})) == [2]
+
+
+@pytest.mark.parametrize("path", ["", "a..b", "a[0]", "$.a", "/", "a|", 5, None])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(ValueError, match="joined by dots"):
+        Paths.parse(path)
+
+
+def test_the_leaves_of_a_response_have_the_paths_that_an_extra_takes() -> None:
+    leaves = dict(leaves_of(DATA))
+    assert leaves == {
+        "a.b": "t", "list.0": {}, "list.1.x": "u", "fileId": 7, "/@odata.url": "o", "/a~1b/~0": "p", "nothing": None, "0": "z",
+    }  # fmt: skip
+    assert [next(Paths.parse(path).values_in(DATA), None) for path in leaves] == list(leaves.values())
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("status=OK", True),
+        ("status=error", False),
+        ("code=0", True),
+        ("done=true", True),
+        ("done = false | code = 0", True),
+        ("data.id", True),
+        ("data.none", False),
+        ("data.empty", False),
+        ("data.gone", False),
+        ("!data.empty", True),
+        ("!data.id", False),
+        ("status=ok&!data.empty", True),
+        ("status=ok&data.empty", False),
+        ("status=error&code=0|data.id", True),
+        ("data.none=null", True),
+        ("words=a = b", True),
+    ],
+)
+def test_a_condition_says_what_is_there_what_is_not_and_what_has_a_value(condition: str, holds: bool) -> None:
+    data = {
+        "status": "ok",
+        "code": 0,
+        "done": True,
+        "words": "a = b",
+        "data": {"id": "x", "none": None, "empty": [], "gone": False},
+    }
+    assert Condition.parse(condition).holds(data) is holds
+
+
+@pytest.mark.parametrize("condition", ["", "status=", "=1", "a..b=1", "status=1|", "!a=1", "&", "!", 5])
+def test_what_is_no_condition_is_refused(condition: Any) -> None:
+    with pytest.raises(ValueError, match="path=value, path or !path"):
+        Condition.parse(condition)

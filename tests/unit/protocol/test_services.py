@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore.protocol import services
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.paths import Paths, plain
+from airflow_provider_cloudstore.protocol.services import EXTRAS, SERVICES, Service
+from tests.support import connected
+
+PATHS = [value for field in dataclasses.fields(Service) if isinstance(value := getattr(Service(), field.name), Paths)]
+
+
+def test_the_convention_has_at_most_35_names() -> None:
+    in_paths = {plain(key) for paths in PATHS for keys in paths.alternatives for key in keys}
+    others = (services.ERROR_STATES, services.ERROR_FLAGS, services.ERROR_CODES, services.ERROR_FIELDS)
+    names = in_paths.union(*others)
+    assert len(names) + len(services.PENDING_STATES) <= 35, sorted(names)
+
+
+def test_every_field_is_an_extra_of_the_same_name_that_wins_over_the_row() -> None:
+    assert {one.name for one in dataclasses.fields(Service)} - {"needs_file_id"} <= EXTRAS.keys()
+    for name, row in SERVICES.items():
+        assert connected({"service": name}).service == row
+        assert connected({"service": name, "api_path": "x/"}).service == dataclasses.replace(row, api_path="/x")
+
+
+@pytest.mark.parametrize(
+    ("place", "header", "query", "form"),
+    [("document", {"POST"}, {"GET"}, set()), ("header", {"POST", "GET"}, set(), set()), ("parameter", set(), {"GET"}, {"POST"})],
+)
+def test_the_token_is_where_the_service_wants_it_and_nowhere_else(
+    place: str, header: set[str], query: set[str], form: set[str]
+) -> None:
+    own = connected({"token_in": place, "parameters": {"account_id": "a 1"}}, password="t0ken")
+    for operation in (DeleteFolder(own, "d1"), UploadFromUrl(own, "https://h/f"), CreateDownloadLink(own, "f1")):
+        request = operation.request(own)
+        sent = {"header": str(request.headers), "query": request.url, "form": (request.body or b"").decode()}
+        found = {where for where, text in sent.items() if "t0ken" in text}
+        wanted = {"header": header, "query": query, "form": form}
+        assert found == {where for where, methods in wanted.items() if request.method in methods}
+        assert "account_id=a%201" in sent["query" if request.method == "GET" else "form"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "host", "url"),
+    [
+        ({}, "https://h", "https://h/cloud/api/v2/folder/delete"),
+        ({}, "https://h/cloud/api/v2/", "https://h/cloud/api/v2/folder/delete"),
+        ({"service": "yetishare"}, "https://h/cloud", "https://h/cloud/api/v2/folder/delete"),
+        ({"service": "yetishare"}, "https://h/cloud/api/v2", "https://h/cloud/api/v2/folder/delete"),
+        ({"api_path": "/"}, "https://h", "https://h/folder/delete"),
+    ],
+)
+def test_the_calls_are_below_the_api_path_once(extra: dict[str, Any], host: str, url: str) -> None:
+    own = connected(extra, host)
+    assert DeleteFolder(own, "d1").request(own).url == url
+
+
+def test_the_parameters_of_every_call_are_secret() -> None:
+    own = connected({"parameters": {"account_id": "158642", "format": "json"}})
+    assert "158642" in {secret.reveal() for secret in own.secrets}
+    assert "158642" not in repr(own)
