@@ -30,31 +30,37 @@ class Attempts:
     :param maximum: how many may be sent.
     :param count: how many were, the current one included.
     :param in_doubt: whether an earlier one may have had an effect.
-    :param refused_token: the token that the service refused before it was replaced; None if it was not.
+    :param renewals: how many may be made, beyond the maximum, because a token was refused and replaced.
+    :param refused_token: the token that the service refused last before it was replaced; None if it was not.
+    :param renewed: how many tokens were replaced.
     """
 
     maximum: int
     count: int = 0
     in_doubt: bool = False
+    renewals: int = 1
+    renewed: int = 0
     refused_token: Secret | None = None
 
     def next(self) -> Self:
         """With one more."""
-        return type(self)(self.maximum, self.count + 1, self.in_doubt, self.refused_token)
+        return replace(self, count=self.count + 1)
 
     def after(self, error: CloudStoreError, token: Secret) -> Self:
         """With what the last one leaves open, and the token that it used, if that was refused."""
-        refused = token if isinstance(error, AuthenticationError) else self.refused_token
-        return replace(self, in_doubt=self.in_doubt or error.may_have_effect, refused_token=refused)
+        in_doubt = self.in_doubt or error.may_have_effect
+        if isinstance(error, AuthenticationError):
+            return replace(self, in_doubt=in_doubt, renewed=self.renewed + 1, refused_token=token)
+        return replace(self, in_doubt=in_doubt)
 
     @property
     def exhausted(self) -> bool:
-        """Whether none is left. The one with a new token is extra: it does not retry the same request."""
-        return self.count - (self.refused_token is not None) >= self.maximum
+        """Whether none is left. Those with a new token are extra: they do not retry the same request."""
+        return self.count - self.renewed >= self.maximum
 
     def needs_token(self, error: CloudStoreError) -> bool:
-        """Whether the token was refused for the first time, so that the connection is to be read again."""
-        return isinstance(error, AuthenticationError) and self.refused_token is None
+        """Whether the token was refused and may be replaced: the connection is read again, or a token asked for."""
+        return isinstance(error, AuthenticationError) and self.renewed < self.renewals
 
 
 def pause_before_retry(
@@ -67,8 +73,8 @@ def pause_before_retry(
     """
     what = f"{error.operation} '{error.subject}'"
     if attempts.needs_token(error):
-        on_retry(f"{what}: the service refused the access token; reading the connection again for a new one")
-        return 0.0
+        on_retry(f"{what}: the service refused the access token; looking for a new one")
+        return random.uniform(0, attempts.renewed)  # another task may be asking for one, which ends this one's
     if not error.retried or attempts.exhausted:
         return None
     pause = error.retry_after

@@ -135,7 +135,9 @@ class Operation(ABC, Generic[T]):
         service, token = settings.service, settings.access_token.reveal()
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
         given = {**service.parameters, **self.arguments}
-        if service.token_in == IN_HEADER or (service.token_in == IN_DOCUMENT and self.method == "POST"):
+        if not token:
+            pass  # it is asked for
+        elif service.token_in == IN_HEADER or (service.token_in == IN_DOCUMENT and self.method == "POST"):
             headers["Authorization"] = f"Bearer {token}"
         else:
             given = {"access_token": token, **given}

@@ -14,6 +14,8 @@ from airflow_provider_cloudstore.protocol.extras import Extra, Extras, declare, 
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 
 IN_DOCUMENT, IN_HEADER, IN_PARAMETER = TOKEN_PLACES = ("document", "header", "parameter")
+KEY_NAMES = {"keys": ("key1", "key2"), "account": ("username", "password")}
+"""The parameters of ``POST /authorize``, by what the connection's login and password are."""
 
 ERROR_STATES = ("status", "state", "result")
 """Fields that make an error of a response, if they are false, begin with ``error`` or ``fail``, or are the HTTP status of one."""
@@ -44,6 +46,12 @@ class Service:
     )
     parameters: Mapping[str, str] = declare(
         {}, "parameters", "Parameters", "What every call carries besides: a JSON object.", is_secret=True
+    )
+    authorize: bool = declare(
+        False, "boolean", "Authorize", "Whether the login and the password are keys for which POST /authorize gives the token."
+    )
+    authorize_with: str = declare(
+        "keys", "key kind", "Authorize with", "What the login and the password are: keys (key1 and key2), or account (a user's)."
     )
     success_when: Mapping[str, Condition] = declare(
         {},
@@ -101,6 +109,7 @@ SERVICES: dict[str, Service] = {
         Service(),
         api_path="/api/v2",
         token_in=IN_PARAMETER,
+        authorize=True,
         success_when={"": Condition.parse("_status=success|status=success")},
         message_path=Paths.parse("response|message|0"),
         download_url_path=Paths.parse("data.download_url"),

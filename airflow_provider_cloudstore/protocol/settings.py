@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.protocol.extras import Extras, extras_of
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem, is_nothing
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret, is_word, redact_url, url_secrets
-from airflow_provider_cloudstore.protocol.services import EXTRAS, SERVICES, TOKEN_PLACES, Service
+from airflow_provider_cloudstore.protocol.services import EXTRAS, KEY_NAMES, SERVICES, TOKEN_PLACES, Service
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
 CONN_TYPE = "cloudstore"
@@ -49,6 +49,9 @@ class Settings(Extras):
 
     base_url: str
     access_token: Secret
+    """Empty until it was asked for, where :attr:`keys` are set."""
+    keys: tuple[Secret, ...] = ()
+    """For which ``POST /authorize`` gives a token: a pair, or none."""
     service: Service = SERVICES["api-v2"]
     proxy_is_inherited: bool = False
     conn_id: str = ""
@@ -67,10 +70,22 @@ class Settings(Extras):
         read = {name: known.default for name, known in extras_of(Extras).items()} | read
         service = _service(extra)
         base_url = _base_url(connection, service.api_path, allow_http=read["allow_http"])
-        access_token = _access_token(connection.password)
-        if access_token.reveal() in read["file_page_url"]:
+        access_token, keys = _access_token(connection.password), ()
+        if service.authorize and (login := _text(connection.login, "login")):
+            access_token, keys = Secret(""), (Secret(login), access_token)
+        if connection.password in read["file_page_url"]:
             raise ConfigurationError("extra 'file_page_url' of the connection holds the access token, and that URL is shown")
-        return cls(base_url=base_url, access_token=access_token, service=service, **read)
+        return cls(base_url=base_url, access_token=access_token, keys=keys, service=service, **read)
+
+    def authorized(self, access_token: Secret, account_id: str) -> Self:
+        """With a token that ``POST /authorize`` gave, and with the account that goes with every call."""
+        parameters = {**self.service.parameters, "account_id": account_id} if account_id else self.service.parameters
+        return replace(self, access_token=access_token, service=replace(self.service, parameters=parameters))
+
+    @property
+    def renewals(self) -> int:
+        """How often a call may replace a token that was refused: with keys, tasks side by side end each other's."""
+        return 3 if self.keys else 1
 
     @property
     def route(self) -> str:
@@ -84,7 +99,7 @@ class Settings(Extras):
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """The access token, the parameters of every call, and the proxy's credentials: in its URL, and in a header (RFC 7617)."""
-        own = (self.access_token, *(Secret(one) for one in self.service.parameters.values() if not is_word(one)))
+        own = (self.access_token, *self.keys, *(Secret(one) for one in self.service.parameters.values() if not is_word(one)))
         if not self.proxy:
             return own
         user, _, password = split_url(self.proxy.reveal()).netloc.rpartition("@")[0].partition(":")
@@ -296,6 +311,7 @@ _PARSERS: dict[str, Callable[..., Any]] = {
     "service": partial(_one_of, SERVICES),
     "API path": _api_path,
     "token place": partial(_one_of, TOKEN_PLACES),
+    "key kind": partial(_one_of, KEY_NAMES),
     "parameters": _parameters,
     "paths": partial(_parsed, Paths.parse),
     "conditions": _conditions,
@@ -349,5 +365,5 @@ def warnings_about(conn_type: Any, extra: Mapping[str, Any], login: Any = None) 
     """Likely mistakes in a connection that works: another type, a login, and unknown extras."""
     found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
     if login:
-        found.append("has a login, which is not used: the API takes the token alone")
+        found.append("has a login, which is not used: extra 'authorize' is not set")
     return found + [f"has the unknown extra {key!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for key in _unknown(extra)]
