@@ -1,0 +1,63 @@
+"""The tokens that ``POST /authorize`` gave: one a connection, shared by all hooks of this process, and kept in memory only.
+
+Each token ends the earlier ones of its account. So a token is asked for when the first request needs it, and anew when the service
+refuses the one that is kept.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from dataclasses import dataclass, field
+
+from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.hooks.time_budget import time_budget
+from airflow_provider_cloudstore.metrics import count_request
+from airflow_provider_cloudstore.protocol.authorizing import Authorization, Authorize
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.settings import Settings
+
+_REFUSED_SECONDS = 300.0  # for which keys are not tried again after the service has refused them: the account may lock itself
+
+
+@dataclass(slots=True)
+class _Account:
+    """What is known of the keys of one account; one thread asks for its token, and the others wait for it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    kept: Authorization | None = None
+    refusal: ConfigurationError | None = None
+    refused_at: float = 0.0
+
+
+_accounts: dict[tuple[object, ...], _Account] = {}
+
+
+def with_token(settings: Settings, refused: Secret | None = None) -> Settings:
+    """The settings with a token, where the connection has keys for one. It blocks.
+
+    :param refused: the token that the service refused; another one is returned.
+    :raises ConfigurationError: if the service refuses the keys, now or a few minutes ago.
+    :raises CloudStoreError: if the service cannot be asked.
+    """
+    if not settings.keys:
+        return settings
+    account = _accounts.setdefault((settings.base_url, settings.service.api_path, settings.keys), _Account())
+    with account.lock:
+        if account.refusal and time.monotonic() < account.refused_at + _REFUSED_SECONDS:
+            raise copy.copy(account.refusal)
+        if account.kept is None or account.kept.access_token == refused:
+            account.kept = _authorize(settings, account)
+        return settings.authorized(*account.kept)
+
+
+def _authorize(settings: Settings, account: _Account) -> Authorization:
+    from airflow_provider_cloudstore.clients.blocking import BlockingClient
+
+    try:
+        with BlockingClient(settings, lambda _: settings, count_request) as client:
+            return client.perform(Authorize(settings), budget=time_budget())
+    except ConfigurationError as refusal:
+        account.refusal, account.refused_at = refusal, time.monotonic()
+        raise
