@@ -16,8 +16,9 @@ from airflow_provider_cloudstore.emulator.store import Folder, Store, StoredFile
 
 Given = Mapping[str, str]
 """A request's parameters, without the empty ones."""
+Check = Callable[[web.Request, Given], None]
 Work = Callable[[web.Request, Given], dict[str, Any]]
-"""What a call does: it returns the response's envelope, or raises ``web.HTTPException``."""
+"""What a call does: it returns the response's envelope, or raises ``web.HTTPException``, as a check does."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 SOURCES_PATH = "/_emulator/sources"
@@ -61,13 +62,15 @@ class Service(ABC):
         )
         return app
 
-    def call(self, key: str, work: Work) -> Handler:
-        """The handler of a call: it reads the parameters and counts the effect."""
+    def call(self, key: str, check: Check, work: Work) -> Handler:
+        """The handler of a call: it reads the parameters, checks the token, and counts the effect."""
 
         async def handle(request: web.Request) -> web.Response:
             sent = request.query if request.method == "GET" else await request.post()
-            given = {name: self.clean(value) for name, value in sent.items() if isinstance(value, str)}
-            envelope = work(request, {name: value for name, value in given.items() if value})
+            cleaned = {name: self.clean(value) for name, value in sent.items() if isinstance(value, str)}
+            given = {name: value for name, value in cleaned.items() if value}
+            check(request, given)
+            envelope = work(request, given)
             self.store.effects[key] += 1
             return respond({**envelope, "_status": "success"})
 
@@ -76,6 +79,12 @@ class Service(ABC):
     def clean(self, value: str) -> str:
         """The value of a parameter as the service reads it."""
         return value
+
+    def need(self, given: Given, name: str) -> str:
+        """The value of a parameter."""
+        if name not in given:
+            raise web.HTTPBadRequest(reason=f"Please provide the {name} param.")
+        return given[name]
 
     def folder(self, given: Given, name: str = "folder_id") -> Folder:
         """The folder that a parameter names."""

@@ -68,6 +68,7 @@ class Store:
 
     shown_states: ClassVar[Mapping[str, str]] = {"pending": "queued", "downloading": "queued", "complete": "stored"}
     """What the snapshot calls the states of a file."""
+    id_prefix: ClassVar[str] = "f"
 
     token_ttl: float
     fetch_delay: float
@@ -82,12 +83,16 @@ class Store:
 
     def queue_upload(self, url: str, folder_id: str) -> StoredFile:
         """Queue a fetch; it runs after the response is sent."""
-        stored = StoredFile(_new_id(), folder_id, url, url.partition("?")[0].rpartition("/")[2])
+        stored = StoredFile(self.new_id(), folder_id, url, url.partition("?")[0].rpartition("/")[2])
         self.files[stored.file_id] = stored
         task = asyncio.get_running_loop().create_task(self._fetch(stored))
         self._fetches.add(task)
         task.add_done_callback(self._fetches.discard)
         return stored
+
+    def new_id(self) -> str:
+        """An id for a folder or a file."""
+        return f"{self.id_prefix}{secrets.randbelow(9 * 10**14) + 10**14}"
 
     def source(self, name: str) -> bytes:
         """The file of a name to upload from."""
@@ -129,7 +134,7 @@ class Store:
 
     def put_folder(self, folder_id: str = "", name: str = "", parent_id: str = "") -> Folder:
         """Return the folder of an id, created when needed; without an id a new folder."""
-        folder_id = folder_id or _new_id()
+        folder_id = folder_id or self.new_id()
         return self.folders.setdefault(folder_id, Folder(folder_id, name or folder_id, parent_id))
 
     def in_folder(self, folder_id: str) -> list[StoredFile]:
@@ -161,7 +166,3 @@ class Store:
             ],
             "tokens": [asdict(token) | {"expires_at": token.expires_at.isoformat()} for token in self.tokens.values()],
         }
-
-
-def _new_id() -> str:
-    return str(secrets.randbelow(9 * 10**14) + 10**14)

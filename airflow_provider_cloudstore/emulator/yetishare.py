@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import aiohttp
 from aiohttp import web
 
-from airflow_provider_cloudstore.emulator.app import Given, Service, Work, download_url, respond
+from airflow_provider_cloudstore.emulator.app import Given, Service, download_url, respond
 from airflow_provider_cloudstore.emulator.store import TRASH, Folder, Store, StoredFile
 
 API = "/api/v2"
@@ -31,6 +31,7 @@ class TrashStore(Store):
     """A store with a trash, which keeps error pages of sources."""
 
     shown_states: ClassVar[Mapping[str, str]] = {}
+    id_prefix = ""
 
     async def receive(self, response: aiohttp.ClientResponse, stored: StoredFile) -> None:
         """Only a 401, a 404 and an error without a body fail. A file gets a name that its folder does not have."""
@@ -75,15 +76,15 @@ class YetiShare(Service):
         """Each call as POST and GET; form or query have the parameters, of which all calls but one need the token."""
         for path, key, work in (
             ("/authorize", "authorize", self._authorize),
-            ("/folder/delete", "delete", self._with_token(self._delete)),
-            ("/file/url_upload_add", "upload", self._with_token(self._upload)),
-            ("/file/download", "link", self._with_token(self._link)),
-            ("/file/info", "other", self._with_token(lambda _, given: {"data": _file_row(self.file(given))})),
-            ("/folder/info", "other", self._with_token(lambda _, given: {"data": _folder_row(self.folder(given))})),
-            ("/folder/create", "other", self._with_token(self._create)),
-            ("/folder/listing", "other", self._with_token(self._list)),
+            ("/folder/delete", "delete", self._delete),
+            ("/file/url_upload_add", "upload", self._upload),
+            ("/file/download", "link", self._link),
+            ("/file/info", "other", lambda _, given: {"data": _file_row(self.file(given))}),
+            ("/folder/info", "other", lambda _, given: {"data": _folder_row(self.folder(given))}),
+            ("/folder/create", "other", self._create),
+            ("/folder/listing", "other", self._list),
         ):
-            handler = self.call(key, work)
+            handler = self.call(key, self._check_token if key != "authorize" else self._check_login, work)
             yield web.post(API + path, handler)
             yield web.get(API + path, handler, allow_head=False)
 
@@ -104,28 +105,17 @@ class YetiShare(Service):
             return web.json_response({"0": problem, "_status": "error"}, status=404)
         return respond({"response": error.reason, "_status": "error"}, 405 if error.status == 405 else 200)
 
-    def _with_token(self, work: Work) -> Work:
-        def checked(request: web.Request, given: Given) -> dict[str, Any]:
-            for name in ("access_token", "account_id"):
-                self._need(given, name)
-            is_valid = (given["access_token"], given["account_id"]) == (self.access_token, ACCOUNT_ID)
-            if not is_valid or time.monotonic() >= self._ends_at:
-                reason = "Could not validate access_token and account_id, please reauthenticate or try again."
-                raise web.HTTPUnauthorized(reason=reason)
-            self._ends_at = time.monotonic() + self.token_idle
-            return work(request, given)
-
-        return checked
-
-    def _need(self, given: Given, name: str) -> str:
-        if name not in given:
-            raise web.HTTPBadRequest(reason=f"Please provide the {name} param.")
-        return given[name]
+    def _check_token(self, request: web.Request, given: Given) -> None:
+        sent = self.need(given, "access_token"), self.need(given, "account_id")
+        if sent != (self.access_token, ACCOUNT_ID) or time.monotonic() >= self._ends_at:
+            reason = "Could not validate access_token and account_id, please reauthenticate or try again."
+            raise web.HTTPUnauthorized(reason=reason)
+        self._ends_at = time.monotonic() + self.token_idle
 
     def _folder_or_root(self, given: Given, name: str) -> str:
         return self.folder(given, name).folder_id if name in given else ""
 
-    def _authorize(self, request: web.Request, given: Given) -> dict[str, Any]:
+    def _check_login(self, request: web.Request, given: Given) -> None:
         names, subject = ("username", "password"), "username and password"
         if "username" not in given:
             names, subject = ("key1", "key2"), "key pair"
@@ -137,8 +127,10 @@ class YetiShare(Service):
             self.wrong_logins += 1
             problem = "may be invalid or your account may be locked from too many failed logins."
             raise web.HTTPUnauthorized(reason=f"Could not authenticate user. The {subject} {problem}")
-        self.wrong_logins, self.access_token = 0, _random(128)
-        self._ends_at = time.monotonic() + self.token_idle
+        self.wrong_logins = 0
+
+    def _authorize(self, request: web.Request, given: Given) -> dict[str, Any]:
+        self.access_token, self._ends_at = _random(128), time.monotonic() + self.token_idle
         return {"data": {"access_token": self.access_token, "account_id": ACCOUNT_ID}}
 
     def _delete(self, request: web.Request, given: Given) -> dict[str, Any]:
@@ -148,7 +140,7 @@ class YetiShare(Service):
         return {"response": "Folder successfully set as deleted."}
 
     def _upload(self, request: web.Request, given: Given) -> dict[str, Any]:
-        url, folder_id = self._need(given, "url"), self._folder_or_root(given, "folder_id")
+        url, folder_id = self.need(given, "url"), self._folder_or_root(given, "folder_id")
         if not any(one.source == url and one.state in ("pending", "downloading") for one in self.store.files.values()):
             self.store.queue_upload(url, folder_id)
         return {"response": "The url was added to the queue."}
@@ -159,7 +151,7 @@ class YetiShare(Service):
         return {"data": {"file_id": stored.file_id, "filename": stored.name, "download_url": url}}
 
     def _create(self, request: web.Request, given: Given) -> dict[str, Any]:
-        name, parent_id = self._need(given, "folder_name"), self._folder_or_root(given, "parent_id")
+        name, parent_id = self.need(given, "folder_name"), self._folder_or_root(given, "parent_id")
         return {"data": _folder_row(self.store.put_folder(name=name, parent_id=parent_id))}
 
     def _list(self, request: web.Request, given: Given) -> dict[str, Any]:

@@ -191,6 +191,7 @@ def test_an_upload_has_no_id_and_its_file_is_found_by_its_folder(service: Emulat
     assert answer.keys() == {"response", "_status", "_datetime"}
     stored = eventually(lambda: files_of(call, folder_id).get("a.csv"))
     assert (stored["fileSize"], stored["status"], stored["folderId"]) == (4, "active", folder_id)
+    assert stored["id"].isdigit()
     info = call("/file/info", "GET", file_id=stored["id"])["data"]
     assert (info["filename"], info["fileSize"], info["file_status"]) == ("a.csv", 4, "active")
     link = call("/file/download", "GET", file_id=stored["id"])["data"]
