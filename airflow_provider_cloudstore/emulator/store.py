@@ -114,7 +114,7 @@ class Store:
             else:
                 async with aiohttp.ClientSession() as session, session.get(stored.source) as response:
                     await self.receive(response, stored)
-            stored.state = "complete"
+            self.finish(stored)
         except (aiohttp.ClientError, OSError, ValueError):
             stored.state = "failed"
 
@@ -125,6 +125,10 @@ class Store:
         """
         response.raise_for_status()
         stored.content = await response.read()
+
+    def finish(self, stored: StoredFile) -> None:
+        """Make a file what it is once it has its content."""
+        stored.state = "complete"
 
     def create_token(self, file_id: str) -> Token:
         """Create a token for a stored file."""

@@ -34,16 +34,21 @@ class TrashStore(Store):
     id_prefix = ""
 
     async def receive(self, response: aiohttp.ClientResponse, stored: StoredFile) -> None:
-        """Only a 401, a 404 and an error without a body fail. A file gets a name that its folder does not have."""
+        """Only a 401, a 404 and an error without a body fail."""
         stored.content = await response.read()
         if response.status in (401, 404) or not stored.content:
             response.raise_for_status()
-        given = response.content_disposition
-        wanted = PurePath((given and given.filename) or stored.name)
-        taken, number = {one.name for one in self.in_folder(stored.folder_id)}, 2
-        stored.name = wanted.name
+        if response.content_disposition and response.content_disposition.filename:
+            stored.name = response.content_disposition.filename
+
+    def finish(self, stored: StoredFile) -> None:
+        """Give a file a name that its folder does not have."""
+        wanted, taken = PurePath(stored.name), {one.name for one in self.in_folder(stored.folder_id)}
+        number = 1
         while stored.name in taken:
-            stored.name, number = f"{wanted.stem} ({number}){wanted.suffix}", number + 1
+            number += 1
+            stored.name = f"{wanted.stem} ({number}){wanted.suffix}"
+        super().finish(stored)
 
     def delete_folder(self, folder_id: str) -> None:
         """Move a folder to the trash, with all below it."""

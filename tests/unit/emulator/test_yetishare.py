@@ -212,10 +212,14 @@ def test_a_url_that_is_still_in_the_queue_has_one_entry() -> None:
         assert len(service.state()["files"]) == 2
 
 
-def test_a_name_that_the_folder_has_gets_a_number(service: Emulator, call: Call) -> None:
-    for _ in range(3):
-        upload(call, service, service.serve(b"x", "a.csv"))
+@pytest.mark.parametrize("made_up", [False, True])
+def test_a_name_that_the_folder_has_gets_a_number(service: Emulator, call: Call, made_up: bool) -> None:
+    other = call("/folder/create", folder_name="other")["data"]["id"]
+    url = "https://example.com/a.csv" if made_up else service.serve(b"x", "a.csv")
+    for folder_id in ("", other, "", ""):
+        upload(call, service, url, folder_id=folder_id)
     assert set(files_of(call)) == {"a.csv", "a (2).csv", "a (3).csv"}
+    assert set(files_of(call, other)) == {"a.csv"}
 
 
 class Source(BaseHTTPRequestHandler):
