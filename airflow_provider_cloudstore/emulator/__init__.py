@@ -5,6 +5,5 @@ token, and deletes a folder with everything in it. ``python -m airflow_provider_
 :class:`airflow_provider_cloudstore.emulator.runner.Emulator` inside a test, and
 :mod:`airflow_provider_cloudstore.emulator.fixtures` as a pytest fixture.
 
-The API document shows requests only. All responses are **assumptions** of this emulator, which ``docs/reference/emulator.md``
-lists; besides, deleting a folder revokes the tokens of its files and drops its queued uploads.
+It answers as one of two services: ``api_v2.py`` or ``yetishare.py``. ``docs/reference/emulator.md`` says what each assumes.
 """

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow_provider_cloudstore.emulator.app import SOURCES_PATH
-from airflow_provider_cloudstore.emulator.runner import HOST, airflow_connection, running
+from airflow_provider_cloudstore.emulator.runner import HOST, SERVICES, airflow_connection, running
 from airflow_provider_cloudstore.emulator.store import EXAMPLE
 
 
@@ -28,7 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--port", type=int, default=0, help="port to listen on; default: 0, a free one")
-    parser.add_argument("--access-token", help="token to accept; default: a random one")
+    parser.add_argument("--service", choices=SERVICES, help=f"which service to answer as; default: {SERVICES[0]}")
+    parser.add_argument("--access-token", help="token to accept as api-v2; default: a random one")
+    parser.add_argument("--token-idle", type=float, help="seconds until an unused access token ends as yetishare")
     parser.add_argument("--token-ttl", type=float, help="seconds until a download token expires")
     parser.add_argument("--fetch-delay", type=float, help="seconds an upload waits in the queue")
     parser.add_argument("--serve", metavar="FILE", type=Path, action="append", help="a file to upload from, by its name")
@@ -51,7 +53,7 @@ async def _serve(options: dict[str, Any], sources: dict[str, bytes]) -> None:
     async with running(**options) as (service, url):
         service.store.sources |= sources
         names = [quote(name) for name in (*sources, "ANY_NAME")]
-        connection = shlex.quote(airflow_connection(url, service.access_token))
+        connection = shlex.quote(airflow_connection(url, **service.credentials))
         print(f"Listening on {url} (Ctrl-C stops it). To connect Airflow:", flush=True)
         print(f"export AIRFLOW_CONN_CLOUDSTORE_DEFAULT={connection}", flush=True)
         print(f"To upload: https://{EXAMPLE}/ANY_NAME, {', '.join(f'{url}{SOURCES_PATH}/{name}' for name in names)}", flush=True)

@@ -14,31 +14,25 @@ from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
 Work = Callable[[], Awaitable[web.StreamResponse]]
 
-_OPERATIONS = (*(operation.key for operation in OPERATIONS), "other", "download", "*")
+_OPERATIONS = (*(operation.key for operation in OPERATIONS), "authorize", "other", "download", "*")
 
 
 class Kind(Enum):
-    """What goes wrong. "Before" and "after" refer to the operation's effect."""
+    """What goes wrong: ``docs/reference/emulator.md`` has what a client sees. "Before" and "after" refer to the effect."""
 
     STATUS = "status"
-    """Respond with ``status``, ``headers`` and ``body``; without the effect, unless ``effect`` is true."""
     DELAY = "delay"
-    """Wait ``seconds``, then respond as usual."""
     NO_RESPONSE = "no_response"
-    """The effect, and no response, until the client gives up."""
     DROP_BEFORE = "drop_before"
-    """Close the connection without the effect."""
     DROP_AFTER = "drop_after"
-    """Close the connection after the effect, without a response."""
     DROP_BODY = "drop_body"
-    """The effect, and the first ``after`` bytes of the response body; then close the connection."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """One scripted fault; :class:`Kind` says which field belongs to which kind.
+    """One scripted fault.
 
-    :param operation: the key of an operation, ``other`` (any other call), ``download``, or ``*`` for all of them.
+    :param operation: the key of an operation, ``authorize``, ``other`` (any other call), ``download``, or ``*`` for all.
     :param times: how many requests it affects; 0 for all.
     """
 

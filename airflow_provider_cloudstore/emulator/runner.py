@@ -15,33 +15,48 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from airflow_provider_cloudstore.emulator.api_v2 import ApiV2
 from airflow_provider_cloudstore.emulator.app import SOURCES_PATH, Service
 from airflow_provider_cloudstore.emulator.faults import Fault, Kind
 from airflow_provider_cloudstore.emulator.store import UPLOAD_FOLDER, Store
+from airflow_provider_cloudstore.emulator.yetishare import TrashStore, YetiShare
 
 T = TypeVar("T")
 
 HOST = "127.0.0.1"
+SERVICES = ("api-v2", "yetishare")
 
 
 @asynccontextmanager
 async def running(
+    *,
+    service: str = SERVICES[0],
     access_token: str = "",
+    token_idle: float = 3600.0,
     token_ttl: float = 3600.0,
     fetch_delay: float = 0.0,
     port: int = 0,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[tuple[Service, str]]:
-    """Run the service and yield it with its base URL. The options are those of the program; ``tls`` is for https.
+    """Run a service and yield it with its base URL. The options are those of the program; ``tls`` is for https.
 
+    :raises ValueError: if there is no such service.
     :raises OSError: if the port is taken.
     """
-    service = Service(Store(token_ttl, fetch_delay), access_token or secrets.token_urlsafe(24))
-    runner = web.AppRunner(service.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
+    if service not in SERVICES:
+        raise ValueError(f"service must be one of {', '.join(SERVICES)}, not {service!r}")
+    served: Service
+    if service == "yetishare":
+        served = YetiShare(TrashStore(token_ttl, fetch_delay), token_idle=token_idle)
+    else:
+        store = Store(token_ttl, fetch_delay)
+        store.put_folder(UPLOAD_FOLDER)
+        served = ApiV2(store, access_token or secrets.token_urlsafe(24))
+    runner = web.AppRunner(served.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
     await runner.setup()
     try:
         await web.TCPSite(runner, HOST, port, ssl_context=tls).start()
-        yield service, f"{'https' if tls else 'http'}://{HOST}:{runner.addresses[0][1]}"
+        yield served, f"{'https' if tls else 'http'}://{HOST}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
 
@@ -81,13 +96,13 @@ class Emulator:
 
     @property
     def access_token(self) -> str:
-        """The token that it accepts."""
+        """The token that it accepts; as ``yetishare`` the one that it issued last."""
         return self.service.access_token
 
     @property
     def connection(self) -> str:
         """An Airflow connection to the emulator as JSON, for ``AIRFLOW_CONN_CLOUDSTORE_DEFAULT``."""
-        return airflow_connection(self.url, self.access_token)
+        return airflow_connection(self.url, **self.service.credentials)
 
     def state(self) -> dict[str, Any]:
         """Return its state and counters, as its state endpoint does."""
@@ -95,7 +110,7 @@ class Emulator:
 
     def make_folder(self, folder_id: str) -> str:
         """Create an empty folder, and return its id."""
-        self.call(lambda service: service.store.folders.add(folder_id))
+        self.call(lambda service: service.store.put_folder(folder_id))
         return folder_id
 
     def put_file(self, content: bytes, file_id: str, folder_id: str = UPLOAD_FOLDER) -> str:
@@ -129,6 +144,6 @@ class Emulator:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
 
-def airflow_connection(url: str, access_token: str) -> str:
+def airflow_connection(url: str, password: str, **more: Any) -> str:
     """Return an Airflow connection as JSON."""
-    return json.dumps({"conn_type": "cloudstore", "host": url, "password": access_token})
+    return json.dumps({"conn_type": "cloudstore", "host": url, "password": password, **more})
