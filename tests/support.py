@@ -62,7 +62,9 @@ def settings(base_url: str = "https://files.example.com", token: str = TOKEN, **
 
 def connected(extra: dict[str, Any], host: str | None = "https://h", password: str | None = TOKEN, **fields: Any) -> Settings:
     """The settings of an Airflow connection, which has only what a test says of it."""
-    connection = SimpleNamespace(**({"schema": None, "port": None, "conn_type": None} | fields), host=host, password=password)
+    connection = SimpleNamespace(
+        **({"schema": None, "port": None, "conn_type": None, "login": None} | fields), host=host, password=password
+    )
     return Settings.from_connection(connection, extra)
 
 

@@ -1,7 +1,7 @@
 """The tokens that ``POST /authorize`` gave: one a connection, shared by all hooks of this process, and kept in memory only.
 
-Each token ends the earlier ones of its account. So a token is asked for when the first request needs it, and anew when the service
-refuses the one that is kept.
+Each token ends the earlier ones of its account. So a token is asked for when the first request needs it, and anew when the
+service refuses the one that is kept.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import Operation, Parameter, Reading
+from airflow_provider_cloudstore.protocol.operations import Operation, Reading
+from airflow_provider_cloudstore.protocol.parameters import Parameter
 from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
 from airflow_provider_cloudstore.protocol.services import KEY_NAMES, Service

@@ -11,11 +11,12 @@ from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__, exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol import failures, finding, guards, signals
+from airflow_provider_cloudstore.protocol import failures, finding, signals
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.bodies import Body, read_body
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.parameters import FILE_ID, FOLDER_ID, SOURCE_URL, Parameter, other_parameters
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER, Service
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.signals import Signal
@@ -26,25 +27,6 @@ T = TypeVar("T")
 
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
 MAX_MESSAGE_LENGTH = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter of an operation: its name in the request and in the hooks' methods, its guard, and what is secret in it.
-
-    :param validate: the guard: it returns the value as it is sent.
-    :param redact: the value for messages.
-    """
-
-    name: str
-    validate: Callable[[Any, Settings], str]
-    redact: Callable[[str], str] = str
-    secrets: Callable[[str], tuple[Secret, ...]] = lambda _: ()
-
-
-FOLDER_ID = Parameter("folder_id", lambda value, settings: guards.validate_folder_id(value, settings.protected_folder_ids))
-FILE_ID = Parameter("file_id", lambda value, _: guards.validate_file_id(value))
-SOURCE_URL = Parameter("url", lambda value, _: guards.validate_source_url(value), redact_url, url_secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,13 +265,27 @@ class UploadFromUrl(Operation[RemoteUpload]):
 
     key, name = "upload", "remote upload"
     method, path = "POST", "/file/url_upload_add"
-    parameters = (SOURCE_URL,)
+    parameters: tuple[Parameter, ...] = (SOURCE_URL,)
     idempotent = has_subject = False
     advice: ClassVar = {
         exceptions.TransientServiceError: (
             "The upload may or may not have been queued; retry_unknown_outcome=True allows resending it."
         ),
     }
+
+    def __init__(
+        self,
+        settings: Settings,
+        url: Any,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        retry_unknown_outcome: bool = False,
+        ignore_missing: bool = False,
+    ) -> None:
+        others = other_parameters(parameters or {}, self.name, known=("url",))
+        self.parameters = (SOURCE_URL, *others)
+        values = () if parameters is None else parameters.values()
+        super().__init__(settings, url, *values, retry_unknown_outcome=retry_unknown_outcome)
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
         """The file's id, checked against the access token alone: a source URL may well name the file."""

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation, Parameter, Reading
-from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation, Reading
+from airflow_provider_cloudstore.protocol.parameters import other_parameters
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import Json
 
 _PATH = re.compile(r"/?([A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*)")
-# Beside those that say so themselves.
-_CREDENTIAL = re.compile("key|pass|passphrase|pw|pin|cookie|session(_?id)?", re.IGNORECASE)
 _KNOWN = {operation.path.lower(): operation for operation in OPERATIONS}
 
 
@@ -53,10 +52,8 @@ class OtherCall(Operation[Json]):
         self.path, self.name = f"/{below[1]}", f"{self.method} /{below[1]}"
         if known := _KNOWN.get(self.path.lower()):
             raise InvalidInputError(f"this path has a method of its own: use {known.hook_method()}", operation=self.name)
-        if not isinstance(parameters, Mapping):
-            raise InvalidInputError("parameters must be a dict of names and values", operation=self.name)
         self.idempotent = idempotent or self.method == "GET"
-        self.parameters = tuple(map(_parameter, parameters))
+        self.parameters = other_parameters(parameters, self.name)
         super().__init__(settings, *parameters.values())
 
     @property
@@ -71,37 +68,3 @@ class OtherCall(Operation[Json]):
     def result(self, found: None, reading: Reading) -> Json:
         """The parsed body."""
         return reading.stored()
-
-
-def _parameter(name: Any) -> Parameter:
-    if not _is_text(name) or not name or name.lower() == "access_token":
-        raise InvalidInputError("a parameter's name must be a text, and not access_token, which the hook adds itself")
-    if is_credential_name(name) or _CREDENTIAL.fullmatch(name):
-        return Parameter(name, lambda value, _: _text(value, name), lambda _: MASK, _credential)
-    return Parameter(name, lambda value, _: _text(value, name), _shown, _secrets_in)
-
-
-def _text(value: Any, name: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        reason = f"parameter {name!r} must be a text or an integer, not {type(value).__name__}"
-        raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
-    text = "".join(value) if isinstance(value, str) else str(int(value))  # of an enumeration's member its value
-    if not _is_text(text):
-        raise InvalidInputError(f"parameter {name!r} is not valid Unicode")
-    return text
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
-
-
-def _shown(value: str) -> str:
-    return redact_url(value) if "://" in value else value
-
-
-def _credential(value: str) -> tuple[Secret, ...]:
-    return () if is_word(value) else (Secret(value),)
-
-
-def _secrets_in(value: str) -> tuple[Secret, ...]:
-    return url_secrets(value) if "://" in value else ()

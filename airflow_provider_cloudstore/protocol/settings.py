@@ -50,9 +50,9 @@ class Settings(Extras):
     base_url: str
     access_token: Secret
     """Empty until it was asked for, where :attr:`keys` are set."""
+    service: Service = SERVICES["api-v2"]
     keys: tuple[Secret, ...] = ()
     """For which ``POST /authorize`` gives a token: a pair, or none."""
-    service: Service = SERVICES["api-v2"]
     proxy_is_inherited: bool = False
     conn_id: str = ""
 
@@ -70,7 +70,8 @@ class Settings(Extras):
         read = {name: known.default for name, known in extras_of(Extras).items()} | read
         service = _service(extra)
         base_url = _base_url(connection, service.api_path, allow_http=read["allow_http"])
-        access_token, keys = _access_token(connection.password), ()
+        access_token = _access_token(connection.password)
+        keys: tuple[Secret, ...] = ()
         if service.authorize and (login := _text(connection.login, "login")):
             access_token, keys = Secret(""), (Secret(login), access_token)
         if connection.password in read["file_page_url"]:

@@ -1,0 +1,82 @@
+"""The parameters of calls: each with its name, its guard, and what is secret in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_cloudstore.exceptions import InvalidInputError
+from airflow_provider_cloudstore.protocol import guards
+from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.settings import Settings
+
+# Beside those that say so themselves.
+_CREDENTIAL = re.compile("key|pass|passphrase|pw|pin|cookie|session(_?id)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of an operation: its name in the request and in the hooks' methods, its guard, and what is secret in it.
+
+    :param validate: the guard: it returns the value as it is sent.
+    :param redact: the value for messages.
+    """
+
+    name: str
+    validate: Callable[[Any, Settings], str]
+    redact: Callable[[str], str] = str
+    secrets: Callable[[str], tuple[Secret, ...]] = lambda _: ()
+
+
+FOLDER_ID = Parameter("folder_id", lambda value, settings: guards.validate_folder_id(value, settings.protected_folder_ids))
+FILE_ID = Parameter("file_id", lambda value, _: guards.validate_file_id(value))
+SOURCE_URL = Parameter("url", lambda value, _: guards.validate_source_url(value), redact_url, url_secrets)
+
+
+def other_parameters(given: Any, operation: str, known: tuple[str, ...] = ()) -> tuple[Parameter, ...]:
+    """A parameter for each name of what a call carries besides its own.
+
+    :param known: the call's own ones.
+    :raises InvalidInputError: if it is no dict of texts, or names one of these.
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidInputError("parameters must be a dict of names and values", operation=operation)
+    taken = ("access_token", *known)
+    if wrong := [name for name in given if not _is_text(name) or not name or name.lower() in taken]:
+        reason = f"a parameter's name must be a text, and not {' or '.join(taken)}, which the hook adds itself"
+        raise InvalidInputError(f"{reason}: {wrong[0]!r}", operation=operation)
+    return tuple(map(_other, given))
+
+
+def _other(name: str) -> Parameter:
+    if is_credential_name(name) or _CREDENTIAL.fullmatch(name):
+        return Parameter(name, lambda value, _: _text(value, name), lambda _: MASK, _credential)
+    return Parameter(name, lambda value, _: _text(value, name), _shown, _secrets_in)
+
+
+def _text(value: Any, name: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        reason = f"parameter {name!r} must be a text or an integer, not {type(value).__name__}"
+        raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
+    text = "".join(value) if isinstance(value, str) else str(int(value))  # of an enumeration's member its value
+    if not _is_text(text):
+        raise InvalidInputError(f"parameter {name!r} is not valid Unicode")
+    return text
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
+
+
+def _shown(value: str) -> str:
+    return redact_url(value) if "://" in value else value
+
+
+def _credential(value: str) -> tuple[Secret, ...]:
+    return () if is_word(value) else (Secret(value),)
+
+
+def _secrets_in(value: str) -> tuple[Secret, ...]:
+    return url_secrets(value) if "://" in value else ()

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
+from airflow_provider_cloudstore.protocol.authorizing import Authorize
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.settings import Settings
+from tests.support import connected, response, result_of
+
+KEY_1, KEY_2 = "1" * 64, "2" * 64
+GIVEN = {"data": {"access_token": "t" * 128, "account_id": 158642}, "_status": "success"}
+REFUSED = {"_status": "error", "response": "Could not authenticate user. The key pair may be invalid or your account may be locked."}
+
+
+def site(login: str | None = KEY_1, **extra: Any) -> Settings:
+    return connected({"service": "yetishare", **extra}, password=KEY_2, login=login)
+
+
+@pytest.mark.parametrize(("extra", "names"), [({}, ("key1", "key2")), ({"authorize_with": "account"}, ("username", "password"))])
+def test_the_token_is_asked_for_with_the_connections_login_and_password(extra: dict[str, Any], names: tuple[str, str]) -> None:
+    own = site(**extra)
+    request = Authorize(own).request(own)
+    assert (request.method, request.url) == ("POST", "https://h/api/v2/authorize")
+    assert request.body == f"{names[0]}={KEY_1}&{names[1]}={KEY_2}".encode()
+    assert not {"Authorization", "authorization"} & {*request.headers}
+    found = result_of(Authorize(own), response(200, GIVEN), own)
+    assert found == (Secret("t" * 128), "158642")
+
+
+def test_a_connection_without_a_login_has_the_token_itself() -> None:
+    own = site(login=None)
+    assert (own.keys, own.access_token) == ((), Secret(KEY_2))
+
+
+def test_the_token_and_the_account_go_with_every_call_and_are_secret() -> None:
+    own = site().authorized(Secret("t0ken"), "158642")
+    assert CreateDownloadLink(own, "f1").request(own).url == (
+        "https://h/api/v2/file/download?access_token=t0ken&account_id=158642&file_id=f1"
+    )
+    assert {secret.reveal() for secret in own.secrets} == {"t0ken", "158642", KEY_1, KEY_2}
+    assert not [word for word in ("t0ken", "158642", KEY_1, KEY_2) if word in repr(own)]
+
+
+@pytest.mark.parametrize("answer", [response(200, REFUSED), response(401), response(404), response(200, {"_status": "success"})])
+def test_refused_keys_are_permanent_and_end_a_wait(answer: Any) -> None:
+    own = site()
+    error: Any = Authorize(own).interpret(answer, own)
+    assert type(error) is exceptions.ConfigurationError
+    assert (error.permanent, error.wait) == (True, "ends")
+    assert "login and the password of connection" in str(error)
+    assert not [key for key in (KEY_1, KEY_2) if key in str(error)]
+
+
+def test_a_service_that_fails_is_asked_again_for_a_token() -> None:
+    own = site()
+    assert type(Authorize(own).interpret(response(500), own)) is exceptions.TransientServiceError
+
+
+def test_a_refused_token_is_replaced_three_times_with_keys_and_once_without() -> None:
+    error = exceptions.AuthenticationError("refused", operation="download link", subject="f1")
+    for own, allowed in ((site(), 3), (site(login=None), 1)):
+        attempts = Attempts(1, 1, renewals=own.renewals)
+        for renewed in range(allowed):
+            pause = pause_before_retry(error, attempts, 300, print)
+            assert pause is not None
+            assert 0 <= pause <= renewed
+            attempts = attempts.after(error, Secret("t0ken")).next()
+        assert pause_before_retry(error, attempts, 300, print) is None
