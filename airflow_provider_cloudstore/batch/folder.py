@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from airflow_provider_cloudstore import stores
-from airflow_provider_cloudstore.exceptions import BatchStoppedError
+from airflow_provider_cloudstore.exceptions import BatchStoppedError, InvalidInputError
 
 
 def unusable(what: str, advice: str) -> BatchStoppedError:
@@ -55,7 +55,8 @@ class PathFolder:
         try:
             yield
         except Exception as error:
-            reason = stores.permanent_problem(self._path, error)
+            refused = isinstance(error, InvalidInputError)
+            reason = error.reason if refused else stores.permanent_problem(self._path, error)
             if not reason:
                 raise
             advice = "Fix that, and clear the task: it resumes; if nothing was sent yet, start a new DAG run."
