@@ -113,8 +113,13 @@ class Receipts:
         content = self.folder.read(self._mark)
         if content is None:
             return False
-        mark = json.loads(content)
-        number, is_other = mark["number"], mark["process"] != self.writer.process
+        number = None
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            mark = json.loads(content)
+            number, is_other = mark["number"], mark["process"] != self.writer.process
+        if not isinstance(number, int):
+            advice = "Restore this file, or start a new DAG run, which sends every URL."
+            raise unusable(f"{self.folder.place}/{self._mark} is damaged", advice)
         if number > self.writer.number or (number == self.writer.number and is_other and not begins):
             what = f"try {self.writer.number} found the mark of try {number}, which has taken over"
             raise BatchInterruptedError(what, operation="batch upload", cause="superseded")

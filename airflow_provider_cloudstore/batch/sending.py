@@ -13,7 +13,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.recording import Status
-from airflow_provider_cloudstore.batch.throttle import Drained, Throttle
+from airflow_provider_cloudstore.batch.throttle import BatchEnded, Throttle
 from airflow_provider_cloudstore.exceptions import SUBJECT, CloudStoreError
 from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
@@ -67,7 +67,7 @@ class Sender:
         try:
             while (entry := await self._next()) is not None:
                 await self._send(entry)
-        except Drained:
+        except BatchEnded:
             return
         except CloudStoreError as error:
             self.throttle.fail(error)

@@ -16,11 +16,11 @@ FAILURES_TO_PROBE = 5
 """Consecutive failures of the service after which it gets single probes."""
 _LATENESS = 0.01  # seconds by which a wait may end late; the next one is shorter, so that the rate is kept
 _MIN_PAUSE = 1.0  # after a 429: a service may ask for no time at all
-_DOUBLINGS = 6  # of the second between two probes
-_OUTAGE_LIMIT = 900.0  # without a success; then the batch ends, and Airflow's retry_delay decides
+_OUTAGE_LIMIT = 60.0  # from the first failure without a success since; then Airflow's retry is the next probe
+_MAX_PAUSE = 300.0  # that a service may ask for, as for a call
 
 
-class Drained(Exception):
+class BatchEnded(Exception):
     """The throttle sends nothing more."""
 
 
@@ -35,7 +35,7 @@ class Throttle:
         self._interval = 1 / requests_per_second if requests_per_second else 0.0
         self._time = asyncio.get_running_loop().time
         self._next_slot = self._paused_until = 0.0
-        self._last_healthy = self._time()
+        self._failing_since: float | None = None
         self._in_flight = self._failures = 0
         self._is_drained = False
         self.error: CloudStoreError | None = None
@@ -48,7 +48,7 @@ class Throttle:
         return self._failures >= FAILURES_TO_PROBE
 
     async def acquire(self) -> None:
-        """Wait until the next request may be sent; raises :class:`Drained` if nothing more is."""
+        """Wait until the next request may be sent; raises :class:`BatchEnded` if nothing more is."""
         async with self._turn:
             while (delay := self._delay()) is None or delay > 0:
                 self._changed.clear()
@@ -61,7 +61,7 @@ class Throttle:
     def _delay(self) -> float | None:
         """Seconds until a request may be sent, as far as is known; None until something changes."""
         if self._is_drained:
-            raise Drained
+            raise BatchEnded
         if not self._lease.is_valid or (self._is_probing and self._in_flight):
             return None
         return max(self._next_slot, self._paused_until) - self._time()
@@ -71,7 +71,7 @@ class Throttle:
         self._changed.set()
 
     def drain(self) -> None:
-        """Send nothing more: what waits raises :class:`Drained`."""
+        """Send nothing more: what waits raises :class:`BatchEnded`."""
         self._is_drained = True
         self.wake()
 
@@ -83,7 +83,7 @@ class Throttle:
     def record_success(self) -> None:
         """Record that the service accepted an upload."""
         self._in_flight -= 1
-        self._failures, self._last_healthy = 0, self._time()
+        self._failures, self._failing_since = 0, None
         self.wake()
 
     def record_failure(self, error: CloudStoreError) -> None:
@@ -93,15 +93,16 @@ class Throttle:
             return
         self._in_flight -= 1
         now = self._time()
+        self._failing_since = now if self._failing_since is None else self._failing_since
         pause = max(_MIN_PAUSE, error.retry_after or 0.0) if isinstance(error, exceptions.RateLimitError) else 0.0
         if now >= self._paused_until:  # else it was sent before the pause, and is no news
             self._failures += 1
             if self._failures == FAILURES_TO_PROBE:
                 log.warning("The service accepts no uploads (%s): sending single probes.", error.reason)
             if self._is_probing:
-                pause = max(pause, 2.0 ** min(self._failures - FAILURES_TO_PROBE, _DOUBLINGS))
+                pause = max(pause, 2.0 ** (self._failures - FAILURES_TO_PROBE))
         self._paused_until = max(self._paused_until, now + pause)
-        if self._paused_until - self._last_healthy > _OUTAGE_LIMIT:
+        if now - self._failing_since >= _OUTAGE_LIMIT or pause > _MAX_PAUSE:
             self.fail(_service_error(error))
         self.wake()
 

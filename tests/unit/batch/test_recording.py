@@ -77,3 +77,15 @@ def test_a_damaged_part_is_named_and_is_no_outage(damage: str) -> None:
     with pytest.raises(BatchStoppedError, match=f"receipts: line 2 of s3://b/r/{names[1]} is damaged") as error:
         read(MemoryFolder(files), 2)
     assert (error.value.cause, error.value.permanent) == ("receipts", True)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "7", "{}", '{"number": "1", "process": "aa"}', '{"number": 1}', "\xff", "[" * 10**5])
+def test_a_damaged_owner_file_is_named_and_is_no_outage(damage: str) -> None:
+    folder = MemoryFolder()
+    receipts = begun(folder)
+    (name,) = folder.files
+    folder.files[name] = damage.encode("latin-1")
+    for fails in (lambda: receipts.write([line("1")]), lambda: begun(folder, 2)):
+        with pytest.raises(BatchStoppedError, match=f"receipts: s3://b/r/{name} is damaged") as error:
+            fails()
+        assert (error.value.cause, error.value.permanent) == ("receipts", True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch.throttle import FAILURES_TO_PROBE, Drained, Throttle
+from airflow_provider_cloudstore.batch.throttle import FAILURES_TO_PROBE, BatchEnded, Throttle
 from tests.unit.batch.virtual import in_virtual_time, now, settle
 
 DOWN = exceptions.TransientServiceError("HTTP 500", status=500)
@@ -36,12 +36,12 @@ async def moments(one: Throttle, error: exceptions.CloudStoreError, count: int) 
 
 
 @in_virtual_time
-async def test_after_five_failures_of_the_service_in_a_row_single_probes_are_sent_after_1_2_4_up_to_64_seconds(
+async def test_after_five_failures_of_the_service_in_a_row_single_probes_are_sent_after_1_2_4_8_16_and_32_seconds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    sent = await moments(throttle(), DOWN, 13)
+    sent = await moments(throttle(), DOWN, 11)
     assert sent[:5] == [0.0] * 5
-    assert [later - earlier for earlier, later in itertools.pairwise(sent[4:])] == [1, 2, 4, 8, 16, 32, 64, 64]
+    assert [later - earlier for earlier, later in itertools.pairwise(sent[4:])] == [1, 2, 4, 8, 16, 32]
     assert caplog.messages == ["The service accepts no uploads (HTTP 500): sending single probes."]
 
 
@@ -93,17 +93,40 @@ async def test_a_pause_that_the_service_asks_for_is_kept_and_takes_at_least_a_se
 
 @pytest.mark.parametrize(("error", "cause"), [(DOWN, "service"), (limited(), "rate_limit")])
 @in_virtual_time
-async def test_fifteen_minutes_without_a_success_end_the_batch(error: exceptions.CloudStoreError, cause: str) -> None:
+async def test_a_minute_without_a_success_ends_the_batch_counted_from_the_first_failure(
+    error: exceptions.CloudStoreError, cause: str
+) -> None:
     one = throttle()
-    await asyncio.sleep(1000)
     await one.acquire()
     one.record_success()
-    with pytest.raises(Drained):
+    await asyncio.sleep(1000)
+    with pytest.raises(BatchEnded):
         await moments(one, error, 1_000)
-    assert 1000 + 900 - 64 < now() <= 1000 + 900  # nobody waits for a probe that would come too late
+    assert 1060 <= now() <= 1070
     assert isinstance(one.error, exceptions.BatchInterruptedError)
     assert f"its last response: {error.reason}" in one.error.reason
     assert (one.error.cause, one.error.status, one.error.permanent) == (cause, error.status, False)
+
+
+@pytest.mark.parametrize("away", [899.0, 901.0, 1e4])
+@in_virtual_time
+async def test_a_failure_after_a_pause_of_any_length_ends_nothing(away: float) -> None:
+    one = throttle()
+    for _ in range(2):
+        await asyncio.sleep(away)
+        await moments(one, DOWN, FAILURES_TO_PROBE + 1)
+        await one.acquire()
+        one.record_success()
+    assert one.error is None
+
+
+@pytest.mark.parametrize(("asked", "ends"), [(300.0, False), (301.0, True)])
+@in_virtual_time
+async def test_a_service_that_asks_for_more_than_five_minutes_ends_the_batch(asked: float, ends: bool) -> None:
+    one = throttle()
+    await one.acquire()
+    one.record_failure(limited(asked))
+    assert (one.error is not None) is ends
 
 
 @in_virtual_time
