@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch.throttle import FAILURES_TO_PROBE, BatchEnded, Throttle
+from airflow_provider_cloudstore.batch.sender import FAILURES_TO_PROBE, BatchEnded, Throttle
 from tests.unit.batch.virtual import in_virtual_time, now, settle
 
 DOWN = exceptions.TransientServiceError("HTTP 500", status=500)

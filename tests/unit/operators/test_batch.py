@@ -99,7 +99,9 @@ def test_a_template_of_urls_is_rendered_once_and_may_result_in_a_list(
 
 
 @pytest.mark.parametrize("kind", [str, Path, ObjectStoragePath])
-def test_manifest_and_receipts_are_taken_as_text_and_as_paths(emulator: Emulator, tmp_path: Path, kind: Callable[..., Any]) -> None:
+def test_manifest_and_receipts_are_taken_as_text_and_as_paths(
+    emulator: Emulator, tmp_path: Path, kind: Callable[..., Any]
+) -> None:
     manifest, receipts = tmp_path / "urls", tmp_path / "receipts"
     manifest.write_text("\n".join(urls(3)))
     summary = rendered(kind(str(manifest)), kind(str(receipts))).execute(context())

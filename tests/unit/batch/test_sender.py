@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.report import Report
 from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
 from tests.unit.batch.folders import MemoryFolder
 from tests.unit.batch.virtual import LOST, UNREACHABLE, Answer, VirtualService, response
@@ -22,7 +22,7 @@ def number_of(url: str) -> int:
     return int(url.rsplit("/", maxsplit=1)[-1].split("?", maxsplit=1)[0])
 
 
-def send(wanted: list[Any], answers: Callable[[str, float], Answer], **options: Any) -> tuple[Batch, Report]:
+def send(wanted: list[Any], answers: Callable[[str, float], Answer], **options: Any) -> tuple[Batch, Ledger]:
     batch = Batch(wanted, VirtualService(answers))
     return batch, batch.run(**options)
 

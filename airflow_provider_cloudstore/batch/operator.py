@@ -1,4 +1,4 @@
-"""Very many uploads as one task: template rendering, parameters and XCom. What a batch does is in ``batch/``."""
+"""The operator of a batch: template rendering, parameters and XCom."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.batch.job import Job
+    from airflow_provider_cloudstore.batch.ledger import Ledger
     from airflow_provider_cloudstore.batch.manifest import Manifest
-    from airflow_provider_cloudstore.batch.recording import Receipts
-    from airflow_provider_cloudstore.batch.report import Report
+    from airflow_provider_cloudstore.batch.receipts import Receipts
     from airflow_provider_cloudstore.compat import Context, ObjectStoragePath, XComArg
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
@@ -132,7 +132,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
 
     def _job(self, context: Context) -> Job:
         from airflow_provider_cloudstore.batch.job import Job
-        from airflow_provider_cloudstore.batch.sending import Options
+        from airflow_provider_cloudstore.batch.sender import Options
         from airflow_provider_cloudstore.hooks.time_budget import time_left
         from airflow_provider_cloudstore.metrics import count_request
 
@@ -160,7 +160,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
             raise InvalidInputError(f"the manifest {self.urls} is empty, or a folder")
         return manifest
 
-    def _finalize(self, context: Context, report: Report) -> dict[str, Any]:
+    def _finalize(self, context: Context, report: Ledger) -> dict[str, Any]:
         from airflow_provider_cloudstore.exceptions import BatchFailedError, BatchInterruptedError
         from airflow_provider_cloudstore.lineage import Lineage
 
@@ -185,8 +185,7 @@ def _plain_row(row: Any) -> Any:
 
 def open_receipts(given: Any, context: Context) -> Receipts:
     """The running try's receipts in a folder; ``InvalidInputError`` if another worker would not find it."""
-    from airflow_provider_cloudstore.batch.folder import PathFolder
-    from airflow_provider_cloudstore.batch.recording import Receipts, Try
+    from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
     from airflow_provider_cloudstore.exceptions import InvalidInputError
     from airflow_provider_cloudstore.hooks.targets import object_path
     from airflow_provider_cloudstore.protocol.guards import validate_text
@@ -197,4 +196,4 @@ def open_receipts(given: Any, context: Context) -> Receipts:
         raise InvalidInputError("receipts is a relative path: make it absolute, so that every worker finds it")
     ti = context.get("ti")
     scope = tuple(str(getattr(ti, name, "")) for name in ("dag_id", "run_id", "task_id", "map_index"))
-    return Receipts(PathFolder(path), Try(scope, int(getattr(ti, "try_number", 1) or 1)))
+    return Receipts(Folder(path), Try(scope, int(getattr(ti, "try_number", 1) or 1)))
