@@ -90,9 +90,10 @@ def test_a_damaged_part_is_named_and_is_no_outage(damage: str) -> None:
     assert (error.value.cause, error.value.permanent) == ("receipts", True)
 
 
-@pytest.mark.parametrize(
-    "damage", ["", "{", "[]", "7", "{}", '{"number": "1", "process": "aa"}', '{"number": 1}', "\xff", "[" * 10**5]
-)
+NO_OWNER = ["", "{", "[]", "7", "{}", '{"number": "1", "process": "aa"}', '{"number": 1}', "\xff", "[" * 10**5]
+
+
+@pytest.mark.parametrize("damage", NO_OWNER)
 def test_a_damaged_owner_file_is_named_and_is_no_outage(damage: str) -> None:
     folder = MemoryFolder()
     receipts = begun(folder)

@@ -94,7 +94,8 @@ def test_a_template_of_urls_is_rendered_once_and_may_result_in_a_list(
     pull = Once(value)
     with DAG("d", render_template_as_native_obj=native) as dag:
         operator = RemoteUrlBatchUploadOperator(task_id="t", urls=template, receipts="/r")
-    operator.render_template_fields({"pull": pull, "dag": dag})
+    variables: Any = {"pull": pull, "dag": dag}
+    operator.render_template_fields(variables)
     assert (operator.urls, pull.calls) == (shown, 1)
 
 
