@@ -180,7 +180,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
 
 def _plain_row(row: Any) -> Any:
     """A row of a query, which may be no tuple, as plain data."""
-    return list(row) if isinstance(row, Sequence) else str(row)
+    return list(row) if isinstance(row, Sequence) and not isinstance(row, bytes) else str(row)
 
 
 def open_receipts(given: Any, context: Context) -> Receipts:

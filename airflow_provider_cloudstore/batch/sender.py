@@ -111,7 +111,8 @@ class Throttle:
             if self._failures >= FAILURES_TO_PROBE:
                 pause = max(pause, 2.0 ** (self._failures - FAILURES_TO_PROBE))
         self._paused_until = max(self._paused_until, now + pause)
-        if now - self._failing_since >= _OUTAGE_LIMIT or pause > _MAX_PAUSE:
+        is_outage = self._failures >= FAILURES_TO_PROBE and now - self._failing_since >= _OUTAGE_LIMIT
+        if is_outage or pause > _MAX_PAUSE:
             what = f"the service accepts no uploads; its last response: {error.reason}"
             self.end(_interrupted(what, error, "rate_limit" if is_limit else "service"))
         self.wake()

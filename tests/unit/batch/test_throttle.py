@@ -120,6 +120,15 @@ async def test_a_failure_after_a_pause_of_any_length_ends_nothing(away: float) -
     assert one.error is None
 
 
+@in_virtual_time
+async def test_two_failures_with_no_request_between_are_no_outage_however_far_apart() -> None:
+    one = throttle()
+    for _ in range(2):
+        await moments(one, DOWN, 1)
+        await asyncio.sleep(1000)
+    assert one.error is None
+
+
 @pytest.mark.parametrize(("asked", "ends"), [(300.0, False), (301.0, True)])
 @in_virtual_time
 async def test_a_service_that_asks_for_more_than_five_minutes_ends_the_batch(asked: float, ends: bool) -> None:
